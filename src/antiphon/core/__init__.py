@@ -1,0 +1,1 @@
+"""Every decision, as pure state machines: facts in, decisions out. Standard library only."""

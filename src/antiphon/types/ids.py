@@ -1,0 +1,23 @@
+"""Names for plain values, so that signatures say what they mean."""
+
+from typing import NamedTuple, NewType, TypeAlias
+
+RequestId = NewType("RequestId", str)
+WorkerId = NewType("WorkerId", str)
+Incarnation = NewType("Incarnation", str)
+"""Random id of one life of a process: a restarted worker has another one."""
+
+TokenId: TypeAlias = int
+PageId: TypeAlias = int
+BlockKey: TypeAlias = bytes
+"""32 bytes of chained BLAKE2b (see `core.kv.block_keys`)."""
+
+Seconds: TypeAlias = float
+"""A point on one process's monotonic clock, or a duration."""
+
+
+class SequenceKey(NamedTuple):
+    """One completion of one request."""
+
+    request: RequestId
+    sequence: int

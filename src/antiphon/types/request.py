@@ -1,0 +1,101 @@
+"""A request, and the answers to "may it run?"."""
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from .ids import RequestId, Seconds, TokenId
+from .sampling import SamplingParams
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Slo:
+    """Latency targets: time to first token, and time per output token after it."""
+
+    ttft_s: Seconds
+    tpot_s: Seconds
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Request:
+    """One prompt with one outcome; `sampling.n` sequences grow from it.
+
+    In `sampling`, `max_tokens` and `seed` are resolved (never None). `eos_token_ids` is empty when
+    the caller ignores end-of-sequence. `resumed[s]` holds the token ids of sequence `s` that were
+    already delivered by an earlier attempt: they are not part of the prompt, so that penalties,
+    limits, usage and log-probabilities come out as if nothing had happened. `priority`: lower is
+    served first. `deadline` is a point on the receiving process's clock.
+    `tenant_salt` keeps one tenant's cached blocks invisible to all others.
+    """
+
+    id: RequestId
+    prompt: tuple[TokenId, ...]
+    sampling: SamplingParams
+    eos_token_ids: tuple[TokenId, ...] = ()
+    attempt: int = 1
+    resumed: tuple[tuple[TokenId, ...], ...] = ()
+    priority: int = 0
+    deadline: Seconds | None = None
+    slo: Slo | None = None
+    tenant_salt: bytes = b""
+
+
+class FinishReason(StrEnum):
+    """Why a sequence ended."""
+
+    STOP = "stop"
+    """End-of-sequence token, stop token id or stop string."""
+    LENGTH = "length"
+    """max_tokens, or the end of the model's context."""
+    ABORTED = "abort"
+    """Cancelled, or its client is gone."""
+    DEADLINE = "deadline"
+    ERROR = "error"
+
+
+class RejectReason(StrEnum):
+    """Why a request was not taken. The gateway maps each to an HTTP status."""
+
+    TOO_LONG = "too_long"
+    """Longer than the context or than the whole KV memory: it can never run here."""
+    INVALID = "invalid"
+    """A promise of `Request` is broken (for example a token id outside the vocabulary)."""
+    QUEUE_FULL = "queue_full"
+    DRAINING = "draining"
+    DEADLINE = "deadline"
+    """Its deadline had passed before it could be taken."""
+    DUPLICATE = "duplicate"
+    """A request with this id is already here."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Admitted:
+    """The request waits or runs from now on; `ahead` requests wait before it."""
+
+    request: RequestId
+    ahead: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rejected:
+    """The request was not taken and nothing was kept. `message` says what to change."""
+
+    request: RequestId
+    reason: RejectReason
+    message: str
+    field: str | None = None
+    retry_after_s: Seconds | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Aborted:
+    """These sequences end now; pages in use by a running step return when it completes."""
+
+    request: RequestId
+    sequences: tuple[int, ...] = field(default=())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Unknown:
+    """No such request here (it ended, or never came). Not an error: aborts race with endings."""
+
+    request: RequestId
