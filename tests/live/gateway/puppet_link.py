@@ -94,6 +94,7 @@ class PuppetLink:
     async def events(self) -> AsyncIterator[Sequence[Event]]:
         while (batch := await self._events.get()) is not None:
             yield batch
+            self._events.task_done()
         raise PeerError("the puppet's strings are cut")
 
     def view(self) -> WorkerView:
@@ -111,6 +112,10 @@ class PuppetLink:
             steps_total=7,
             computed_tokens_total=60,
         )
+
+    async def read(self) -> None:
+        """Return when the gateway has taken in everything that was said."""
+        await asyncio.wait_for(self._events.join(), 10)
 
     async def until(self, condition) -> None:
         async with self.changed:
