@@ -75,7 +75,7 @@ def test_facts(smollm):
     )
     assert smollm.is_special(2)
     assert not smollm.is_special(100)
-    assert smollm.special_tokens["<|im_end|>"] == 2
+    assert smollm.special.ids["<|im_end|>"] == 2
 
 
 def test_tokens_one_by_one(smollm):

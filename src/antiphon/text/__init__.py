@@ -1,5 +1,6 @@
 """Text and token ids: tokenizer, chat templates, incremental detokenising, stop strings."""
 
+from .chat_template import ChatTemplate
 from .tokenizer import Tokenizer
 
-__all__ = ["Tokenizer"]
+__all__ = ["ChatTemplate", "Tokenizer"]
