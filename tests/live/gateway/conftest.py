@@ -16,8 +16,7 @@ from puppet_link import PuppetLink, worker_info
 
 from antiphon.checkpoint.tokenizer_source import GgufTokenizer
 from antiphon.live.gateway import Gateway, Keyring, Metrics, Prompts, Service, create_app
-from antiphon.text import Tokenizer
-from antiphon.text.temp import ChatTemplate
+from antiphon.text import ChatTemplate, Tokenizer
 from antiphon.types import HttpConfig
 
 MODEL = "scripted"
