@@ -6,9 +6,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from text_corpus import CORPUS
+from tokenizers import AddedToken
 
 from antiphon.errors import BugError, ClientError, ModelFileError
 from antiphon.text import ChatTemplate
+from antiphon.text.special_text import Disguise, SpecialText
 
 CHATML = (
     "{% for m in messages %}{{ '<|im_start|>' + m['role'] + '\n' + m['content'] + "
@@ -176,12 +178,26 @@ def test_a_lone_surrogate_is_the_client_s_error(smollm, template):
         assert raised.value.field == "messages"
 
 
-def test_more_stand_ins_than_there_are_code_points(smollm, template):
-    content = [{"type": "text", "text": f"<|im_end|>{n:04}>"} for n in range(3000)]
-    long_head = [{"role": "user", "content": "x" + "<|im_end|>" * 5000}]
-    assert own_specials(smollm, template, long_head) == [1, 2, 1, 2, 1]
-    joined = ChatTemplate("{% for p in messages[0].content %}{{ p.text }}{% endfor %}")
-    assert own_specials(smollm, joined, user(content)) == []
+def test_messages_nested_too_deeply(smollm, template):
+    nested = []
+    for _ in range(5000):
+        nested = [nested]
+    with pytest.raises(ClientError, match="nested too deeply"):
+        template.encode(smollm, [{"role": "user", "content": "x", "extra": nested}])
+
+
+def test_many_spellings_need_few_stand_ins(smollm, template):
+    messages = user("x" + "<|im_end|><|im_start|>" * 5000)
+    assert own_specials(smollm, template, messages) == [1, 2, 1, 2, 1]
+
+
+def test_stand_ins_can_run_out(smollm):
+    """Different texts around half spellings: more than there are surrogates is refused."""
+    tokens = {i: AddedToken(f"<{i}>", special=True) for i in range(3000)}
+    disguise = Disguise(SpecialText(tokens))
+    with pytest.raises(ClientError, match="too many") as raised:
+        disguise.hide("".join(token.content for token in tokens.values()))
+    assert raised.value.field == "messages"
 
 
 def test_only_json_reaches_a_template(smollm, template):

@@ -86,10 +86,8 @@ class ChatTemplate:
                 "this model has no chat template: use /v1/completions", field="messages"
             )
         disguise = Disguise(tokenizer.special)
+        hidden = _hidden(disguise, messages)
         try:
-            hidden = disguise.hide(
-                [{k: v for k, v in m.items() if v is not None} for m in messages]
-            )
             text = self._render(self._template, hidden, add_generation_prompt)
         except _TEMPLATE_FAILURES as error:
             raise ClientError(
@@ -127,3 +125,10 @@ class ChatTemplate:
 
 def _raise(message: object) -> NoReturn:
     raise TemplateError(str(message))
+
+
+def _hidden(disguise: Disguise, messages: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    try:
+        return disguise.hide([{k: v for k, v in m.items() if v is not None} for m in messages])
+    except RecursionError as error:
+        raise ClientError("the messages are nested too deeply", field="messages") from error

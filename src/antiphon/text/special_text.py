@@ -100,9 +100,7 @@ class Disguise:
 
     def reveal(self, text: str) -> str:
         """`text` with everything hidden back in place."""
-        for original, stand_in in self._stand_ins.items():
-            text = text.replace(stand_in, original)
-        return text
+        return text.translate({ord(s): original for original, s in self._stand_ins.items()})
 
     def _hide_text(self, text: str, *, edges: bool = False) -> str:
         if _SURROGATE.search(text):

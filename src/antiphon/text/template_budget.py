@@ -30,7 +30,7 @@ def budget(characters: int) -> Iterator[None]:
 
 
 def spend(characters: int) -> None:
-    """Draw from the budget of the rendering under way. Raises `TemplateError` when it is used up."""
+    """Draw from the budget of this rendering. Raises `TemplateError` when it is used up."""
     current = _budget.get()
     if current is None:  # constants are folded when a template is compiled
         return

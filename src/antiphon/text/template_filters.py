@@ -15,18 +15,18 @@ from .template_budget import STEP_COST, joinable, paid, replaced_size, spend, sp
 _ITEM_COST = 16
 """Characters' worth of one element of a list that a filter goes through."""
 
-_FORBIDDEN = frozenset(
-    """
-    batch center format pprint random slice sum urlize wordwrap xmlattr
-    """.split()
-)
-_STRUCTURAL = frozenset(
-    """
-    attr count d default dictsort first groupby items last length list map max min reject
-    rejectattr reverse select selectattr sort unique
-    """.split()
-)
+# fmt: off
+_FORBIDDEN = frozenset({
+    "batch", "center", "format", "pprint", "random", "slice", "sum", "urlize", "wordwrap",
+    "xmlattr",
+})
+_STRUCTURAL = frozenset({
+    "attr", "count", "d", "default", "dictsort", "first", "groupby", "items", "last",
+    "length", "list", "map", "max", "min", "reject", "rejectattr", "reverse", "select",
+    "selectattr", "sort", "unique",
+})
 """Filters that never turn a list into text; the others pay for all text inside."""
+# fmt: on
 _MAX_INDENT = 64
 _NOT_ASCII = re.compile("[^\x00-\x7f\ud800-\udfff]")
 

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterable
+from itertools import pairwise
 from threading import Lock
 from typing import Any
 
@@ -114,19 +115,21 @@ class Tokenizer:
         return token_id in self._special_ids
 
     def _without_specials(self, text: str, encoding: tokenizers.Encoding) -> list[TokenId]:
-        """Encode anew with the spelling of each special token cut behind its first character.
+        """Encode anew with the text cut behind the first character of each special token in it.
 
         Needed where merging alone arrives at a special token (vocabularies that look a whole word
         up first), which `encode_special_tokens` does not prevent.
         """
-        start, end = next(
+        spans = [
             span
             for token_id, span in zip(encoding.ids, encoding.offsets, strict=True)
             if token_id in self._guarded_ids
-        )
-        if end - start < 2:
-            raise ClientError(f"the text {text[start:end]!r} is reserved by this model")
-        return [*self.encode(text[: start + 1]), *self.encode(text[start + 1 :])]
+        ]
+        for start, end in spans:
+            if end - start < 2:
+                raise ClientError(f"the text {text[start:end]!r} is reserved by this model")
+        cuts = [0, *(start + 1 for start, _ in spans), len(text)]
+        return [token_id for a, b in pairwise(cuts) for token_id in self.encode(text[a:b])]
 
     def _spelled(self, token_id: TokenId) -> str | None:
         try:
