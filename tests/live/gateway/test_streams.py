@@ -1,14 +1,20 @@
-"""What happens to a call in time: refusals, keep-alive, errors in mid-stream, clients that leave."""
+"""A call in time: refusals, keep-alive, errors in mid-stream, clients that leave."""
 
 import asyncio
 import json
+import time
 
 import httpx
 import pytest
 from conftest import MODEL, events_of, listening, serving
 
-from antiphon.live.gateway import Keyring, create_app
-from antiphon.types import FinishReason, HttpConfig, Rejected, RejectReason
+from antiphon.errors import BugError
+from antiphon.live.gateway import Gateway, Keyring, Metrics, State, create_app
+from antiphon.live.gateway import body as body_module
+from antiphon.live.gateway.auth import Tenant
+from antiphon.live.gateway.errors import from_rejected
+from antiphon.live.gateway.intake import Call
+from antiphon.types import FinishReason, HttpConfig, Rejected, RejectReason, SamplingParams
 
 CHAT = "/v1/chat/completions"
 
@@ -102,6 +108,7 @@ async def test_a_failure_is_an_error_event_after_the_first_byte_and_a_500_before
     assert chunks[1]["choices"][0]["delta"]["content"] == "Hello"
     assert last["error"]["type"] == "server_error"
     assert "usage" not in last
+    assert not any(choice["finish_reason"] for chunk in chunks for choice in chunk["choices"])
 
 
 @pytest.mark.parametrize("stream", [False, True])
@@ -128,9 +135,7 @@ async def test_a_deadline_in_mid_stream_is_an_error_event(client, puppet, tokeni
 
 @pytest.mark.parametrize("stream", [False, True])
 @pytest.mark.parametrize("started", [False, True])
-async def test_a_client_that_leaves_is_cancelled(
-    url, puppet, service, tokenizer, stream, started
-):
+async def test_a_client_that_leaves_is_cancelled(url, puppet, service, tokenizer, stream, started):
     async with httpx.AsyncClient(base_url=url) as client:
 
         async def ask():
@@ -196,9 +201,7 @@ async def test_late_events_change_nothing(client, puppet, service, tokenizer):
     assert 'antiphon_late_events_total{model_name="scripted"} 3.0' in page
 
 
-async def test_drain_finishes_what_runs_and_refuses_what_is_new(
-    client, puppet, service, tokenizer
-):
+async def test_drain_finishes_what_runs_and_refuses_what_is_new(client, puppet, service, tokenizer):
     running = asyncio.create_task(client.post(CHAT, json=chat()))
     request = await puppet.request()
     draining = asyncio.create_task(service.gateway.drain(10))
@@ -250,9 +253,68 @@ async def test_while_the_model_loads(keys):
             assert response.headers["retry-after"] == "1"
 
 
-def test_the_reject_reasons_are_all_mapped():
-    from antiphon.live.gateway.errors import from_rejected
+async def test_a_link_that_breaks_its_promise_ends_the_gateway(
+    puppet, tokenizer, template, config, monkeypatch
+):
+    async def broken(request):
+        raise BugError("add must answer")
 
+    monkeypatch.setattr(puppet, "add", broken)
+    metrics = Metrics(MODEL, puppet.view)
+    gateway = Gateway(puppet, tokenizer, metrics, clock=time.monotonic)
+    running = asyncio.create_task(gateway.run())
+    await asyncio.sleep(0)
+    reply = gateway.open(
+        Call(id="c", prompts=[(1,)], sampling=SamplingParams(), tenant=Tenant(), timeout_s=5.0)
+    )
+    with pytest.raises(BugError, match="add must answer"):
+        await asyncio.wait_for(running, 5)
+    assert gateway.state is State.UNHEALTHY
+    assert reply.over
+    assert reply.error is not None
+    assert reply.error.status == 500
+
+
+async def test_short_prompts_do_not_wait_behind_long_ones(client, puppet, tokenizer, service):
+    """While a thread has the tokenizer, the event loop goes on."""
+    puppet.script = lambda request, sequence: tokenizer.encode("x")
+    longest = asyncio.create_task(
+        client.post("/tokenize", json={"prompt": "lorem ipsum " * 20_000})
+    )
+    ticks = 0
+    while not longest.done():
+        await asyncio.sleep(0.001)
+        ticks += 1
+        if ticks == 3:
+            short = asyncio.create_task(client.post(CHAT, json=chat()))
+    assert (await longest).status_code == 200
+    assert (await short).status_code == 200
+    assert ticks > 3
+
+
+async def test_a_body_that_trickles_in_is_408(url, monkeypatch):
+    monkeypatch.setattr(body_module, "BODY_TIMEOUT_S", 0.05)
+    host, port = url.removeprefix("http://").split(":")
+    reader, writer = await asyncio.open_connection(host, int(port))
+    writer.write(b"POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n{")
+    head = await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), 10)
+    writer.close()
+    assert head.startswith(b"HTTP/1.1 408")
+
+
+async def test_a_body_over_the_limit_on_a_real_socket(url, config):
+    host, port = url.removeprefix("http://").split(":")
+    reader, writer = await asyncio.open_connection(host, int(port))
+    writer.write(b"POST /v1/completions HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n")
+    piece = b"4000\r\n" + b" " * 0x4000 + b"\r\n"
+    for _ in range(config.max_body_bytes // 0x4000 + 1):
+        writer.write(piece)
+    head = await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), 10)
+    writer.close()
+    assert head.startswith(b"HTTP/1.1 413")
+
+
+def test_the_reject_reasons_are_all_mapped():
     for reason in RejectReason:
         error = from_rejected(Rejected(request="r", reason=reason, message="m"))  # type: ignore[arg-type]
         assert error.status in (400, 429, 500, 503, 504)
