@@ -1,0 +1,1 @@
+"""For tests: Hypothesis strategies, the laws as checks, faulty stand-ins for negative controls."""
