@@ -4,7 +4,7 @@ import asyncio
 import re
 
 import pytest
-from conftest import MODEL
+from gateway_kit import MODEL
 from prometheus_client.parser import text_string_to_metric_families
 
 from antiphon.errors import BugError

@@ -6,7 +6,7 @@ import time
 
 import httpx
 import pytest
-from conftest import MODEL, events_of, listening, serving
+from gateway_kit import MODEL, events_of, listening, serving
 
 from antiphon.errors import BugError
 from antiphon.live.gateway import Gateway, Keyring, Metrics, State, create_app
@@ -154,6 +154,63 @@ async def test_a_client_that_leaves_is_cancelled(url, puppet, service, tokenizer
         await puppet.until(lambda: puppet.aborts)
     assert puppet.aborts == [(request.id, None)]
     await settled(service)
+
+
+async def test_a_reader_that_is_stuck_gets_what_it_missed_as_one_chunk(
+    service, keys, puppet, tokenizer
+):
+    """Its `send` hangs, as uvicorn's does when the socket is full: only its own text piles up."""
+    app = create_app(service, keys)
+    body = json.dumps(chat(stream=True)).encode()
+    sent: list[bytes] = []
+    stuck, free = asyncio.Event(), asyncio.Event()
+
+    async def send(message):
+        if message["type"] == "http.response.body":
+            sent.append(message["body"])
+            if len(sent) == 2:
+                stuck.set()
+                await free.wait()
+
+    messages = iter([{"type": "http.request", "body": body}])
+
+    async def receive():
+        for message in messages:
+            return message
+        await asyncio.Event().wait()
+
+    scope = {
+        "type": "http",
+        "http_version": "1.1",
+        "method": "POST",
+        "path": CHAT,
+        "raw_path": CHAT.encode(),
+        "query_string": b"",
+        "root_path": "",
+        "scheme": "http",
+        "headers": [],
+        "server": ("test", 80),
+        "client": ("test", 1),
+    }
+    call = asyncio.create_task(app(scope, receive, send))
+    request = await puppet.request()
+    words = tokenizer.encode(" word" * 1000)
+    for index, token in enumerate(words):
+        puppet.tokens(request, [token], first=index)
+        if index < 2:
+            await puppet.read()
+            await asyncio.sleep(0)
+            await asyncio.sleep(0)
+    await asyncio.wait_for(stuck.wait(), 5)
+    puppet.end(request)
+    await puppet.read()
+    assert len(sent) == 2
+    free.set()
+    await asyncio.wait_for(call, 5)
+    assert len(sent) == 3, "998 tokens, the reason and [DONE] in one write"
+    text = b"".join(sent).decode()
+    assert text.count(" word") == 1000
+    assert len(events_of(text)) == 1 + 2 + 1 + 1
 
 
 async def test_a_slow_reader_holds_up_nobody_and_costs_bounded_memory(

@@ -27,6 +27,7 @@ async def chat_completions(request: Request) -> Response:
     service = service_of(request)
     body = parse(ChatBody, await read_body(request, service.config.max_body_bytes))
     service.check_model(body.model)
+    include_usage = body.include_usage()
     max_tokens, limit_field = body.output_limit()
     renamed = {"max_tokens": limit_field, "prompt": "messages", "logprobs": "top_logprobs"}
     sampling = checked(
@@ -51,7 +52,7 @@ async def chat_completions(request: Request) -> Response:
         service,
         call,
         whole=lambda reply: chat_answer(frame, reply, body.n),
-        streamed=lambda: ChatEncoder(frame, body.n, body.include_usage()),
+        streamed=lambda: ChatEncoder(frame, body.n, include_usage),
     )
 
 
@@ -62,6 +63,7 @@ async def completions(request: Request) -> Response:
     body = parse(CompletionBody, await read_body(request, service.config.max_body_bytes))
     service.check_model(body.model)
     body.check()
+    include_usage = body.include_usage()
     texts, id_lists = body.texts(), body.ids()
     check_choices(len(texts) + len(id_lists), body.n)
     sampling = checked(
@@ -90,7 +92,7 @@ async def completions(request: Request) -> Response:
         service,
         call,
         whole=lambda reply: completion_answer(frame, reply, echoed),
-        streamed=lambda: CompletionEncoder(frame, echoed, body.include_usage()),
+        streamed=lambda: CompletionEncoder(frame, echoed, include_usage),
     )
 
 
