@@ -223,7 +223,14 @@ async def _serve(link, tokenizer: Tokenizer, template: ChatTemplate) -> None:
     pump = asyncio.create_task(gateway.run())
     app = create_app(service, Keyring())
     server = uvicorn.Server(
-        uvicorn.Config(app, port=PORT, log_level="warning", access_log=False, lifespan="off")
+        uvicorn.Config(
+            app,
+            port=PORT,
+            log_level="warning",
+            access_log=False,
+            lifespan="off",
+            proxy_headers=False,
+        )
     )
     await server.serve()
     pump.cancel()
