@@ -163,6 +163,7 @@ def test_lying_counts(
         ("llama.attention.value_length", 12, "must be 10, the size of an attention head"),
         ("llama.rope.dimension_count", 8, "must be 10, the size of an attention head"),
         ("llama.rope.scaling.type", "yarn", "RoPE scaling 'yarn' is not supported"),
+        ("split.count", 3, "llama-gguf-split --merge"),
         ("llama.expert_count", 8, "mixture-of-experts"),
         ("llama.attention.sliding_window", 128, "sliding-window"),
     ],

@@ -186,7 +186,9 @@ def test_unusable_folder_degrades_to_no_cache(
         found = load_weights(checkpoint, cache_dir=unusable)
     expected = load_weights(checkpoint, cache_dir=None)
     assert all(torch.equal(found[name], expected[name]) for name in expected)
-    assert [r.getMessage().startswith("converted weights are not cached") for r in caplog.records]
+    [record] = caplog.records
+    assert record.getMessage().startswith("converted weights are not cached")
+    assert str(unusable) in record.getMessage()
 
 
 def test_damaged_cache_is_rebuilt(

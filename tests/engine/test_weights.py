@@ -8,10 +8,17 @@ import gguf
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from antiphon.checkpoint import Checkpoint, ModelSpec, StorageType, open_checkpoint, resolve
+from antiphon.checkpoint import (
+    Checkpoint,
+    ModelSpec,
+    StorageType,
+    expected_shapes,
+    open_checkpoint,
+    resolve,
+)
 from antiphon.engine.weights import deinterleave, load_weights
 from antiphon.errors import ModelFileError, UsageError
 from antiphon.testing.tiny_models import (
@@ -23,6 +30,7 @@ from antiphon.testing.tiny_models import (
 )
 
 Arrays = dict[str, np.ndarray]
+Smollm2 = tuple[Checkpoint, dict[str, torch.Tensor], dict[str, gguf.ReaderTensor]]
 
 
 def assert_equal(found: dict[str, torch.Tensor], expected: Arrays) -> None:
@@ -74,10 +82,16 @@ def test_weights_that_need_no_conversion_are_not_copied_to_the_cache(tmp_path: P
     assert not (tmp_path / "cache").exists()
 
 
-def test_smollm2_is_what_the_gguf_library_reads(tmp_path: Path) -> None:
+@pytest.fixture(scope="module")
+def smollm2() -> Smollm2:
+    """The real model: its checkpoint, our weights, and the `gguf` library's tensors."""
     checkpoint = open_checkpoint(resolve("smollm2-135m"))
-    found = load_weights(checkpoint, cache_dir=None)
-    theirs = {t.name: t for t in gguf.GGUFReader(checkpoint.path).tensors}
+    theirs = {tensor.name: tensor for tensor in gguf.GGUFReader(checkpoint.path).tensors}
+    return checkpoint, load_weights(checkpoint, cache_dir=None), theirs
+
+
+def test_smollm2_is_what_the_gguf_library_reads(smollm2: Smollm2) -> None:
+    checkpoint, found, theirs = smollm2
     for number, entry in enumerate(checkpoint.tensors.values()):
         if number % 9:  # every ninth tensor: all kinds, in a ninth of the time
             continue
@@ -90,12 +104,10 @@ def test_smollm2_is_what_the_gguf_library_reads(tmp_path: Path) -> None:
         assert found_rows.tobytes() == values.tobytes(), entry.name
 
 
-def test_row_order_is_transformers_own() -> None:
+def test_row_order_is_transformers_own(smollm2: Smollm2) -> None:
     from transformers.modeling_gguf_pytorch_utils import LlamaTensorProcessor
 
-    checkpoint = open_checkpoint(resolve("smollm2-135m"))
-    found = load_weights(checkpoint, cache_dir=None)
-    theirs = {t.name: t for t in gguf.GGUFReader(checkpoint.path).tensors}
+    _, found, theirs = smollm2
     heads = {"num_attention_heads": 9, "num_key_value_heads": 3}
     for name in ("q_proj", "k_proj", "v_proj"):
         source = theirs[f"blk.7.attn_{name[0]}.weight"]
@@ -142,6 +154,34 @@ def test_values_that_are_not_finite(
     with pytest.raises(ModelFileError, match=r"(blk.1.ffn_down|1.mlp.down_proj).*NaN or infinite"):
         load_weights(checkpoint, cache_dir=cache_dir)
     assert not list(tmp_path.glob("cache/weights/*"))
+
+
+@settings(
+    max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(data=st.data())
+def test_a_damaged_file_loads_whole_or_is_refused(tmp_path: Path, data: st.DataObject) -> None:
+    spec = replace(TINY_SPEC, layers=1, hidden=32, intermediate=32)
+    storage = data.draw(st.sampled_from(StorageType))
+    tensors = random_tensors(spec, seed=3)
+    path = write_gguf(tmp_path / "written.gguf", spec, tensors, storage=storage)
+    content = bytearray(path.read_bytes())
+    tables = content.index(b"token_embd.weight")
+    where = st.integers(tables, tables + 900) | st.integers(0, len(content) - 1)
+    for _ in range(data.draw(st.integers(1, 3))):
+        content[data.draw(where)] = data.draw(st.sampled_from([0, 1, 2, 127, 255]))
+    damaged = tmp_path / "damaged.gguf"
+    damaged.unlink(missing_ok=True)
+    damaged.write_bytes(content)
+    try:
+        checkpoint = open_checkpoint(damaged)
+        found = load_weights(checkpoint, cache_dir=None)
+    except ModelFileError as error:
+        assert str(damaged) in str(error)
+        return
+    shapes = {name: tuple(values.shape) for name, values in found.items()}
+    assert shapes == dict(expected_shapes(checkpoint.spec))
+    assert all(torch.isfinite(values).all() for values in found.values())
 
 
 def test_unknown_dtype(tmp_path: Path) -> None:

@@ -93,6 +93,9 @@ def tokenizer_from_gguf(file: GgufFile, spec: ModelSpec) -> GgufTokenizer:
 
 
 def _refuse_variants(facts: Facts) -> None:
+    if facts.integer("split.count", 1) > 1:
+        problem = "one part of a split model; join the parts with `llama-gguf-split --merge`"
+        raise ModelFileError(facts.path, problem)
     if facts.integer("llama.expert_count", 0):
         raise ModelFileError(facts.path, "mixture-of-experts models are not supported yet")
     context = facts.integer("llama.context_length")
