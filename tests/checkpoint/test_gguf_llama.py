@@ -19,7 +19,11 @@ from antiphon.checkpoint import (
     open_checkpoint,
 )
 from antiphon.checkpoint.gguf_file import GgufFile, read_gguf
-from antiphon.checkpoint.gguf_llama import spec_from_gguf
+from antiphon.checkpoint.gguf_llama import (
+    entries_from_gguf,
+    spec_from_gguf,
+    tokenizer_from_gguf,
+)
 from antiphon.checkpoint.llama_tensors import from_gguf_name
 from antiphon.checkpoint.model_spec import find_flaw
 from antiphon.errors import ModelFileError
@@ -197,3 +201,80 @@ def test_storage_types(tiny_spec: ModelSpec, tmp_path: Path, storage: StorageTyp
     found = open_checkpoint(write_gguf(tmp_path / "a.gguf", tiny_spec, tensors, storage=storage))
     assert found.tensors["model.layers.0.mlp.up_proj.weight"].storage is storage
     assert found.tensors["model.norm.weight"].storage is StorageType.F32
+
+
+def altered(path: Path, **changes: object) -> GgufFile:
+    """The header of `path` with tokenizer keys set, or removed for None."""
+    file = read_gguf(path)
+    keys = {f"tokenizer.ggml.{key}": value for key, value in changes.items()}
+    metadata = {k: v for k, v in {**file.metadata, **keys}.items() if v is not None}
+    return GgufFile(path=path, metadata=metadata, tensors=file.tensors)
+
+
+@pytest.mark.parametrize(
+    ("changes", "problem"),
+    [
+        ({"model": None}, "'tokenizer.ggml.model' is missing"),
+        ({"tokens": None}, "'tokenizer.ggml.tokens' is missing, must be a list of strings"),
+        ({"tokens": np.array([1])}, "must be a list of strings"),
+        ({"tokens": ("a",), "token_type": None}, "1 tokens, but the embedding matrix has 271"),
+        ({"merges": None}, "'tokenizer.ggml.merges' is missing"),
+        ({"token_type": np.zeros(5)}, "must be a list of 271 numbers, one for each token"),
+        ({"scores": "high"}, "must be a list of 271 numbers"),
+        ({"add_bos_token": 1}, "must be true or false"),
+    ],
+)
+def test_tokenizer_refused(tiny_gguf: Path, changes: dict[str, object], problem: str) -> None:
+    file = altered(tiny_gguf, **changes)
+    with pytest.raises(ModelFileError, match=problem):
+        tokenizer_from_gguf(file, spec_from_gguf(file))
+
+
+@pytest.mark.parametrize(
+    ("changes", "add_bos"),
+    [
+        ({}, False),
+        ({"add_bos_token": True}, True),
+        ({"add_bos_token": True, "bos_token_id": None}, False),
+        ({"add_bos_token": None}, False),
+        ({"add_bos_token": None, "pre": "llama-bpe"}, True),
+        ({"add_bos_token": None, "model": "llama", "merges": None}, True),
+    ],
+)
+def test_add_bos(tiny_gguf: Path, changes: dict[str, object], add_bos: bool) -> None:
+    file = altered(tiny_gguf, **changes)
+    assert tokenizer_from_gguf(file, spec_from_gguf(file)).add_bos is add_bos
+
+
+def test_scores_and_every_end_token(tiny_gguf: Path) -> None:
+    scores = np.arange(271, dtype=np.float32)
+    file = altered(tiny_gguf, scores=scores, eot_token_id=5, eom_token_id=2)
+    found = tokenizer_from_gguf(file, spec_from_gguf(file))
+    assert found.scores == tuple(scores.tolist())
+    assert found.eos_token_ids == (2, 5)
+
+
+def test_missing_embedding_and_foreign_tensor(tiny_gguf: Path) -> None:
+    file = read_gguf(tiny_gguf)
+    spec = spec_from_gguf(file)
+    tensors = dict(file.tensors)
+    embedding = tensors.pop("token_embd.weight")
+    headless = GgufFile(path=file.path, metadata=file.metadata, tensors=tensors)
+    with pytest.raises(ModelFileError, match=r"'token_embd.weight': is missing"):
+        spec_from_gguf(headless)
+    norm = replace(embedding, name="blk.0.attn_q_norm.weight")
+    tensors = {**file.tensors, norm.name: norm}
+    foreign = GgufFile(path=file.path, metadata=file.metadata, tensors=tensors)
+    with pytest.raises(ModelFileError, match=r"'blk.0.attn_q_norm.weight': is not part of a Llama"):
+        entries_from_gguf(foreign, spec)
+
+
+def test_contradicting_rope_scaling(tiny_gguf: Path) -> None:
+    file = read_gguf(tiny_gguf)
+    tensors = {**file.tensors, "rope_freqs.weight": file.tensors["output_norm.weight"]}
+    metadata = {**file.metadata, "llama.rope.scaling.type": "linear"}
+    with pytest.raises(ModelFileError, match="exclude each other"):
+        spec_from_gguf(GgufFile(path=file.path, metadata=metadata, tensors=tensors))
+    huge = {**file.tensors, "rope_freqs.weight": file.tensors["token_embd.weight"]}
+    with pytest.raises(ModelFileError, match=r"'rope_freqs.weight': has too many elements"):
+        spec_from_gguf(GgufFile(path=file.path, metadata=file.metadata, tensors=huge))

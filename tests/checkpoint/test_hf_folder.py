@@ -254,3 +254,25 @@ def test_any_config_opens_or_is_refused(tiny_folder: Path, data: st.DataObject) 
         assert str(tiny_folder) in str(error)
     finally:
         path.write_text(original)
+
+
+@pytest.mark.parametrize(
+    ("template", "expected"),
+    [
+        ([{"name": "rag", "template": "r"}, {"name": "default", "template": "d"}], "d"),
+        ([{"name": "rag", "template": "r"}], None),
+        ([], None),
+        (None, None),
+        ("t", "t"),
+    ],
+)
+def test_named_chat_templates(tiny_folder: Path, template: object, expected: str | None) -> None:
+    (tiny_folder / "tokenizer_config.json").write_text(json.dumps({"chat_template": template}))
+    assert open_checkpoint(tiny_folder).tokenizer.chat_template == expected
+
+
+def test_bad_chat_templates(tiny_folder: Path, refusal: Refusal) -> None:
+    (tiny_folder / "tokenizer_config.json").write_text('{"chat_template": 3}')
+    assert "'chat_template' is 3, must be text" in refusal(tiny_folder)
+    (tiny_folder / "chat_template.jinja").write_bytes(b"\xff")
+    assert "chat_template.jinja" in refusal(tiny_folder)

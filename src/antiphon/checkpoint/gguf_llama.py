@@ -129,7 +129,9 @@ def _rope_scaling(file: GgufFile, facts: Facts) -> RopeScaling | None:
             raise ModelFileError(file.path, "has too many elements", tensor=_ROPE_FACTORS)
         return FrequencyFactors(factors=tuple(factors.raw.view("<f4").tolist()))
     if factors is not None:
-        raise ModelFileError(file.path, f"{kind} RoPE scaling and {_ROPE_FACTORS} exclude another")
+        raise ModelFileError(
+            file.path, f"{kind} RoPE scaling and {_ROPE_FACTORS} exclude each other"
+        )
     if kind == "linear":
         return LinearScaling(factor=facts.number("llama.rope.scaling.factor"))
     return None
