@@ -1,5 +1,6 @@
 """The gateway's process stays small: no tensors, no engine."""
 
+import os
 import subprocess
 import sys
 
@@ -11,6 +12,11 @@ def test_importing_the_gateway_loads_no_torch():
         "'antiphon.core.scheduler'} & set(sys.modules)))"
     )
     done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60
+        [sys.executable, "-c", code],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=60,
     )
     assert done.stdout.strip() == "[]"
