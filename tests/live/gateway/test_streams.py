@@ -3,6 +3,7 @@
 import asyncio
 import json
 import time
+from dataclasses import replace
 
 import httpx
 import pytest
@@ -308,6 +309,17 @@ async def test_a_lost_worker_makes_the_gateway_unhealthy(client, puppet, service
     response = await client.post(CHAT, json=chat())
     assert response.status_code == 503
     assert response.json()["error"]["type"] == "service_unavailable_error"
+
+
+async def test_a_worker_that_calls_itself_unhealthy(service, keys):
+    healthy = True
+    app = create_app(replace(service, worker_healthy=lambda: healthy), keys)
+    async with httpx.AsyncClient(
+        transport=httpx.ASGITransport(app), base_url="http://test"
+    ) as client:
+        for healthy, status in ((True, 200), (False, 503)):
+            for path in ("/ready", "/health"):
+                assert (await client.get(path)).status_code == status
 
 
 async def test_while_the_model_loads(keys):
