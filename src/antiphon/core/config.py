@@ -48,9 +48,10 @@ class Entry:
             return "one of " + ", ".join(f'"{choice}"' for choice in self.key.choices)
         span = ""
         if self.key.low is not None:
-            span = f" from {_plain(self.key.low, self.kind)} to {_plain(self.key.high, self.kind)}"
+            low, high = (_plain(bound, self) for bound in (self.key.low, self.key.high))
+            span = f" from {low} to {high}"
         if self.key.size:
-            return f'a number of bytes{span}, or a size such as "512MB" or "2GiB"'
+            return f'a number of bytes or a size such as "512MB" or "2GiB",{span}'
         noun = {
             str: "a string that is not empty",
             bool: "true or false",
@@ -210,9 +211,9 @@ def _unknown(table: str | None, name: object) -> str:
     text = name[:_SHOWN] if isinstance(name, str) else ""
     if table is None and (near := get_close_matches(text, _TABLES, n=1)):
         return f"{where}: did you mean [{near[0]}]?"
-    order = [table, *_TABLES] if table else [*_TABLES]
-    for candidate in order:
-        if near := get_close_matches(text, _TABLES[candidate], n=1, cutoff=0.75):
+    for candidate in [table, *_TABLES] if table else _TABLES:
+        cutoff = 0.6 if candidate == table else 0.75
+        if near := get_close_matches(text, _TABLES[candidate], n=1, cutoff=cutoff):
             return f"{where}: did you mean {near[0]} in [{candidate}]?"
     known = ", ".join(_TABLES[table]) if table else ", ".join(f"[{known}]" for known in _TABLES)
     return f"{where}: known are {known}"
@@ -237,5 +238,7 @@ def _show(value: object) -> str:
     return text
 
 
-def _plain(number: float | None, kind: type) -> str:
-    return f"{number:g}" if kind is float else str(number)
+def _plain(bound: float | None, entry: Entry) -> str:
+    if entry.key.size:
+        return format_size(int(bound or 0))
+    return f"{bound:g}" if entry.kind is float else str(bound)
