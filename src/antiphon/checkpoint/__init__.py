@@ -1,0 +1,29 @@
+"""A model's files: resolve a name, read headers; no torch, no tensors' values."""
+
+from .checkpoint import Checkpoint, CheckpointFormat, open_checkpoint
+from .model_spec import (
+    FrequencyFactors,
+    LinearScaling,
+    Llama3Scaling,
+    ModelSpec,
+    RopeScaling,
+)
+from .tensor_entry import BLOCK_LAYOUT, StorageType, TensorEntry
+from .tokenizer_source import GgufTokenizer, TokenizerFiles, TokenizerSource
+
+__all__ = [
+    "BLOCK_LAYOUT",
+    "Checkpoint",
+    "CheckpointFormat",
+    "FrequencyFactors",
+    "GgufTokenizer",
+    "LinearScaling",
+    "Llama3Scaling",
+    "ModelSpec",
+    "RopeScaling",
+    "StorageType",
+    "TensorEntry",
+    "TokenizerFiles",
+    "TokenizerSource",
+    "open_checkpoint",
+]

@@ -1,0 +1,1 @@
+"""Tokens from tensors: torch lives here."""
