@@ -1,6 +1,7 @@
 """A model's files: resolve a name, read headers; no torch, no tensors' values."""
 
 from .checkpoint import Checkpoint, CheckpointFormat, open_checkpoint
+from .llama_tensors import expected_shapes
 from .model_spec import (
     FrequencyFactors,
     LinearScaling,
@@ -8,6 +9,7 @@ from .model_spec import (
     ModelSpec,
     RopeScaling,
 )
+from .resolve import KnownModel, known_models, resolve
 from .tensor_entry import BLOCK_LAYOUT, StorageType, TensorEntry
 from .tokenizer_source import GgufTokenizer, TokenizerFiles, TokenizerSource
 
@@ -17,6 +19,7 @@ __all__ = [
     "CheckpointFormat",
     "FrequencyFactors",
     "GgufTokenizer",
+    "KnownModel",
     "LinearScaling",
     "Llama3Scaling",
     "ModelSpec",
@@ -25,5 +28,8 @@ __all__ = [
     "TensorEntry",
     "TokenizerFiles",
     "TokenizerSource",
+    "expected_shapes",
+    "known_models",
     "open_checkpoint",
+    "resolve",
 ]

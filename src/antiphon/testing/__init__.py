@@ -1,0 +1,1 @@
+"""Stand-ins and strategies for tests."""
