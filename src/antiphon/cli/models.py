@@ -19,17 +19,20 @@ def models(
     """
     from antiphon.checkpoint import known_models
 
-    rows = [
-        {
-            "name": model.name,
-            "path": str(model.path) if model.path else None,
-            "remedy": model.remedy,
-        }
-        for model in known_models()
-    ]
+    known = known_models()
     if as_json:
+        rows = [
+            {
+                "name": model.name,
+                "description": model.description,
+                "licence": model.licence,
+                "path": str(model.path) if model.path else None,
+                "how_to_get": model.how_to_get,
+            }
+            for model in known
+        ]
         typer.echo(json.dumps(rows, indent=2))
         return
-    width = max(len(row["name"] or "") for row in rows)
-    for row in rows:
-        typer.echo(f"{row['name']:{width}}  {row['path'] or 'not here: ' + (row['remedy'] or '')}")
+    for model in known:
+        typer.echo(f"{model.name}    {model.description}. {model.licence}")
+        typer.echo(f"    {model.path or 'not installed: ' + model.how_to_get}")
