@@ -217,9 +217,7 @@ def sum_each(typingctx, array, at):
         while width > 1:
             half = width // 2
             groups = LANES // width
-            low = [
-                s + g * width + i for s in (0, LANES) for g in range(groups) for i in range(half)
-            ]
+            low = [s + g * width + i for s in (0, LANES) for g in range(groups) for i in range(half)]
             high = [index + half for index in low]
             vectors = [
                 builder.fadd(_pick(builder, a, b, low), _pick(builder, a, b, high))

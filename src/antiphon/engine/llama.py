@@ -164,9 +164,7 @@ class LlamaModel:
 
 def _check_widths(spec: ModelSpec) -> None:
     if spec.heads % spec.kv_heads:
-        raise UsageError(
-            f"{spec.heads} attention heads can't share {spec.kv_heads} key-value heads"
-        )
+        raise UsageError(f"{spec.heads} attention heads can't share {spec.kv_heads} key-value heads")
     for name in ("hidden", "head_dim", "intermediate"):
         width = getattr(spec, name)
         if width % LANES:
