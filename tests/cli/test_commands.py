@@ -132,7 +132,7 @@ def test_config_show_is_toml_that_builds_the_same_config(tmp_path: Path) -> None
 @given(st.text(st.characters(codec="utf-8", exclude_characters="\0"), min_size=1), st.floats(0, 1))
 @settings(deadline=None, max_examples=100)
 def test_any_config_survives_toml(name: str, quantile: float) -> None:
-    values = {"model": {"name": "m" + name}, "scheduler": {"output_quantile": quantile}}
+    values = {"model": {"name": "m" + name}, "scheduler": {"output_quantile": quantile * 0.999}}
     config = build(values)
     assert build(tomllib.loads(as_toml(config))) == config
 

@@ -68,7 +68,7 @@ class SchedulerConfig:
         Key(
             "Predicted output length: this quantile of recent lengths beyond what is generated.",
             0.0,
-            1.0,
+            0.999,
         ),
     ] = 0.9
     output_history: Annotated[
