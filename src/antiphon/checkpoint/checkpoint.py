@@ -1,5 +1,6 @@
 """A model's files, opened: what the model is, where its tensors are, and who it is."""
 
+import stat
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
@@ -52,10 +53,16 @@ def open_checkpoint(path: Path) -> Checkpoint:
     Reads every byte once for `identity` (0.1 s for 100 MB) but keeps no tensor in memory. Raises
     `ModelFileError` for whatever makes the files unusable.
     """
-    if path.is_dir():
+    try:
+        mode = path.stat().st_mode
+    except (OSError, ValueError) as error:
+        raise ModelFileError(
+            path, f"can't be opened: {getattr(error, 'strerror', None) or error}"
+        ) from None
+    if stat.S_ISDIR(mode):
         return _open_folder(path)
-    if not path.exists():
-        raise ModelFileError(path, "no such file or folder")
+    if not stat.S_ISREG(mode):
+        raise ModelFileError(path, "neither a file nor a folder")
     if path.suffix == ".safetensors":
         raise ModelFileError(path, "give the folder that holds it and its config.json")
     if path.suffix in _PICKLE_SUFFIXES:

@@ -51,13 +51,20 @@ def resolve(name: str) -> Path:
             if model.path is None:
                 raise UsageError(f"model {name!r} is not installed: {model.how_to_get}")
             return model.path
-    if name and Path(name).exists():
+    if name and _exists(Path(name)):
         return Path(name)
     if name.endswith(".gguf") or name.startswith((".", "/", "~")):
         raise UsageError(f"model {name!r}: no such file or folder")
     if _HUB_NAME.fullmatch(name):
         return _download(name)
     raise UsageError(_unknown(name))
+
+
+def _exists(path: Path) -> bool:
+    try:
+        return path.exists()
+    except OSError:  # too long for a file's name, or in a folder that we may not look into
+        return False
 
 
 def _unknown(name: str) -> str:

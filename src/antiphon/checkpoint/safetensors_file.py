@@ -35,7 +35,8 @@ def read_safetensors(path: Path) -> dict[str, TensorEntry]:
         storage = _storage(path, name, facts["dtype"])
         shape = tuple(facts["shape"])
         begin, end = facts["data_offsets"]
-        if not shape or 0 in shape or end - begin != stored_bytes(storage, shape):
+        raw = data[start + begin : start + end]
+        if not shape or 0 in shape or len(raw) != stored_bytes(storage, shape):
             raise ModelFileError(path, f"shape {list(shape)} doesn't fit its bytes", tensor=name)
         entries[name] = TensorEntry(
             name=name,
@@ -43,7 +44,7 @@ def read_safetensors(path: Path) -> dict[str, TensorEntry]:
             path=path,
             shape=shape,
             storage=storage,
-            raw=data[start + begin : start + end],
+            raw=raw,
         )
     return entries
 
