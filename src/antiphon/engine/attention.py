@@ -8,6 +8,8 @@ as decode, at any page size. The work is cut into blocks of neighbouring rows ti
 the rows of a block share a tile while it is in the first-level cache.
 """
 
+from typing import NamedTuple
+
 import numpy as np
 from numba import njit
 
@@ -23,78 +25,81 @@ _MINUS_INFINITY = np.float32(-np.inf)
 _ZERO = np.float32(0.0)
 
 
-def scratch_floats(heads_per_group: int) -> int:
-    """Size of the `scratch` array of one thread."""
-    queries = BLOCK_ROWS * heads_per_group
+class Geometry(NamedTuple):
+    """Sizes that a kernel needs; numba takes a named tuple apart at compile time."""
+
+    heads: int
+    kv_heads: int
+    head_dim: int
+    page_tokens: int
+    page_stride: int
+    """Floats from one page to the next."""
+
+
+def scratch_floats(geometry: Geometry) -> int:
+    """Size of the `scratch` array of one thread: partial sums, a tile's weights, query states."""
+    queries = BLOCK_ROWS * (geometry.heads // geometry.kv_heads)
     return LANES * LANES + TILE + queries * (1 + LANES)
 
 
 @njit(nogil=True, cache=True, error_model="numpy")
-def attend(
-    qkv, output, memory, tables, blocks, page_tokens, page_stride, layer_at, shape, scratch, share
-):
-    """Fill `output` for the units of work of one thread.
+def attend(qkv, output, memory, tables, blocks, geometry, layer, scratch, share):
+    """Fill `output` for one thread's share of the blocks and key-value heads.
 
-    `qkv` float32 [rows, (heads + 2·kv_heads)·head_dim]: rotated queries come first in each row.
-    `output` float32 [≥ rows, heads·head_dim]. `memory` float32 [n]: page p's layer begins at element
-    p·page_stride + layer_at and holds keys, then values, each [kv_heads, page_tokens, head_dim].
-    `tables` int64 [m]: page tables one after another. `blocks` int64 [b, 4]: first row, rows,
-    position of the first row, start of its page table in `tables`. `shape` = (heads, kv_heads,
-    head_dim); `scratch` float32 [≥ scratch_floats]; `share` = (this thread, threads).
+    `qkv` float32 [rows, (heads + 2·kv_heads)·head_dim]: each row begins with its rotated queries.
+    `output` float32 [≥ rows, heads·head_dim]. `memory` float32 [n]: pages, each [layers, 2 (keys,
+    values), kv_heads, page_tokens, head_dim]. `tables` int64 [m]: page tables one after another.
+    `blocks` int64 [b, 4]: first row, rows (at most `BLOCK_ROWS`), position of the first row, start
+    of its page table in `tables`. `geometry`: `Geometry`; `scratch` float32 [scratch_floats];
+    `share` = (this thread, threads).
     """
-    heads, kv_heads, head_dim = shape
+    heads, kv_heads, head_dim, page_tokens, page_stride = geometry
     group = heads // kv_heads
-    key_at = np.empty(TILE, np.int64)
-    scale = np.float32(1.0 / np.sqrt(head_dim))
-    values_at = kv_heads * page_tokens * head_dim
+    head_stride = page_tokens * head_dim
+    values_at = kv_heads * head_stride
     partial = LANES * LANES
-    state = partial + TILE
-    weight = scratch[partial:state]
-    sums = state + BLOCK_ROWS * group
-    query_rows = qkv.reshape(-1)
-    output_rows = output.reshape(-1)
+    weight = scratch[partial : partial + TILE]
+    peaks = scratch[partial + TILE : partial + TILE + BLOCK_ROWS * group]
+    sums = scratch[partial + TILE + BLOCK_ROWS * group :]
+    key_at = np.empty(TILE, np.int64)
+    queries, outputs = qkv.reshape(-1), output.reshape(-1)
+    scale = np.float32(1.0 / np.sqrt(head_dim))
     for unit in range(share[0], len(blocks) * kv_heads, share[1]):
         first_row, rows, position, table = blocks[unit // kv_heads]
         kv_head = unit % kv_heads
-        head_at = layer_at + kv_head * page_tokens * head_dim
-        for query in range(rows * group):
-            row, head = first_row + query // group, kv_head * group + query % group
-            scratch[state + query] = _MINUS_INFINITY
-            simd.store(scratch, sums + query * LANES, simd.splat(_ZERO))
-            output_rows[row * heads * head_dim + head * head_dim :][:head_dim] = _ZERO
-        for tile in range(0, position + rows, TILE):
+        head_at = layer * 2 * values_at + kv_head * head_stride
+        end = position + rows
+        peaks[:] = _MINUS_INFINITY
+        sums[:] = _ZERO
+        for row in range(first_row, first_row + rows):
+            begin = (row * heads + kv_head * group) * head_dim
+            outputs[begin : begin + group * head_dim] = _ZERO
+        for tile in range(0, end, TILE):
             for key in range(TILE):
-                place = tile + min(key, position + rows - 1 - tile)
+                place = min(tile + key, end - 1)
                 page = tables[table + place // page_tokens]
                 key_at[key] = page * page_stride + head_at + place % page_tokens * head_dim
             for query in range(max(tile - position, 0) * group, rows * group):
                 row, head = first_row + query // group, kv_head * group + query % group
                 query_at = row * qkv.shape[1] + head * head_dim
+                out_at = (row * heads + head) * head_dim
                 count = min(TILE, position + query // group + 1 - tile)
-                lane_sums = simd.load(scratch, sums + query * LANES)
-                _score(query_rows, query_at, memory, key_at, count, head_dim, scratch, scale)
-                largest, rescale, lane_sums = _soften(
-                    weight, count, scratch[state + query], lane_sums
-                )
-                scratch[state + query] = largest
-                simd.store(scratch, sums + query * LANES, lane_sums)
-                out_at = row * heads * head_dim + head * head_dim
-                _gather(
-                    output_rows, out_at, memory, key_at, values_at, count, head_dim, weight, rescale
-                )
+                _score(queries, query_at, memory, key_at, count, head_dim, scratch, scale)
+                fade = _soften(weight, count, peaks, sums, query)
+                _gather(outputs, out_at, memory, key_at, values_at, count, head_dim, weight, fade)
         for query in range(rows * group):
             row, head = first_row + query // group, kv_head * group + query % group
-            whole = simd.splat(simd.total(simd.load(scratch, sums + query * LANES)))
-            out_at = row * heads * head_dim + head * head_dim
-            for at in range(out_at, out_at + head_dim, LANES):
-                simd.store(output_rows, at, simd.div(simd.load(output_rows, at), whole))
+            whole = simd.splat(simd.total(simd.load(sums, query * LANES)))
+            begin = (row * heads + head) * head_dim
+            for at in range(begin, begin + head_dim, LANES):
+                simd.store(outputs, at, simd.div(simd.load(outputs, at), whole))
 
 
 @njit(inline="always")
 def _score(query_rows, query_at, memory, key_at, count, head_dim, scratch, scale):
     """Scaled products of a query with the tile's first `count` keys, after the partial sums.
 
-    Works on strips of 16 keys; those beyond `count` in the last strip hold finite-or-not garbage.
+    Works on strips of 16 keys; scores beyond `count` in the last strip are meaningless.
     """
     for strip in range(0, count, LANES):
         for key in range(strip, strip + LANES, 4):
@@ -115,35 +120,39 @@ def _score(query_rows, query_at, memory, key_at, count, head_dim, scratch, scale
 
 
 @njit(inline="always")
-def _soften(weight, count, before, lane_sums):
-    """Turn scores into softmax weights in place; return (new maximum, rescale factor, lane sums)."""
-    highest = simd.splat(before)
+def _soften(weight, count, peaks, sums, query):
+    """Turn a query's scores into softmax weights in place, and bring its peak and sums up to date.
+
+    Returns the factor for what was gathered under the former peak.
+    """
+    highest = simd.splat(peaks[query])
     for strip in range(0, count, LANES):
-        scores = simd.keep_first(
-            simd.load(weight, strip), count - strip, simd.splat(_MINUS_INFINITY)
-        )
+        scores = simd.load(weight, strip)
+        scores = simd.keep_first(scores, count - strip, simd.splat(_MINUS_INFINITY))
         highest = simd.at_least(scores, highest)
-    largest = simd.peak(highest)
-    rescale = simd.exp(simd.splat(np.float32(before - largest)))
-    lane_sums = simd.mul(lane_sums, rescale)
+    peak = simd.peak(highest)
+    fade = simd.exp(simd.splat(np.float32(peaks[query] - peak)))
+    lane_sums = simd.mul(simd.load(sums, query * LANES), fade)
     for strip in range(0, count, LANES):
-        grown = simd.exp(simd.sub(simd.load(weight, strip), simd.splat(largest)))
+        grown = simd.exp(simd.sub(simd.load(weight, strip), simd.splat(peak)))
         grown = simd.keep_first(grown, count - strip, simd.splat(_ZERO))
         simd.store(weight, strip, grown)
         lane_sums = simd.add(lane_sums, grown)
-    return largest, rescale, lane_sums
+    peaks[query] = peak
+    simd.store(sums, query * LANES, lane_sums)
+    return fade
 
 
 @njit(inline="always")
-def _gather(output, out_at, memory, key_at, values_at, count, head_dim, weight, rescale):
-    """output ← output · rescale + Σ weight · value, key after key; 64 columns at a time."""
+def _gather(output, out_at, memory, key_at, values_at, count, head_dim, weight, fade):
+    """output ← output · fade + Σ weight · value, key after key; 64 columns at a time."""
     wide = head_dim // (4 * LANES) * (4 * LANES)
     for at in range(0, wide, 4 * LANES):
         into = out_at + at
-        a = simd.mul(simd.load(output, into), rescale)
-        b = simd.mul(simd.load(output, into + LANES), rescale)
-        c = simd.mul(simd.load(output, into + 2 * LANES), rescale)
-        d = simd.mul(simd.load(output, into + 3 * LANES), rescale)
+        a = simd.mul(simd.load(output, into), fade)
+        b = simd.mul(simd.load(output, into + LANES), fade)
+        c = simd.mul(simd.load(output, into + 2 * LANES), fade)
+        d = simd.mul(simd.load(output, into + 3 * LANES), fade)
         for key in range(count):
             value = key_at[key] + values_at + at
             share = simd.splat(weight[key])
@@ -156,7 +165,7 @@ def _gather(output, out_at, memory, key_at, values_at, count, head_dim, weight, 
         simd.store(output, into + 2 * LANES, c)
         simd.store(output, into + 3 * LANES, d)
     for at in range(wide, head_dim, LANES):
-        a = simd.mul(simd.load(output, out_at + at), rescale)
+        a = simd.mul(simd.load(output, out_at + at), fade)
         for key in range(count):
             share = simd.splat(weight[key])
             a = simd.fma(share, simd.load(memory, key_at[key] + values_at + at), a)

@@ -8,6 +8,9 @@ once on every machine. LLVM maps `<16 x float>` to one AVX-512, two AVX or four 
 Arrays are one-dimensional, contiguous float32; `at` counts elements; nothing checks bounds.
 """
 
+from collections.abc import Callable
+from typing import Any
+
 import numpy as np
 from llvmlite import ir
 from numba import njit, types
@@ -30,6 +33,11 @@ class LanesType(types.Type):
 
 
 lanes_type = LanesType()
+
+
+def _instruction(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Numba's `intrinsic`, typed as what kernels call: without the typing context."""
+    return intrinsic(function)
 
 
 @register_model(LanesType)
@@ -55,7 +63,7 @@ def _pick(builder, first, second, indexes):
     )
 
 
-@intrinsic
+@_instruction
 def load(typingctx, array, at):
     """Read 16 floats: `(float32[::1], int) -> Lanes`. Any alignment."""
 
@@ -66,7 +74,7 @@ def load(typingctx, array, at):
     return lanes_type(array, types.intp), codegen
 
 
-@intrinsic
+@_instruction
 def store(typingctx, array, at, value):
     """Write 16 floats: `(float32[::1], int, Lanes) -> None`. Any alignment."""
 
@@ -78,7 +86,7 @@ def store(typingctx, array, at, value):
     return types.void(array, types.intp, lanes_type), codegen
 
 
-@intrinsic
+@_instruction
 def splat(typingctx, value):
     """One float in all lanes."""
 
@@ -91,31 +99,31 @@ def splat(typingctx, value):
     return lanes_type(types.float32), codegen
 
 
-@intrinsic
+@_instruction
 def add(typingctx, a, b):
     """Lane-wise a + b."""
     return lanes_type(a, b), lambda context, builder, sig, args: builder.fadd(*args)
 
 
-@intrinsic
+@_instruction
 def sub(typingctx, a, b):
     """Lane-wise a − b."""
     return lanes_type(a, b), lambda context, builder, sig, args: builder.fsub(*args)
 
 
-@intrinsic
+@_instruction
 def mul(typingctx, a, b):
     """Lane-wise a · b."""
     return lanes_type(a, b), lambda context, builder, sig, args: builder.fmul(*args)
 
 
-@intrinsic
+@_instruction
 def div(typingctx, a, b):
     """Lane-wise a / b."""
     return lanes_type(a, b), lambda context, builder, sig, args: builder.fdiv(*args)
 
 
-@intrinsic
+@_instruction
 def fma(typingctx, a, b, c):
     """Lane-wise a · b + c, rounded once."""
 
@@ -127,7 +135,7 @@ def fma(typingctx, a, b, c):
     return lanes_type(a, b, c), codegen
 
 
-@intrinsic
+@_instruction
 def at_least(typingctx, value, floor):
     """Lane-wise maximum. A NaN in `value` stays."""
 
@@ -137,7 +145,7 @@ def at_least(typingctx, value, floor):
     return lanes_type(value, floor), codegen
 
 
-@intrinsic
+@_instruction
 def at_most(typingctx, value, ceiling):
     """Lane-wise minimum. A NaN in `value` stays."""
 
@@ -147,7 +155,7 @@ def at_most(typingctx, value, ceiling):
     return lanes_type(value, ceiling), codegen
 
 
-@intrinsic
+@_instruction
 def keep_first(typingctx, value, count, fill):
     """Lanes below `count` (an int) of `value`, the others of `fill`."""
 
@@ -174,7 +182,7 @@ def _fold(builder, vector, combine):
     return builder.extract_element(vector, ir.Constant(_I32, 0))
 
 
-@intrinsic
+@_instruction
 def total(typingctx, value):
     """Sum of the lanes, halves onto each other: `Lanes -> float32`."""
 
@@ -184,7 +192,7 @@ def total(typingctx, value):
     return types.float32(lanes_type), codegen
 
 
-@intrinsic
+@_instruction
 def peak(typingctx, value):
     """Largest lane: `Lanes -> float32`. NaN lanes may be lost."""
 
@@ -197,7 +205,7 @@ def peak(typingctx, value):
     return types.float32(lanes_type), codegen
 
 
-@intrinsic
+@_instruction
 def sum_each(typingctx, array, at):
     """Sum 16 vectors that lie one after another; lane i of the result is the sum of vector i.
 
@@ -217,7 +225,9 @@ def sum_each(typingctx, array, at):
         while width > 1:
             half = width // 2
             groups = LANES // width
-            low = [s + g * width + i for s in (0, LANES) for g in range(groups) for i in range(half)]
+            low = [
+                s + g * width + i for s in (0, LANES) for g in range(groups) for i in range(half)
+            ]
             high = [index + half for index in low]
             vectors = [
                 builder.fadd(_pick(builder, a, b, low), _pick(builder, a, b, high))
@@ -229,7 +239,7 @@ def sum_each(typingctx, array, at):
     return lanes_type(array, types.intp), codegen
 
 
-@intrinsic
+@_instruction
 def _power_of_two(typingctx, shifted):
     """2ⁿ for `shifted` = n + 1.5·2²³: n sits in the low mantissa bits and moves to the exponent."""
 

@@ -13,7 +13,7 @@ import torch
 from antiphon.checkpoint import ModelSpec
 from antiphon.errors import UsageError
 
-from .attention import attend, scratch_floats
+from .attention import Geometry, attend, scratch_floats
 from .batch import Batch
 from .kv_memory import KvMemory
 from .lanes import LANES
@@ -111,39 +111,28 @@ class LlamaModel:
         layer: int,
     ) -> None:
         """Rotate, write keys and values, and fill `attended` for the batch's rows."""
-        layout, spec = memory.layout, self.spec
-        shape = (spec.heads, spec.kv_heads, spec.head_dim)
+        geometry = self._geometry(memory)
         rows, output, flat = qkv.numpy(), attended.numpy(), memory.flat.numpy()
-        layer_at = layer * layout.layer_stride
-        rotate_and_store(
-            rows,
-            batch.positions,
-            batch.places,
-            self._cosines,
-            self._sines,
-            flat,
-            layer_at,
-            layout.page_tokens,
-            shape,
-        )
-        scratch = self._thread_scratch()
+        places, cosines, sines = batch.places, self._cosines, self._sines
+        rotate_and_store(rows, batch.positions, places, cosines, sines, flat, geometry, layer)
+        tables, blocks = batch.tables, batch.blocks
+        scratch = self._thread_scratch(geometry)
 
         def share(thread: int, threads: int) -> None:
-            attend(
-                rows,
-                output,
-                flat,
-                batch.tables,
-                batch.blocks,
-                layout.page_tokens,
-                layout.page_stride,
-                layer_at,
-                shape,
-                scratch[thread],
-                (thread, threads),
-            )
+            mine = (thread, threads)
+            attend(rows, output, flat, tables, blocks, geometry, layer, scratch[thread], mine)
 
         self._team.run(share)
+
+    def _geometry(self, memory: KvMemory) -> Geometry:
+        layout = memory.layout
+        return Geometry(
+            heads=self.spec.heads,
+            kv_heads=layout.kv_heads,
+            head_dim=layout.head_dim,
+            page_tokens=layout.page_tokens,
+            page_stride=layout.page_stride,
+        )
 
     def _logits(self, hidden: torch.Tensor, sampled: np.ndarray) -> torch.Tensor:
         if len(sampled) == 0:
@@ -154,17 +143,18 @@ class LlamaModel:
         self._normalise(last, self._norm, normed)
         return self._head(normed)[: len(sampled)]
 
-    def _thread_scratch(self) -> list[np.ndarray]:
+    def _thread_scratch(self, geometry: Geometry) -> list[np.ndarray]:
         """One array a thread; torch aligns them to whole vectors."""
-        size = scratch_floats(self.spec.heads // self.spec.kv_heads)
         while len(self._scratch) < torch.get_num_threads():
-            self._scratch.append(torch.empty(size).numpy())
+            self._scratch.append(torch.empty(scratch_floats(geometry)).numpy())
         return self._scratch
 
 
 def _check_widths(spec: ModelSpec) -> None:
     if spec.heads % spec.kv_heads:
-        raise UsageError(f"{spec.heads} attention heads can't share {spec.kv_heads} key-value heads")
+        raise UsageError(
+            f"{spec.heads} attention heads can't share {spec.kv_heads} key-value heads"
+        )
     for name in ("hidden", "head_dim", "intermediate"):
         width = getattr(spec, name)
         if width % LANES:

@@ -6,7 +6,7 @@ from typing import assert_never
 import numpy as np
 import torch
 
-from antiphon.checkpoint import FrequencyFactors, Llama3Scaling, LinearScaling, ModelSpec
+from antiphon.checkpoint import FrequencyFactors, LinearScaling, Llama3Scaling, ModelSpec
 
 
 def frequencies(spec: ModelSpec) -> torch.Tensor:

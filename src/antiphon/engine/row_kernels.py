@@ -1,4 +1,4 @@
-"""Row-wise CPU kernels: normalisation, rotary embedding with the KV write, and the gated activation.
+"""Row-wise CPU kernels: normalisation, rotary embedding with the KV write, gated activation.
 
 One row, one result: a row's bits depend on its own numbers alone, never on how many rows or threads
 there are, because all arithmetic is done in `lanes` of fixed order or in single IEEE operations.
@@ -53,18 +53,19 @@ def gated_silu(gate_up, target):
 
 
 @njit(nogil=True, cache=True, error_model="numpy")
-def rotate_and_store(qkv, positions, places, cosines, sines, memory, layer_at, page_tokens, shape):
+def rotate_and_store(qkv, positions, places, cosines, sines, memory, geometry, layer):
     """Rotate queries and keys in `qkv`, then write keys and values to KV memory.
 
     Rotary embedding (Su et al. 2021) in the half-split form of Llama: elements i and i + head_dim/2
     turn by angle position·frequency(i). `qkv` float32 [≥ rows, (heads + 2·kv_heads)·head_dim] is
     changed in place; `positions` int64 [rows]; `places` int64 [rows]: first element of the row's
     slot in KV memory, less the layer; `cosines`, `sines` float32 [context, head_dim/2]; `memory`,
-    `layer_at`, `shape`: see `attention.attend`.
+    `geometry`, `layer`: see `attention.attend`.
     """
-    heads, kv_heads, head_dim = shape
+    heads, kv_heads, head_dim, page_tokens, _ = geometry
     half = head_dim // 2
     head_stride = page_tokens * head_dim
+    layer_at = layer * 2 * kv_heads * head_stride
     for row in range(len(positions)):
         cosine, sine = cosines[positions[row]], sines[positions[row]]
         for head in range(heads + kv_heads):
