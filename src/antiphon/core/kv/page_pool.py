@@ -207,17 +207,21 @@ class PagePool:
                 self._free.extend(reversed(block.pages))
 
     def shared_pages(self, table: Sequence[PageId], besides: Set[PageId] = frozenset()) -> int:
-        """How many pages of a page table others read too, or are first pages in `besides`.
+        """How many pages at the beginning of a page table others read too, or are in `besides`.
 
-        Looks at each block's first page only: a block is shared as a whole or not at all.
+        Blocks are shared as a whole and from the first on (but for a block whose twin was named
+        first: the count may then be off), so O(log n) blocks are looked at.
         """
-        references = self._references
-        heads = table[:: self.pages_per_block]
-        if besides:
-            shared = sum(1 for page in heads if references[page] > 1 or page in besides)
-        else:
-            shared = len(heads) - [references[page] for page in heads].count(1)
-        return shared * self.pages_per_block
+        references, size = self._references, self.pages_per_block
+        low, high = 0, -(-len(table) // size)
+        while low < high:
+            middle = (low + high) // 2
+            page = table[middle * size]
+            if references[page] > 1 or page in besides:
+                low = middle + 1
+            else:
+                high = middle
+        return min(low * size, len(table))
 
     def _still_there(self, match: Match) -> Sequence[_Block]:
         blocks = [self._named[key] for key in match.keys if key in self._named]

@@ -10,7 +10,7 @@ A sequence starts if the peak with it stays below the memory less a reserve. Liv
 other. So memory is filled, and what runs is (almost) never thrown out again.
 """
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import NamedTuple
@@ -26,8 +26,13 @@ class HoldReason(StrEnum):
     """Why the head of the queue does not start now."""
 
     SEQUENCES = "sequences"
+    """As many run as may run at once."""
+    BUDGET = "budget"
+    """The step is full without it: it would only hold memory and wait."""
     PEAK = "peak"
+    """Memory would run out later, as predicted."""
     PAGES = "pages"
+    """Memory is in use now."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +69,24 @@ def peak_pages(loads: Iterable[Load], *, shared_pages: int, page_tokens: int) ->
     return peak
 
 
+@dataclass(slots=True)
+class Crowd:
+    """Sums over what runs."""
+
+    sequences: int = 0
+    tokens: int = 0
+    """Tokens that could be computed in the next step."""
+    worst_pages: int = 0
+    """Pages that all would need at their longest, if they shared none."""
+
+    def join(self, sequence: SequenceState) -> None:
+        """Count one in that runs or starts, with its followers."""
+        members = 1 + len(sequence.followers)
+        self.sequences += members
+        self.tokens += len(sequence.tokens) - sequence.computed
+        self.worst_pages += members * sequence.owner.worst_pages
+
+
 class Admission:
     """Applies the rule to what runs and to one candidate. Changes nothing."""
 
@@ -83,30 +106,43 @@ class Admission:
         self._max_sequences = max_sequences
         self._usable_pages = pool.total_pages - int(pool.total_pages * config.reserve_fraction)
 
-    def hold(
-        self, candidate: SequenceState, match: Match, running: Iterable[SequenceState]
-    ) -> Hold | None:
-        """Why `candidate` with this prefix match must wait, or None: it may start.
-
-        Where nothing runs it always may: whatever was taken in fits alone.
-        """
-        present = list(running)
-        if not present:
-            return None
-        total = sum(1 + len(sequence.followers) for sequence in present)
+    def crowded(self, candidate: SequenceState, crowd: Crowd) -> Hold | None:
+        """Why there is no place for `candidate` in the next step, whatever memory it needs."""
         wanted = 1 + len(candidate.followers)
-        if total + wanted > self._max_sequences:
+        if crowd.sequences + wanted > self._max_sequences:
             return Hold(
                 HoldReason.SEQUENCES,
-                f"{total} sequences run, {wanted} more exceed {self._max_sequences}",
+                f"{crowd.sequences} sequences run, {wanted} more exceed {self._max_sequences}",
             )
-        peak = self.peak(present, candidate, match)
-        if peak > self._usable_pages:
+        if crowd.tokens >= self._step_tokens:
             return Hold(
-                HoldReason.PEAK,
-                f"memory use would peak at {peak} pages of {self._usable_pages} usable",
+                HoldReason.BUDGET,
+                f"{crowd.tokens} tokens fill the next step, which computes {self._step_tokens}",
             )
         return None
+
+    def short_of_memory(
+        self,
+        candidate: SequenceState,
+        match: Match,
+        running: Collection[SequenceState],
+        crowd: Crowd,
+    ) -> Hold | None:
+        """Why `candidate` with this prefix match had better wait for memory; None: it may start.
+
+        Where nothing runs it always may: whatever was taken in fits alone. Where all fit at their
+        longest there is nothing to predict.
+        """
+        worst = crowd.worst_pages + (1 + len(candidate.followers)) * candidate.owner.worst_pages
+        if not running or worst <= self._usable_pages:
+            return None
+        peak = self.peak(running, candidate, match)
+        if peak <= self._usable_pages:
+            return None
+        return Hold(
+            HoldReason.PEAK,
+            f"memory use would peak at {peak} pages of {self._usable_pages} usable",
+        )
 
     def peak(
         self,
@@ -124,7 +160,7 @@ class Admission:
         own_pages = ahead = 0
         for sequence in (*(s for s in present if not _is_prefill(s)), *prefills):
             pages = len(sequence.table)
-            own = pages - min(pages, self._pool.shared_pages(sequence.table, heads))
+            own = pages - self._pool.shared_pages(sequence.table, heads)
             own += sum(len(follower.table) for follower in sequence.followers)
             own_pages += own
             if _is_prefill(sequence):

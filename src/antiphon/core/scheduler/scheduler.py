@@ -11,7 +11,7 @@ The driver's loop: `expire`, `step`, run the plan, `complete`. One plan is outst
 from collections.abc import Sequence
 from heapq import heappop, heappush
 
-from antiphon.core.kv import BlockKeys, KvListener, Match, PagePool, ignore
+from antiphon.core.kv import BlockKeys, KvListener, PagePool, ignore
 from antiphon.errors import BugError
 from antiphon.types import (
     Aborted,
@@ -35,7 +35,7 @@ from antiphon.types import (
     WorkerView,
 )
 
-from .admission import Admission, Hold, HoldReason
+from .admission import Admission, Crowd, Hold, HoldReason
 from .batching import Flight, batch
 from .completion import Completion
 from .history import History
@@ -221,6 +221,7 @@ class Scheduler:
 
     def _state_of(self, request: Request, now: Seconds) -> RequestState:
         sampling, length = request.sampling, len(request.prompt)
+        max_tokens = min(sampling.max_tokens or 0, self._limits.max_len - length)
         state = RequestState(
             request=request,
             arrival=self._arrivals,
@@ -232,7 +233,8 @@ class Scheduler:
                 block_tokens=self._kv.block_tokens,
             ),
             stops=frozenset((*request.eos_token_ids, *sampling.stop_token_ids)),
-            max_tokens=min(sampling.max_tokens or 0, self._limits.max_len - length),
+            max_tokens=max_tokens,
+            worst_pages=self._memory.pages_for(length + max_tokens),
         )
         state.sequences = [
             SequenceState(
@@ -280,25 +282,30 @@ class Scheduler:
         roster = self._roster
         if not roster.changed:
             return
-        roster.changed = False
+        crowd = Crowd()
+        for sequence in roster.running.values():
+            crowd.join(sequence)
         self.hold = None
         while (head := roster.queue.head) is not None:
-            match = self._memory.match(head)
-            self.hold = self._admission.hold(head, match, roster.running.values())
-            if self.hold is None:
-                self.hold = self._take_pages(head, match)
+            self.hold = self._admission.crowded(head, crowd) or self._take_pages(head, crowd)
             if self.hold is not None:
-                return
+                break
             roster.start(head)
+            crowd.join(head)
             if not head.owner.started:
                 self._note_started(head, now)
+        roster.changed = self.hold is not None and self.hold.reason is HoldReason.BUDGET
 
-    def _take_pages(self, head: SequenceState, match: Match) -> Hold | None:
-        short = self._memory.start(head, match)
+    def _take_pages(self, head: SequenceState, crowd: Crowd) -> Hold | None:
+        """Reserve what the head of the queue needs, or say why it has to wait."""
+        running = self._roster.running.values()
+        match = self._memory.match(head)
+        hold = self._admission.short_of_memory(head, match, running, crowd)
+        short = self._memory.start(head, match) if hold is None else None
         if short is None:
-            return None
+            return hold
         message = f"{short.needed} pages are needed and {short.available} are available"
-        if not self._roster.running:
+        if not running:
             raise BugError(f"{message}, yet nothing runs")
         return Hold(HoldReason.PAGES, message)
 

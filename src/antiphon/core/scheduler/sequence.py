@@ -40,6 +40,8 @@ class RequestState:
     """End-of-sequence and stop token ids."""
     max_tokens: int
     """Most output tokens of a sequence, the model's length and the memory considered."""
+    worst_pages: int
+    """Pages of a sequence of that length."""
     sequences: list["SequenceState"] = field(default_factory=list)
     """By index; ended ones stay until the request has ended."""
     started: bool = False

@@ -1,6 +1,6 @@
 """The OpenAI API's answers, as msgspec writes them. Field names and order are the API's."""
 
-from typing import Literal
+from typing import Generic, Literal, TypeVar
 
 import msgspec
 from msgspec import UNSET, Struct, UnsetType
@@ -8,6 +8,8 @@ from msgspec import UNSET, Struct, UnsetType
 from antiphon.types import FinishReason
 
 from .reply import TokenCounts
+
+Choice = TypeVar("Choice", "ChatChoice", "ChatChunkChoice", "TextChoice")
 
 encode = msgspec.json.Encoder().encode
 
@@ -105,7 +107,7 @@ class TextChoice(Struct):
     finish_reason: str | None = None
 
 
-class Answer(Struct):
+class Answer(Struct, Generic[Choice]):
     """The frame of every answer and of every chunk. `usage` is absent, null or a count."""
 
     id: str
@@ -113,7 +115,7 @@ class Answer(Struct):
     created: int
     model: str
     system_fingerprint: str
-    choices: list[ChatChoice] | list[ChatChunkChoice] | list[TextChoice]
+    choices: list[Choice]
     usage: Usage | UnsetType | None = UNSET
 
 

@@ -91,7 +91,7 @@ class ChatEncoder:
         if delta.finish is not None:
             yield ChatChunkChoice(index, ChatDelta(), finish_reason=finish_name(delta.finish))
 
-    def _chunk(self, choices: list[ChatChunkChoice]) -> Answer:
+    def _chunk(self, choices: list[ChatChunkChoice]) -> Answer[ChatChunkChoice]:
         frame = self._frame
         return Answer(
             frame.id,

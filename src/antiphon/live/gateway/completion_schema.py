@@ -64,6 +64,14 @@ class CompletionBody(GenerationBody):
             case many:
                 return many  # pyright: ignore[reportReturnType]
 
+    def prompt_field(self, index: int) -> str:
+        """What an error calls prompt number `index`."""
+        match self.prompt:
+            case str() | [int(), *_]:
+                return "prompt"
+            case _:
+                return f"prompt[{index}]"
+
     def check(self) -> None:
         """What the fields may not say together. Raises `ClientError`."""
         if self.echo and self.logprobs is not None:

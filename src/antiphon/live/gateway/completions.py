@@ -1,10 +1,10 @@
 """Text completions in the API's shape, whole and streamed."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from msgspec import UNSET
 
-from antiphon.types import FinishReason
+from antiphon.types import FinishReason, TokenId
 
 from .answers import Answer, CompletionLogprobs, TextChoice, encode, event, finish_name, usage
 from .chat import AnswerFrame
@@ -68,7 +68,7 @@ class CompletionEncoder:
         if delta.finish is not None:
             yield TextChoice(index, "", finish_reason=finish_name(delta.finish))
 
-    def _chunk(self, choices: list[TextChoice]) -> Answer:
+    def _chunk(self, choices: list[TextChoice]) -> Answer[TextChoice]:
         frame = self._frame
         return Answer(
             frame.id, _OBJECT, frame.created, frame.model, frame.fingerprint, choices, self._usage
@@ -79,7 +79,7 @@ def _logprobs(frame: AnswerFrame, scored: list[ScoredToken]) -> CompletionLogpro
     if not scored:
         return None
 
-    def spelled(token: int) -> str:
+    def spelled(token: TokenId) -> str:
         return frame.token_bytes(token).decode("utf-8", "replace")
 
     return CompletionLogprobs(
@@ -90,7 +90,7 @@ def _logprobs(frame: AnswerFrame, scored: list[ScoredToken]) -> CompletionLogpro
     )
 
 
-def _top(entry: ScoredToken, spelled) -> dict[str, float]:
+def _top(entry: ScoredToken, spelled: Callable[[TokenId], str]) -> dict[str, float]:
     top = {spelled(token): logprob for token, logprob in reversed(entry.logprobs.top)}
     top.setdefault(spelled(entry.token), entry.logprobs.chosen)
     return dict(sorted(top.items(), key=lambda pair: (-pair[1], pair[0])))
