@@ -31,6 +31,8 @@ class Geometry(NamedTuple):
     heads: int
     kv_heads: int
     head_dim: int
+    head_width: int
+    """Floats of a head with its zeros: `head_dim` rounded up to whole vectors."""
     page_tokens: int
     page_stride: int
     """Floats from one page to the next."""
@@ -46,16 +48,16 @@ def scratch_floats(geometry: Geometry) -> int:
 def attend(qkv, output, memory, tables, blocks, geometry, layer, scratch, share):
     """Fill `output` for one thread's share of the blocks and key-value heads.
 
-    `qkv` float32 [rows, (heads + 2·kv_heads)·head_dim]: each row begins with its rotated queries.
-    `output` float32 [≥ rows, heads·head_dim]. `memory` float32 [n]: pages, each [layers, 2 (keys,
-    values), kv_heads, page_tokens, head_dim]. `tables` int64 [m]: page tables one after another.
+    `qkv` float32 [rows, (heads + 2·kv_heads)·head_width]: each row begins with its rotated queries.
+    `output` float32 [≥ rows, heads·head_width]. `memory` float32 [n]: pages, each [layers, 2 (keys,
+    values), kv_heads, page_tokens, head_width]. `tables` int64 [m]: page tables one after another.
     `blocks` int64 [b, 4]: first row, rows (at most `BLOCK_ROWS`), position of the first row, start
     of its page table in `tables`. `geometry`: `Geometry`; `scratch` float32 [scratch_floats];
     `share` = (this thread, threads).
     """
-    heads, kv_heads, head_dim, page_tokens, page_stride = geometry
+    heads, kv_heads, head_dim, width, page_tokens, page_stride = geometry
     group = heads // kv_heads
-    head_stride = page_tokens * head_dim
+    head_stride = page_tokens * width
     values_at = kv_heads * head_stride
     partial = LANES * LANES
     weight = scratch[partial : partial + TILE]
@@ -72,31 +74,31 @@ def attend(qkv, output, memory, tables, blocks, geometry, layer, scratch, share)
         peaks[:] = _MINUS_INFINITY
         sums[:] = _ZERO
         for row in range(first_row, first_row + rows):
-            begin = (row * heads + kv_head * group) * head_dim
-            outputs[begin : begin + group * head_dim] = _ZERO
+            begin = (row * heads + kv_head * group) * width
+            outputs[begin : begin + group * width] = _ZERO
         for tile in range(0, end, TILE):
             for key in range(TILE):
                 place = min(tile + key, end - 1)
                 page = tables[table + place // page_tokens]
-                key_at[key] = page * page_stride + head_at + place % page_tokens * head_dim
+                key_at[key] = page * page_stride + head_at + place % page_tokens * width
             for query in range(max(tile - position, 0) * group, rows * group):
                 row, head = first_row + query // group, kv_head * group + query % group
-                query_at = row * qkv.shape[1] + head * head_dim
-                out_at = (row * heads + head) * head_dim
+                query_at = row * qkv.shape[1] + head * width
+                out_at = (row * heads + head) * width
                 count = min(TILE, position + query // group + 1 - tile)
-                _score(queries, query_at, memory, key_at, count, head_dim, scratch, scale)
+                _score(queries, query_at, memory, key_at, count, width, scratch, scale)
                 fade = _soften(weight, count, peaks, sums, query)
-                _gather(outputs, out_at, memory, key_at, values_at, count, head_dim, weight, fade)
+                _gather(outputs, out_at, memory, key_at, values_at, count, width, weight, fade)
         for query in range(rows * group):
             row, head = first_row + query // group, kv_head * group + query % group
             whole = simd.splat(simd.total(simd.load(sums, query * LANES)))
-            begin = (row * heads + head) * head_dim
-            for at in range(begin, begin + head_dim, LANES):
+            begin = (row * heads + head) * width
+            for at in range(begin, begin + width, LANES):
                 simd.store(outputs, at, simd.div(simd.load(outputs, at), whole))
 
 
 @njit(inline="always")
-def _score(query_rows, query_at, memory, key_at, count, head_dim, scratch, scale):
+def _score(query_rows, query_at, memory, key_at, count, width, scratch, scale):
     """Scaled products of a query with the tile's first `count` keys, after the partial sums.
 
     Works on strips of 16 keys; scores beyond `count` in the last strip are meaningless.
@@ -104,7 +106,7 @@ def _score(query_rows, query_at, memory, key_at, count, head_dim, scratch, scale
     for strip in range(0, count, LANES):
         for key in range(strip, strip + LANES, 4):
             a = b = c = d = simd.splat(_ZERO)
-            for at in range(0, head_dim, LANES):
+            for at in range(0, width, LANES):
                 query = simd.load(query_rows, query_at + at)
                 a = simd.fma(query, simd.load(memory, key_at[key] + at), a)
                 b = simd.fma(query, simd.load(memory, key_at[key + 1] + at), b)
@@ -144,10 +146,10 @@ def _soften(weight, count, peaks, sums, query):
 
 
 @njit(inline="always")
-def _gather(output, out_at, memory, key_at, values_at, count, head_dim, weight, fade):
+def _gather(output, out_at, memory, key_at, values_at, count, width, weight, fade):
     """output ← output · fade + Σ weight · value, key after key; 64 columns at a time."""
-    wide = head_dim // (4 * LANES) * (4 * LANES)
-    for at in range(0, wide, 4 * LANES):
+    full = width // (4 * LANES) * (4 * LANES)
+    for at in range(0, full, 4 * LANES):
         into = out_at + at
         a = simd.mul(simd.load(output, into), fade)
         b = simd.mul(simd.load(output, into + LANES), fade)
@@ -164,7 +166,7 @@ def _gather(output, out_at, memory, key_at, values_at, count, head_dim, weight, 
         simd.store(output, into + LANES, b)
         simd.store(output, into + 2 * LANES, c)
         simd.store(output, into + 3 * LANES, d)
-    for at in range(wide, head_dim, LANES):
+    for at in range(full, width, LANES):
         a = simd.mul(simd.load(output, out_at + at), fade)
         for key in range(count):
             share = simd.splat(weight[key])

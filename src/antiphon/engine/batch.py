@@ -86,7 +86,7 @@ class Batch:
             span = np.arange(run.start, end)
             entry, slot = np.divmod(span, layout.page_tokens)
             positions.append(span)
-            places.append(pages[entry] * layout.page_stride + slot * layout.head_dim)
+            places.append(pages[entry] * layout.page_stride + slot * layout.head_width)
             tables.append(pages)
             blocks += [
                 (row + first, min(BLOCK_ROWS, count - first), run.start + first, table_at)

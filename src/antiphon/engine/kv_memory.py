@@ -9,6 +9,8 @@ from antiphon.checkpoint import ModelSpec
 from antiphon.errors import BugError, UsageError
 from antiphon.types import PageCopy, PageId
 
+from .llama_weights import whole_vectors
+
 _FLOAT_BYTES = 4
 _LARGEST_PAGE_TOKENS = 64
 
@@ -17,19 +19,20 @@ _LARGEST_PAGE_TOKENS = 64
 class KvLayout:
     """Where a token's keys and values lie. Offsets and strides count float32 elements.
 
-    A page is [layers, 2 (keys, values), kv_heads, page_tokens, head_dim]: whole for copies and
+    A page is [layers, 2 (keys, values), kv_heads, page_tokens, head_width]: whole for copies and
     transfers, and within a layer one head's tokens follow each other, which is how attention reads.
     """
 
     layers: int
     kv_heads: int
-    head_dim: int
+    head_width: int
+    """Elements of a head: its size rounded up to whole vectors."""
     page_tokens: int
 
     @property
     def layer_stride(self) -> int:
         """Elements of one layer of a page."""
-        return 2 * self.kv_heads * self.page_tokens * self.head_dim
+        return 2 * self.kv_heads * self.page_tokens * self.head_width
 
     @property
     def page_stride(self) -> int:
@@ -56,7 +59,7 @@ def layout_of(spec: ModelSpec, page_tokens: int) -> KvLayout:
     return KvLayout(
         layers=spec.layers,
         kv_heads=spec.kv_heads,
-        head_dim=spec.head_dim,
+        head_width=whole_vectors(spec.head_dim),
         page_tokens=page_tokens,
     )
 
@@ -64,8 +67,8 @@ def layout_of(spec: ModelSpec, page_tokens: int) -> KvLayout:
 class KvMemory:
     """`pages` pages of one layout, zero-filled by the operating system as they are first touched.
 
-    `tensor` float32 [pages, layers, 2, kv_heads, page_tokens, head_dim]; `flat` is the same memory
-    in one dimension.
+    `tensor` float32 [pages, layers, 2, kv_heads, page_tokens, head_width]; `flat` is the same in one
+    dimension.
     """
 
     def __init__(self, layout: KvLayout, pages: int) -> None:
@@ -84,7 +87,7 @@ class KvMemory:
         self.pages = pages
         self.flat = torch.empty(pages * layout.page_stride, dtype=torch.float32)
         self.tensor = self.flat.view(
-            pages, layout.layers, 2, layout.kv_heads, layout.page_tokens, layout.head_dim
+            pages, layout.layers, 2, layout.kv_heads, layout.page_tokens, layout.head_width
         )
 
     @classmethod

@@ -2,7 +2,7 @@
 
 One row, one result: a row's bits depend on its own numbers alone, never on how many rows or threads
 there are, because all arithmetic is done in `lanes` of fixed order or in single IEEE operations.
-Row lengths are multiples of `LANES`; `LlamaModel` refuses other models. Arrays are C-contiguous.
+Row lengths are multiples of `LANES`: see `llama_weights`. Arrays are C-contiguous.
 """
 
 import numpy as np
@@ -16,10 +16,11 @@ _ONE = np.float32(1.0)
 
 
 @njit(nogil=True, cache=True, error_model="numpy")
-def rms_norm(source, gain, epsilon, target):
+def rms_norm(source, gain, epsilon, count, target):
     """target ← source / √(mean(source²) + epsilon) · gain (Zhang & Sennrich 2019).
 
-    `source`, `target` float32 [rows, hidden]; `gain` float32 [hidden]; `epsilon` float32.
+    `source`, `target` float32 [rows, hidden]; `gain` float32 [hidden]; `epsilon` float32; the mean
+    is over the first `count` columns, the others are zero.
     """
     rows, hidden = source.shape
     values, results = source.reshape(-1), target.reshape(-1)
@@ -28,7 +29,7 @@ def rms_norm(source, gain, epsilon, target):
         for at in range(start, start + hidden, LANES):
             value = simd.load(values, at)
             squares = simd.fma(value, value, squares)
-        mean = simd.total(squares) / np.float32(hidden)
+        mean = simd.total(squares) / np.float32(count)
         factor = simd.splat(_ONE / np.sqrt(mean + epsilon))
         for at in range(0, hidden, LANES):
             value = simd.mul(simd.load(values, start + at), factor)
@@ -57,25 +58,26 @@ def rotate_and_store(qkv, positions, places, cosines, sines, memory, geometry, l
     """Rotate queries and keys in `qkv`, then write keys and values to KV memory.
 
     Rotary embedding (Su et al. 2021) in the half-split form of Llama: elements i and i + head_dim/2
-    turn by angle position·frequency(i). `qkv` float32 [≥ rows, (heads + 2·kv_heads)·head_dim] is
+    turn by angle position·frequency(i). `qkv` float32 [≥ rows, (heads + 2·kv_heads)·head_width] is
     changed in place; `positions` int64 [rows]; `places` int64 [rows]: first element of the row's
     slot in KV memory, less the layer; `cosines`, `sines` float32 [context, head_dim/2]; `memory`,
     `geometry`, `layer`: see `attention.attend`.
     """
-    heads, kv_heads, head_dim, page_tokens, _ = geometry
+    heads, kv_heads, head_dim, head_width, page_tokens, _ = geometry
     half = head_dim // 2
-    head_stride = page_tokens * head_dim
+    head_stride = page_tokens * head_width
     layer_at = layer * 2 * kv_heads * head_stride
     for row in range(len(positions)):
         cosine, sine = cosines[positions[row]], sines[positions[row]]
         for head in range(heads + kv_heads):
-            first = qkv[row, head * head_dim : head * head_dim + half]
-            second = qkv[row, head * head_dim + half : (head + 1) * head_dim]
+            begin = head * head_width
+            first = qkv[row, begin : begin + half]
+            second = qkv[row, begin + half : begin + 2 * half]
             for i in range(half):
                 x, y = first[i], second[i]
                 first[i] = x * cosine[i] - y * sine[i]
                 second[i] = y * cosine[i] + x * sine[i]
         for head in range(2 * kv_heads):
             at = places[row] + layer_at + head * head_stride
-            begin = (heads + head) * head_dim
-            memory[at : at + head_dim] = qkv[row, begin : begin + head_dim]
+            begin = (heads + head) * head_width
+            memory[at : at + head_width] = qkv[row, begin : begin + head_width]
