@@ -41,6 +41,24 @@ class Completion:
             raise BugError(f"step {result.number} left out {next(iter(flight.sampling))}")
         self._settle(flight)
 
+    def fail(self, flight: Flight, message: str, now: Seconds, events: list[Event]) -> None:
+        """Nothing that the plan computes can be trusted: all that it works for ends with an error.
+
+        Their KV is in doubt, whether or not they were to be sampled in this step. The engine is
+        told once more whom it may forget: it may not have come that far.
+        """
+        self._roster.forgotten += flight.plan.ended
+        for sequence in flight.computing:
+            sequence.in_flight = False
+            self._memory.doubt(sequence)
+            for one in (sequence, *sequence.followers):
+                if not one.ended:
+                    events.append(ended_event(one, FinishReason.ERROR, message))
+                    self._roster.mark_ended(one, now)
+        for sequence in flight.computing:
+            for one in (*sequence.followers, sequence):
+                self._roster.leave(one)
+
     def _take_faults(
         self,
         flight: Flight,

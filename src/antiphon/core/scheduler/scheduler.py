@@ -175,6 +175,19 @@ class Scheduler:
         self._flight = None
         return events
 
+    def fail(self, plan: StepPlan, message: str, now: Seconds) -> Sequence[Event]:
+        """The outstanding plan broke off: ends all that it works for; returns what happened.
+
+        Raises `BugError` if the plan is not the outstanding one.
+        """
+        flight = self._flight
+        if flight is None or flight.plan is not plan:
+            raise BugError(f"step {plan.number} fails but is not outstanding")
+        events = self._take_events()
+        self._completion.fail(flight, message, now, events)
+        self._flight = None
+        return events
+
     def view(self, now: Seconds) -> WorkerView:
         """Counts of this moment. Does not mutate."""
         pool, running = self._pool, self._roster.running_requests
