@@ -1,10 +1,12 @@
 """`antiphon serve`: a model behind the OpenAI API."""
 
+import logging
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from .progress import Progress
 from .settings import load, parse_cores, with_cache_dir
 
 
@@ -85,6 +87,15 @@ def serve(
     }
     settings = with_cache_dir(load(config, options))
 
-    from antiphon.live.serve import serve as run
+    logging.basicConfig(format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    with Progress() as progress:
 
-    run(settings)
+        def announce(line: str) -> None:
+            progress.done()
+            typer.echo(line)
+
+        progress.say("Starting")
+        from antiphon.live.serve import serve as run
+
+        code = run(settings, progress.say, announce)
+    raise typer.Exit(code)

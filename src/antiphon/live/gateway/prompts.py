@@ -64,6 +64,4 @@ class Prompts:
         return self._tokenizer.encode(text, add_bos=self._tokenizer.add_bos)
 
     def _chat(self, turns: list[dict[str, str]], answer_next: bool) -> tuple[TokenId, ...]:
-        return self._template.encode(
-            self._tokenizer, turns, add_generation_prompt=answer_next
-        )
+        return self._template.encode(self._tokenizer, turns, add_generation_prompt=answer_next)
