@@ -70,9 +70,14 @@ def request(
 class Engine:
     """A scripted engine that checks its KV, keeps its plans, and fails where it is told to."""
 
-    def __init__(self, fails: Callable[[StepPlan], bool] = lambda plan: False) -> None:
+    def __init__(
+        self,
+        fails: Callable[[StepPlan], bool] = lambda plan: False,
+        error: type[Exception] = RuntimeError,
+    ) -> None:
         self._scripted = ScriptedEngine(SCRIPT, shadow=ShadowKv(PAGE_TOKENS))
         self._fails = fails
+        self._error = error
         self.plans: list[StepPlan] = []
         self.threads: set[str] = set()
 
@@ -80,7 +85,7 @@ class Engine:
         self.plans.append(plan)
         self.threads.add(threading.current_thread().name)
         if self._fails(plan):
-            raise RuntimeError("out of memory, or anything else")
+            raise self._error("out of memory, or anything else")
         return self._scripted.forward(plan)
 
 

@@ -190,10 +190,11 @@ async def test_drain_finishes_what_runs_and_refuses_what_is_new() -> None:
         assert link.healthy
 
 
-async def test_a_failed_pass_ends_its_requests_only() -> None:
+@pytest.mark.parametrize("error", [RuntimeError, BugError, StopIteration])
+async def test_a_failed_pass_ends_its_requests_only(error: type[Exception]) -> None:
     """One is in the middle of its prompt, one waits: it is served, and finds no poisoned KV."""
     prompt = range(40)
-    engine = Engine(fails=lambda plan: plan.number == 1)
+    engine = Engine(fails=lambda plan: plan.number == 1, error=error)
     async with worker(engine, max_batched_tokens=16) as link:
         driver = Driver(link, lambda driver, token: None)
         driver.start(request("a", prompt, n=2))

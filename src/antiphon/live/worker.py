@@ -29,6 +29,7 @@ from antiphon.types import (
     Seconds,
     SequenceEnded,
     StepPlan,
+    StepResult,
     Unknown,
     WorkerInfo,
     WorkerView,
@@ -192,13 +193,19 @@ class Worker:
 
     async def _forward(self, plan: StepPlan) -> Sequence[Event]:
         loop = asyncio.get_running_loop()
-        try:
-            result = await loop.run_in_executor(self._thread, self._engine.forward, plan)
-        except Exception:  # noqa: BLE001  whatever a model does wrong, the others must be served
-            _log.exception("forward pass %d failed", plan.number)
+        result = await loop.run_in_executor(self._thread, self._compute, plan)
+        if isinstance(result, Exception):
+            _log.error("forward pass %d failed", plan.number, exc_info=result)
             return self._failed(plan)
         self._faults_in_a_row = 0
         return self._seen(self._scheduler.complete(plan, result, self._clock()))
+
+    def _compute(self, plan: StepPlan) -> StepResult | Exception:
+        """On the engine's thread. Errors are returned: a future can't carry all of them."""
+        try:
+            return self._engine.forward(plan)
+        except Exception as error:  # noqa: BLE001  whatever fails here, the others must be served
+            return error
 
     def _failed(self, plan: StepPlan) -> Sequence[Event]:
         """The pass of this plan raised: end its sequences; after too many in a row, everything."""
