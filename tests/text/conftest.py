@@ -1,10 +1,12 @@
 """The real model's tokenizer, and its conversion by `transformers` as the oracle."""
 
+from copy import deepcopy
 from importlib.metadata import distribution
 from pathlib import Path
 
 import pytest
 from gguf import GGUFReader
+from tokenizers import pre_tokenizers
 
 from antiphon.checkpoint.tokenizer_source import GgufTokenizer
 from antiphon.text import Tokenizer
@@ -48,3 +50,20 @@ def oracle(gguf_path):
     from transformers import AutoTokenizer
 
     return AutoTokenizer.from_pretrained(gguf_path.parent, gguf_file=gguf_path.name)
+
+
+@pytest.fixture(scope="session")
+def published(oracle):
+    """transformers' vocabulary and merges, cut into words by SmolLM2's own rule.
+
+    `transformers` knows no rule named "smollm" and falls back to GPT-2's. The published
+    tokenizer.json of SmolLM2 isolates digits first (as llama.cpp does for "smollm").
+    """
+    tokenizer = deepcopy(oracle)
+    tokenizer.backend_tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
+        [
+            pre_tokenizers.Digits(individual_digits=True),
+            pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=True),
+        ]
+    )
+    return tokenizer

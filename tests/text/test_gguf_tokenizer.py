@@ -8,7 +8,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from text_corpus import CORPUS, DIGITS_AFTER_BLANKS
-from tokenizers import pre_tokenizers
 
 from antiphon.errors import ModelFileError
 from antiphon.text import Tokenizer
@@ -18,41 +17,22 @@ def oracle_ids(oracle, text):
     return tuple(oracle.backend_tokenizer.encode(text, add_special_tokens=False).ids)
 
 
-@pytest.fixture(scope="module")
-def true_oracle(gguf_path):
-    """transformers' vocabulary and merges, cut into words by SmolLM2's own rule.
-
-    `transformers` knows no rule named "smollm" and falls back to GPT-2's. The published
-    tokenizer.json of SmolLM2 isolates digits first (as llama.cpp does for "smollm").
-    """
-    from transformers import AutoTokenizer
-
-    tokenizer = AutoTokenizer.from_pretrained(gguf_path.parent, gguf_file=gguf_path.name)
-    tokenizer.backend_tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
-        [
-            pre_tokenizers.Digits(individual_digits=True),
-            pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=True),
-        ]
-    )
-    return tokenizer
-
-
 @pytest.mark.parametrize("text", CORPUS)
 def test_same_ids_as_transformers(smollm, oracle, text):
     assert smollm.encode(text) == oracle_ids(oracle, text)
 
 
 @pytest.mark.parametrize("text", CORPUS + DIGITS_AFTER_BLANKS)
-def test_same_ids_as_the_published_rule(smollm, true_oracle, text):
-    assert smollm.encode(text) == oracle_ids(true_oracle, text)
+def test_same_ids_as_the_published_rule(smollm, published, text):
+    assert smollm.encode(text) == oracle_ids(published, text)
 
 
 @given(
     text=st.text(st.one_of(st.characters(codec="utf-8"), st.sampled_from("ab 1\n\t'")), max_size=60)
 )
 @settings(max_examples=300, deadline=None)
-def test_same_ids_as_the_published_rule_on_any_text(smollm, true_oracle, text):
-    assert smollm.encode(text) == oracle_ids(true_oracle, text)
+def test_same_ids_as_the_published_rule_on_any_text(smollm, published, text):
+    assert smollm.encode(text) == oracle_ids(published, text)
 
 
 @pytest.mark.parametrize("text", DIGITS_AFTER_BLANKS)

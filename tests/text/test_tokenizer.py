@@ -75,7 +75,7 @@ def test_facts(smollm):
     )
     assert smollm.is_special(2)
     assert not smollm.is_special(100)
-    assert smollm.special_tokens["<|im_end|>"] == 2
+    assert smollm.special.ids["<|im_end|>"] == 2
 
 
 def test_tokens_one_by_one(smollm):
@@ -98,13 +98,52 @@ def test_a_lone_surrogate_is_the_client_s_error(smollm, text):
         smollm.encode(text)
 
 
-def test_threads_do_not_mix_up_modes(smollm):
+def test_threads_do_not_mix_up_modes(smollm_source):
+    smollm = Tokenizer.load(smollm_source)
     text = "<|im_end|>"
     with ThreadPoolExecutor(4) as pool:
+        alone = [pool.submit(smollm.token_text, i) for i in range(100, 2000)]
         plain = [pool.submit(smollm.encode, text) for _ in range(300)]
         special = [pool.submit(smollm.encode, text, specials=True) for _ in range(300)]
         assert {future.result() for future in special} == {(2,)}
         assert not any(2 in future.result() for future in plain)
+        assert all(future.result() for future in alone)
+
+
+def small_tokenizer(tmp_path, **flags) -> Tokenizer:
+    """Letters, blanks and two special tokens; the second is spelled outside the byte alphabet."""
+    vocab = {token: i for i, token in enumerate(("<|end|>", "<｜x▁y｜>", *"abcĠĊ<|end>"))}
+    backend = tokenizers.Tokenizer(models.BPE(vocab=vocab, merges=[]))
+    backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    backend.decoder = decoders.ByteLevel()
+    backend.add_special_tokens(
+        [
+            AddedToken("<|end|>", special=True, normalized=False, **flags),
+            AddedToken("<｜x▁y｜>", special=True, normalized=False),
+        ]
+    )
+    backend.save(str(tmp_path / "tokenizer.json"))
+    return Tokenizer.load(files(tmp_path / "tokenizer.json", eos_token_ids=(0,)))
+
+
+@pytest.mark.parametrize("flags", [{}, {"lstrip": True}, {"rstrip": True}])
+@given(parts=st.lists(st.sampled_from(("a", "b ", " ", "\n", "<|end|>", "<｜x▁y｜>", "<|"))))
+@settings(max_examples=60, deadline=None)
+def test_splitting_at_special_tokens_is_what_the_library_does(tmp_path_factory, flags, parts):
+    tokenizer = small_tokenizer(tmp_path_factory.mktemp("small"), **flags)
+    text = "".join(parts)
+    ids = []
+    for part in tokenizer.special.split(text):
+        ids += tokenizer.encode(part) if isinstance(part, str) else [part]
+    assert tuple(ids) == tokenizer.encode(text, specials=True)
+
+
+def test_tokens_that_are_literal_text(tmp_path):
+    tokenizer = small_tokenizer(tmp_path)
+    assert tokenizer.token_text(1) == "<｜x▁y｜>"
+    assert tokenizer.decode([1, 2], skip_specials=False) == tokenizer._backend.decode(
+        [1, 2], skip_special_tokens=False
+    )
 
 
 def test_loads_a_hugging_face_file(smollm, tmp_path):
@@ -131,6 +170,16 @@ def test_a_whole_word_look_up_does_not_reach_a_special_token(tmp_path):
     loaded = Tokenizer.load(files(tmp_path / "tokenizer.json"))
     assert loaded.encode("PAD", specials=True) == (4,)
     assert loaded.encode("PAD") == (0, 1, 2)
+    assert loaded.encode("PAD PAD " * 3000).count(4) == 0
+
+
+def test_a_reserved_character_is_the_client_s_error(tmp_path):
+    backend = tokenizers.Tokenizer(models.BPE(vocab={"a": 0, "b": 1}, merges=[]))
+    backend.decoder = decoders.ByteLevel()
+    backend.add_special_tokens([AddedToken("a", special=True, normalized=False)])
+    backend.save(str(tmp_path / "tokenizer.json"))
+    with pytest.raises(ClientError, match="'a' is reserved"):
+        Tokenizer.load(files(tmp_path / "tokenizer.json")).encode("ab")
 
 
 def test_a_broken_file_is_named(tmp_path):

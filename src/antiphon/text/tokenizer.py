@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterable
+from itertools import pairwise
 from threading import Lock
 from typing import Any
 
@@ -12,15 +13,16 @@ from antiphon.errors import ClientError, ModelFileError
 from antiphon.types import TokenId
 
 from .gguf_tokenizer import build
+from .special_text import SpecialText
 from .token_pieces import PieceTable, Spelling, piece_bytes
 
 
 class Tokenizer:
     """One model's tokenizer. Immutable to its users and safe to call from several threads.
 
-    `special_tokens` maps the spelling of each special token to its id. `bos_token` and `eos_token`
-    are what a chat template knows them as ("" when the model has none). `add_bos` says whether a
-    plain prompt of this model starts with the beginning-of-sequence token.
+    `special` knows how special tokens are spelled. `bos_token` and `eos_token` are what a chat
+    template calls them ("" when the model has none). `add_bos` says whether a plain prompt of this
+    model starts with the beginning-of-sequence token.
     """
 
     def __init__(
@@ -38,14 +40,11 @@ class Tokenizer:
         self.eos_token_ids = source.eos_token_ids
         self.bos_token_id = source.bos_token_id
         self.add_bos = source.add_bos
-        self.special_tokens: dict[str, TokenId] = {
-            token.content: token_id
-            for token_id, token in sorted(backend.get_added_tokens_decoder().items())
-            if token.special
-        }
-        self._special_ids = frozenset(self.special_tokens.values())
+        added = backend.get_added_tokens_decoder()
+        self.special = SpecialText({i: token for i, token in added.items() if token.special})
+        self._special_ids = frozenset(self.special.ids.values())
         unknown = getattr(backend.model, "unk_token", None)
-        self._guarded_ids = self._special_ids - {self.special_tokens.get(unknown or "")}
+        self._guarded_ids = self._special_ids - {self.special.ids.get(unknown or "")}
         self.bos_token = self._named(source, "bos_token", source.bos_token_id)
         self.eos_token = self._named(source, "eos_token", *source.eos_token_ids[:1])
 
@@ -116,19 +115,21 @@ class Tokenizer:
         return token_id in self._special_ids
 
     def _without_specials(self, text: str, encoding: tokenizers.Encoding) -> list[TokenId]:
-        """Encode anew with the spelling of each special token cut behind its first character.
+        """Encode anew with the text cut behind the first character of each special token in it.
 
         Needed where merging alone arrives at a special token (vocabularies that look a whole word
         up first), which `encode_special_tokens` does not prevent.
         """
-        start, end = next(
+        spans = [
             span
             for token_id, span in zip(encoding.ids, encoding.offsets, strict=True)
             if token_id in self._guarded_ids
-        )
-        if end - start < 2:
-            raise ClientError(f"the text {text[start:end]!r} is reserved by this model")
-        return [*self.encode(text[: start + 1]), *self.encode(text[start + 1 :])]
+        ]
+        for start, end in spans:
+            if end - start < 2:
+                raise ClientError(f"the text {text[start:end]!r} is reserved by this model")
+        cuts = [0, *(start + 1 for start, _ in spans), len(text)]
+        return [token_id for a, b in pairwise(cuts) for token_id in self.encode(text[a:b])]
 
     def _spelled(self, token_id: TokenId) -> str | None:
         try:
