@@ -232,7 +232,7 @@ def test_a_worker_that_never_stops_is_stopped() -> None:
     record = settled(book.heard(token(1), 3.0))
     assert (record.outcome, record.message) == (
         Outcome.FAILED,
-        "the worker went on after 1 tokens",
+        "the worker went on after max_tokens (1)",
     )
 
 

@@ -180,7 +180,7 @@ class RequestBook:
         if fact.index > expected:
             problem = f"the worker sent token {fact.index} where {expected} was due"
         elif limit is not None and fact.index >= limit:
-            problem = f"the worker went on after {limit} tokens"
+            problem = f"the worker went on after max_tokens ({limit})"
         else:
             entry.accept_token(fact.sequence, now)
             return (Deliver(fact),)
