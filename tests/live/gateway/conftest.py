@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import json
 import time
 from collections.abc import AsyncIterator, Callable
 from importlib.metadata import distribution
@@ -19,6 +20,13 @@ from antiphon.text import ChatTemplate, Tokenizer
 from antiphon.types import HttpConfig
 
 MODEL = "scripted"
+
+
+def events_of(stream: str) -> list[dict]:
+    """The JSON events of a finished event stream, which must end in [DONE]."""
+    lines = [line.removeprefix("data: ") for line in stream.split("\n\n") if line[:5] == "data:"]
+    assert lines[-1] == "[DONE]"
+    return [json.loads(line) for line in lines[:-1]]
 
 
 @pytest.fixture(scope="session")
@@ -51,7 +59,7 @@ def tokenizer(source) -> Tokenizer:
 
 @pytest.fixture(scope="session")
 def template(tokenizer, source) -> ChatTemplate:
-    return ChatTemplate(tokenizer)
+    return ChatTemplate(source.chat_template, tokenizer.bos_token, tokenizer.eos_token)
 
 
 @pytest.fixture

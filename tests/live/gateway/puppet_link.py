@@ -51,6 +51,8 @@ class PuppetLink:
         self.aborts: list[tuple[RequestId, int | None]] = []
         self.reject: RejectReason | None = None
         self.retry_after_s: float | None = None
+        self.refuse_from: int | None = None
+        """Refuse every request after this many."""
         self.script: Callable[[Request, int], Sequence[int]] | None = None
         """If set, every request is answered at once: (request, sequence) → its tokens."""
         self.changed = asyncio.Condition()
@@ -61,12 +63,16 @@ class PuppetLink:
 
     async def add(self, request: Request) -> Admitted | Rejected:
         self.requests.append(request)
+        number = len(self.requests)
         async with self.changed:
             self.changed.notify_all()
-        if self.reject is not None:
+        refusal = self.reject
+        if self.refuse_from is not None and number > self.refuse_from:
+            refusal = RejectReason.QUEUE_FULL
+        if refusal is not None:
             return Rejected(
                 request=request.id,
-                reason=self.reject,
+                reason=refusal,
                 message="the puppet refuses",
                 retry_after_s=self.retry_after_s,
             )
@@ -94,6 +100,7 @@ class PuppetLink:
     async def events(self) -> AsyncIterator[Sequence[Event]]:
         while (batch := await self._events.get()) is not None:
             yield batch
+            self._events.task_done()
         raise PeerError("the puppet's strings are cut")
 
     def view(self) -> WorkerView:
@@ -111,6 +118,10 @@ class PuppetLink:
             steps_total=7,
             computed_tokens_total=60,
         )
+
+    async def read(self) -> None:
+        """Return when the gateway has taken in everything that was said."""
+        await asyncio.wait_for(self._events.join(), 10)
 
     async def until(self, condition) -> None:
         async with self.changed:
