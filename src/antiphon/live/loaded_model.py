@@ -21,7 +21,16 @@ from antiphon.engine import (
 )
 from antiphon.errors import ConfigError
 from antiphon.text import ChatTemplate, Tokenizer
-from antiphon.types import Config, ModelInfo
+from antiphon.types import (
+    Chunk,
+    Config,
+    ModelInfo,
+    Request,
+    RequestId,
+    SamplingParams,
+    SequenceKey,
+    StepPlan,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -53,6 +62,8 @@ def load_model(config: Config, say: Callable[[str], None]) -> LoadedModel:
         tokenizing = beside.submit(Tokenizer.load, checkpoint.tokenizer)
         engine, memory = _engine(config, checkpoint, max_model_len)
         tokenizer = tokenizing.result()
+    say("Preparing kernels (the first time compiles them)")
+    warm_up(engine)
     info = _info(config, checkpoint, memory)
     return LoadedModel(
         info=info,
@@ -70,6 +81,19 @@ def load_model(config: Config, say: Callable[[str], None]) -> LoadedModel:
         ),
         engine=engine,
     )
+
+
+def warm_up(engine: TorchEngine) -> None:
+    """Run one token through a fresh engine, so that no user's request waits for compilation.
+
+    It writes to page 0, which belongs to nobody yet, and is forgotten again.
+    """
+    request = Request(
+        id=RequestId("warm-up"), prompt=(0,), sampling=SamplingParams(max_tokens=1, seed=0)
+    )
+    chunk = Chunk(request=request, sequence=0, tokens=(0,), start=0, new_pages=(0,), samples=(0,))
+    engine.forward(StepPlan(number=0, chunks=(chunk,)))
+    engine.forward(StepPlan(number=0, chunks=(), ended=(SequenceKey(request.id, 0),)))
 
 
 def _max_model_len(config: Config, checkpoint: Checkpoint) -> int:

@@ -82,7 +82,7 @@ class Server:
             model.scheduler,
             model.engine,
             clock=time.monotonic,
-            log_decision=log.write if log else None,
+            log_decision=log,
         ) as worker:
             metrics = Metrics(self._served_name, worker.view)
             gateway = Gateway(worker, model.tokenizer, metrics, clock=time.monotonic)

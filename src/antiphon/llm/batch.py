@@ -85,7 +85,7 @@ class Batch:
             case TokenGenerated() if not answer.sequences[event.sequence].ended:
                 sequence = answer.sequences[event.sequence]
                 sequence.push(event)
-                if sequence.stream.stopped:
+                if sequence.stopped:
                     self._scheduler.abort(event.request, time.monotonic(), event.sequence)
                     self._end(sequence, FinishReason.STOP)
             case SequenceEnded() if not answer.sequences[event.sequence].ended:
@@ -107,7 +107,7 @@ class Answer:
         self.cached_tokens = 0
         hidden = frozenset(request.sampling.stop_token_ids)
         self.sequences = [
-            _Sequence(TextStream(model.tokenizer, request.sampling.stop), hidden)
+            _Sequence(TextStream(model.tokenizer, stop=request.sampling.stop), hidden)
             for _ in range(request.sampling.n)
         ]
 
@@ -146,6 +146,8 @@ class _Sequence:
     text: list[str] = field(default_factory=list)
     tokens: list[TokenId] = field(default_factory=list)
     logprobs: list[Logprobs] = field(default_factory=list)
+    stopped: bool = False
+    """A stop string came up."""
     reason: FinishReason | None = None
     message: str = ""
 
@@ -158,11 +160,12 @@ class _Sequence:
         if event.logprobs is not None:
             self.logprobs.append(event.logprobs)
         if event.token not in self.hidden:
-            self.text.append(self.stream.push(event.token))
+            delta = self.stream.push(event.token)
+            self.text.append(delta.text)
+            self.stopped = delta.stopped is not None
 
     def end(self, reason: FinishReason, message: str) -> None:
-        if not self.stream.stopped:
-            self.text.append(self.stream.flush())
+        self.text.append(self.stream.finish().text)
         self.reason, self.message = reason, message
 
 

@@ -10,7 +10,7 @@ import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Self, TypeAlias
+from typing import Any, Self, TypeAlias, TypeGuard
 
 from antiphon.core.config import build
 from antiphon.core.validation import check_sampling, resolve_sampling
@@ -83,7 +83,9 @@ class LLM:
         bar on stderr; None: if that is a terminal. Raises `ClientError` before anything runs if a
         prompt or parameter is wrong.
         """
-        many = [prompts] if isinstance(prompts, str) or _is_ids(prompts) else list(prompts)
+        many: list[Any] = (
+            [prompts] if isinstance(prompts, str) or _is_ids(prompts) else list(prompts)
+        )
         default = SamplingParams(max_tokens=DEFAULT_MAX_TOKENS)
         with self._open() as model:
             inputs = [self._input(model, place, prompt) for place, prompt in enumerate(many)]
@@ -128,7 +130,7 @@ class LLM:
                 raise UsageError("this LLM is closed: make a new one")
             yield self._model
 
-    def _input(self, model: LoadedModel, place: int, prompt: Prompt) -> _Input:
+    def _input(self, model: LoadedModel, place: int, prompt: object) -> _Input:
         if isinstance(prompt, str):
             return prompt, model.tokenizer.encode(prompt, add_bos=model.tokenizer.add_bos)
         if not _is_ids(prompt):
@@ -181,7 +183,7 @@ class LLM:
         )
 
 
-def _is_ids(prompt: object) -> bool:
+def _is_ids(prompt: object) -> TypeGuard[Sequence[TokenId]]:
     """Whether it is one prompt of token ids (their range is the scheduler's to check)."""
     return (
         isinstance(prompt, Sequence)
