@@ -21,6 +21,7 @@ from antiphon.types import (
     Rejected,
     Request,
     RequestId,
+    SamplingParams,
     SequenceEnded,
     Started,
     StepPlan,
@@ -105,9 +106,8 @@ class Answer:
         self.request = request
         self.prompt = prompt
         self.cached_tokens = 0
-        hidden = frozenset(request.sampling.stop_token_ids)
         self.sequences = [
-            _Sequence(TextStream(model.tokenizer, stop=request.sampling.stop), hidden)
+            _Sequence(request.sampling, TextStream(model.tokenizer, stop=request.sampling.stop))
             for _ in range(request.sampling.n)
         ]
 
@@ -139,10 +139,10 @@ class Answer:
 
 @dataclass(slots=True, eq=False)
 class _Sequence:
-    """One growing completion. `hidden` tokens (stop ids) are no part of its text."""
+    """One growing completion."""
 
+    sampling: SamplingParams
     stream: TextStream
-    hidden: frozenset[TokenId]
     text: list[str] = field(default_factory=list)
     tokens: list[TokenId] = field(default_factory=list)
     logprobs: list[Logprobs] = field(default_factory=list)
@@ -159,10 +159,13 @@ class _Sequence:
         self.tokens.append(event.token)
         if event.logprobs is not None:
             self.logprobs.append(event.logprobs)
-        if event.token not in self.hidden:
-            delta = self.stream.push(event.token)
-            self.text.append(delta.text)
-            self.stopped = delta.stopped is not None
+        if event.token in self.sampling.stop_token_ids and (
+            len(self.tokens) >= self.sampling.min_tokens
+        ):
+            return  # It marks the end and is no part of the text.
+        delta = self.stream.push(event.token)
+        self.text.append(delta.text)
+        self.stopped = delta.stopped is not None
 
     def end(self, reason: FinishReason, message: str) -> None:
         self.text.append(self.stream.finish().text)
@@ -179,7 +182,9 @@ def _bar(total: int, show: bool) -> Iterator[Progress]:
     """A bar on stderr that goes away when it is done."""
     columns = (BarColumn(), MofNCompleteColumn(), TextColumn("sequences"), TimeRemainingColumn())
     console = Console(stderr=True)
-    with Progress(*columns, console=console, transient=True, disable=not show) as bar:
+    with Progress(
+        *columns, console=console, transient=console.is_terminal, disable=not show
+    ) as bar:
         yield bar
 
 

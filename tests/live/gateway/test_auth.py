@@ -89,7 +89,9 @@ def test_a_key_file(tmp_path):
         ring.tenant("Bearer # the team")
 
 
-@pytest.mark.parametrize("text", ["", "\n \n", "# only a comment\n", "two words\n", "ключ\n", "a" * 600])
+@pytest.mark.parametrize(
+    "text", ["", "\n \n", "# only a comment\n", "two words\n", "ключ\n", "a" * 600]
+)
 def test_key_files_that_are_refused(tmp_path, text):
     path = key_file(tmp_path, text)
     with pytest.raises(ConfigError, match=str(path)):

@@ -54,7 +54,16 @@ NUMBERS = {
     "stream": ["true", 1],
     "ignore_eos": ["true", 1],
     "stop_token_ids": [5, ["5"], [1.5], [-1], [10**9], [True], list(range(2000))],
-    "logit_bias": [[], "x", {"a": 1}, {"1": "x"}, {"-1": 1}, {"1": 101}, {"1": -101}, {"10000000": 1}],
+    "logit_bias": [
+        [],
+        "x",
+        {"a": 1},
+        {"1": "x"},
+        {"-1": 1},
+        {"1": 101},
+        {"1": -101},
+        {"10000000": 1},
+    ],
     "stop": [5, [5], [""], "", ["a"] * 17, {}, ["x" * 5000]],
     "user": [5, {}],
     "metadata": [5, "x"],
@@ -217,7 +226,12 @@ async def test_completions_only_fields(client, field, value):
 
 @pytest.mark.parametrize(
     "field, near",
-    [("temprature", "temperature"), ("max_token", "max_tokens"), ("stopp", "stop"), ("xyzzy", None)],
+    [
+        ("temprature", "temperature"),
+        ("max_token", "max_tokens"),
+        ("stopp", "stop"),
+        ("xyzzy", None),
+    ],
 )
 async def test_an_unknown_field_names_the_nearest(client, field, near):
     error = await refused(client, CHAT, chat(**{field: 1}))

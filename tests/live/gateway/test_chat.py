@@ -132,9 +132,7 @@ async def test_characters_are_never_split(client, puppet, tokenizer, stream):
         ("aaab", "aab", "a"),
     ],
 )
-async def test_stop_strings_across_chunks(
-    client, puppet, tokenizer, stream, text, stop, expected
-):
+async def test_stop_strings_across_chunks(client, puppet, tokenizer, stream, text, stop, expected):
     tokens = tokenizer.encode(text)
     pending = client.post(CHAT, json=chat(stream=stream, stop=stop))
     response, request = await _with(pending, _answer(puppet, tokens, one_a_step=True))

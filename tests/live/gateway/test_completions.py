@@ -73,7 +73,9 @@ async def test_one_prompt_of_token_ids(client, tokenizer):
 async def test_echo(client, tokenizer, stream):
     prompt = "Unicode 👩‍👩‍👧 prompt "
     for sent in (prompt, list(tokenizer.encode(prompt))):
-        response = await client.post(TEXT, json=text(prompt=sent, echo=True, n=2, max_tokens=99, stream=stream))
+        response = await client.post(
+            TEXT, json=text(prompt=sent, echo=True, n=2, max_tokens=99, stream=stream)
+        )
         assert texts_of(response, stream) == {0: f"{prompt}{prompt}0!", 1: f"{prompt}{prompt}1!"}
 
 
@@ -87,7 +89,9 @@ async def test_usage_sums_over_prompts_and_counts_each_prompt_once(client, puppe
 
 
 async def test_the_default_limit_is_sixteen_tokens(client, puppet, tokenizer):
-    puppet.script = lambda request, sequence: tokenizer.encode("a b c d e f g h i j k l m n o p q r")
+    puppet.script = lambda request, sequence: tokenizer.encode(
+        "a b c d e f g h i j k l m n o p q r"
+    )
     body = (await client.post(TEXT, json=text())).json()
     assert body["usage"]["completion_tokens"] == 16
     assert body["choices"][0]["finish_reason"] == "length"
@@ -144,7 +148,9 @@ async def test_the_official_client(url):
 
 
 @pytest.mark.usefixtures("parrot")
-@pytest.mark.parametrize("prompt", ["plain words", "<|im_start|>x<|im_end|>", "👩‍👩‍👧 \U0001f600 é"])
+@pytest.mark.parametrize(
+    "prompt", ["plain words", "<|im_start|>x<|im_end|>", "👩‍👩‍👧 \U0001f600 é"]
+)
 async def test_tokenize_and_detokenize_are_inverse_and_agree_with_completions(
     client, puppet, tokenizer, prompt
 ):

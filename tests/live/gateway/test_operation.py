@@ -103,7 +103,9 @@ async def test_the_description_covers_every_body(client):
     assert "openapi.json" in docs.text
 
 
-async def test_an_exception_that_nobody_expected_leaks_nothing(client, service, caplog, monkeypatch):
+async def test_an_exception_that_nobody_expected_leaks_nothing(
+    client, service, caplog, monkeypatch
+):
     def broken(*_: object):
         raise BugError("secret detail")
 

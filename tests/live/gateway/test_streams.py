@@ -128,9 +128,7 @@ async def test_a_deadline_in_mid_stream_is_an_error_event(client, puppet, tokeni
 
 @pytest.mark.parametrize("stream", [False, True])
 @pytest.mark.parametrize("started", [False, True])
-async def test_a_client_that_leaves_is_cancelled(
-    url, puppet, service, tokenizer, stream, started
-):
+async def test_a_client_that_leaves_is_cancelled(url, puppet, service, tokenizer, stream, started):
     async with httpx.AsyncClient(base_url=url) as client:
 
         async def ask():
@@ -196,9 +194,7 @@ async def test_late_events_change_nothing(client, puppet, service, tokenizer):
     assert 'antiphon_late_events_total{model_name="scripted"} 3.0' in page
 
 
-async def test_drain_finishes_what_runs_and_refuses_what_is_new(
-    client, puppet, service, tokenizer
-):
+async def test_drain_finishes_what_runs_and_refuses_what_is_new(client, puppet, service, tokenizer):
     running = asyncio.create_task(client.post(CHAT, json=chat()))
     request = await puppet.request()
     draining = asyncio.create_task(service.gateway.drain(10))

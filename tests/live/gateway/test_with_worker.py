@@ -69,9 +69,7 @@ async def test_a_repeated_prompt_reports_cached_tokens(tokenizer, template, conf
         messages = chat("many words " * 100)["messages"]
         cached = []
         for _ in range(2):
-            answer = await ai.chat.completions.create(
-                model=MODEL, messages=messages, max_tokens=1
-            )
+            answer = await ai.chat.completions.create(model=MODEL, messages=messages, max_tokens=1)
             assert answer.usage is not None
             assert answer.usage.prompt_tokens_details is not None
             cached.append(answer.usage.prompt_tokens_details.cached_tokens)
