@@ -217,16 +217,16 @@ class Gateway:
         if text.last_token_at is not None:
             self._metrics.gap(now - text.last_token_at)
         text.last_token_at = now
-        piece, scored = text.push(token)
-        entry.reply.text(token.request, token.sequence, piece, scored)
-        if text.stopped:
+        delta, scored = text.push(token)
+        entry.reply.text(token.request, token.sequence, delta.text, scored)
+        if delta.stopped is not None:
             self._execute(self._book.cancel(token.request, now, token.sequence, FinishReason.STOP))
 
     def _end(self, end: EndSequence) -> None:
         entry = self._open[end.request]
-        rest = entry.texts[end.sequence].flush()
-        if rest:
-            entry.reply.text(end.request, end.sequence, rest)
+        rest = entry.texts[end.sequence].finish()
+        if rest.text:
+            entry.reply.text(end.request, end.sequence, rest.text)
         entry.reply.finish(end.request, end.sequence, end.reason, end.message)
 
     def _settle(self, settle: Settle) -> None:
