@@ -2,6 +2,8 @@
 
 from bisect import bisect_left
 
+from antiphon.errors import BugError
+
 from .sequence import Rank, SequenceState
 
 
@@ -35,4 +37,7 @@ class WaitingQueue:
 
     def remove(self, sequence: SequenceState) -> None:
         """Take out one that waits."""
-        del self._line[bisect_left(self._line, sequence.rank, key=_rank)]
+        place = bisect_left(self._line, sequence.rank, key=_rank)
+        if self._line[place : place + 1] != [sequence]:
+            raise BugError(f"{sequence.key} does not wait")
+        del self._line[place]
