@@ -67,8 +67,8 @@ def layout_of(spec: ModelSpec, page_tokens: int) -> KvLayout:
 class KvMemory:
     """`pages` pages of one layout, zero-filled by the operating system as they are first touched.
 
-    `tensor` float32 [pages, layers, 2, kv_heads, page_tokens, head_width]; `flat` is the same in one
-    dimension.
+    `tensor` float32 [pages, layers, 2, kv_heads, page_tokens, head_width]; `flat` is the same
+    in one dimension.
     """
 
     def __init__(self, layout: KvLayout, pages: int) -> None:

@@ -6,6 +6,9 @@ one lane-wise IEEE operation, or a reduction in the fixed order that is written 
 once on every machine. LLVM maps `<16 x float>` to one AVX-512, two AVX or four NEON registers.
 
 Arrays are one-dimensional, contiguous float32; `at` counts elements; nothing checks bounds.
+
+Numba's cache on disk notices when the file of a kernel changes, but not when this one does: after a
+change here, touch the kernels' files too.
 """
 
 from collections.abc import Callable

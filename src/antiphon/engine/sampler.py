@@ -112,7 +112,8 @@ def _pick(scores: Floats, draw: Draw) -> TokenId:
     params = draw.request.sampling
     if params.seed is None:
         raise BugError(f"{draw.request.id} came without a seed")
-    scaled = (scores - scores.max()) / params.temperature
+    with np.errstate(over="ignore"):  # a tiny temperature: −∞, as it should be
+        scaled = (scores - scores.max()) / params.temperature
     kept = filtered(scaled, params)
     cumulative = np.cumsum(np.exp(scaled[kept]))
     point = uniform(params.seed, draw.sequence, draw.index) * cumulative[-1]
