@@ -93,6 +93,9 @@ def tokenizer_from_gguf(file: GgufFile, spec: ModelSpec) -> GgufTokenizer:
 
 
 def _refuse_variants(facts: Facts) -> None:
+    if facts.integer("split.count", 1) > 1:
+        problem = "one part of a split model; join the parts with `llama-gguf-split --merge`"
+        raise ModelFileError(facts.path, problem)
     if facts.integer("llama.expert_count", 0):
         raise ModelFileError(facts.path, "mixture-of-experts models are not supported yet")
     context = facts.integer("llama.context_length")
@@ -126,7 +129,9 @@ def _rope_scaling(file: GgufFile, facts: Facts) -> RopeScaling | None:
             raise ModelFileError(file.path, "has too many elements", tensor=_ROPE_FACTORS)
         return FrequencyFactors(factors=tuple(factors.raw.view("<f4").tolist()))
     if factors is not None:
-        raise ModelFileError(file.path, f"{kind} RoPE scaling and {_ROPE_FACTORS} exclude another")
+        raise ModelFileError(
+            file.path, f"{kind} RoPE scaling and {_ROPE_FACTORS} exclude each other"
+        )
     if kind == "linear":
         return LinearScaling(factor=facts.number("llama.rope.scaling.factor"))
     return None
