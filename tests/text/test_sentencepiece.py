@@ -73,13 +73,14 @@ def by_definition(text: str) -> list[int]:
     ]
 
 
-@given(
-    text=st.text(
-        st.one_of(st.sampled_from("the qickfox arnw.s<>/ï"), st.characters(codec="utf-8")),
-        max_size=40,
-    )
+PIECES = st.tuples(st.integers(0, len(_TRAINING)), st.integers(1, 12)).map(
+    lambda cut: _TRAINING[cut[0] : cut[0] + cut[1]]
 )
-@settings(max_examples=300, deadline=None)
+TEXTS = st.lists(st.one_of(PIECES, st.text(st.characters(codec="utf-8"), max_size=3)), max_size=6)
+
+
+@given(text=TEXTS.map("".join))
+@settings(max_examples=400, deadline=None)
 def test_ids_follow_the_definition(tokenizer, text):
     assert list(tokenizer.encode(text)) == by_definition(text)
 
