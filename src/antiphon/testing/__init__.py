@@ -1,1 +1,1 @@
-"""Stand-ins and strategies for tests."""
+"""For tests: Hypothesis strategies, the laws as checks, faulty stand-ins for negative controls."""
