@@ -305,7 +305,7 @@ async def measure_all(kind: str) -> dict[str, object]:
     try:
         rows = {load.name: await measure(load, server.pid) for load in LOADS}
     finally:
-        server.send_signal(signal.SIGINT)
+        server.send_signal(signal.SIGTERM)
         await server.wait()
         os.sched_setaffinity(0, set(cores))
     short, long = (rows[f"chat, {n} tokens streamed"]["cpu_us_per_request"] for n in (16, 256))

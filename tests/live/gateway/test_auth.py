@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import httpx
 import pytest
-from conftest import MODEL
+from gateway_kit import MODEL
 
 from antiphon.errors import ClientError, ConfigError
 from antiphon.live.gateway import Keyring, create_app

@@ -5,7 +5,7 @@ import math
 
 import httpx
 import pytest
-from conftest import MODEL
+from gateway_kit import MODEL
 
 CHAT = "/v1/chat/completions"
 TEXT = "/v1/completions"
@@ -246,6 +246,7 @@ async def test_an_unknown_field_names_the_nearest(client, field, near):
         (chat(max_completion_tokens=0), "max_completion_tokens"),
         (chat(max_completion_tokens=10**6), "max_completion_tokens"),
         (chat(top_logprobs=2), "top_logprobs"),
+        (chat(stream_options={"include_usage": True}), "stream_options"),
         (chat(logprobs=True, top_logprobs=21), "top_logprobs"),
         (chat(logprobs=True, top_logprobs=-1), "top_logprobs"),
         (chat(logprobs=1), "logprobs"),
@@ -267,6 +268,7 @@ async def test_chat_combinations(client, body, param):
     [
         (text(echo=True, logprobs=1), "echo"),
         (text(logprobs=21), "logprobs"),
+        (text(stream_options={}), "stream_options"),
         (text(logprobs=True), "logprobs"),
         (text(logprobs=-1), "logprobs"),
         (text(prompt=["a"] * 100, n=100), "n"),

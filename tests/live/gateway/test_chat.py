@@ -6,7 +6,7 @@ import math
 
 import openai
 import pytest
-from conftest import MODEL, events_of
+from gateway_kit import MODEL, events_of
 
 from antiphon.types import FinishReason, Logprobs
 
@@ -118,6 +118,19 @@ async def test_characters_are_never_split(client, puppet, tokenizer, stream):
     response, _ = await _with(pending, _answer(puppet, tokens, one_a_step=True))
     assert _texts(response, stream) == {0: EMOJI}
     assert "\ufffd" not in response.text
+
+
+@pytest.mark.parametrize("stream", [False, True])
+async def test_bytes_that_are_no_character_become_the_replacement_character(
+    client, puppet, tokenizer, stream
+):
+    """The model stops in the middle of an emoji, or says bytes that never make one."""
+    emoji = tokenizer.encode("\U0001f469")
+    assert len(emoji) > 1
+    for tokens in (emoji[:-1], (*emoji[:1], *tokenizer.encode("ok"))):
+        puppet.script = lambda request, sequence, tokens=tokens: tokens
+        response = await client.post(CHAT, json=chat(stream=stream))
+        assert _texts(response, stream) == {0: bytes_of(tokenizer, tokens)}
 
 
 @pytest.mark.parametrize("stream", [False, True])
@@ -310,6 +323,10 @@ async def test_the_official_client(url, saying, puppet):
 
 
 # Helpers
+
+
+def bytes_of(tokenizer, tokens) -> str:
+    return b"".join(tokenizer.token_bytes(token) for token in tokens).decode("utf-8", "replace")
 
 
 async def _with(pending, answering):

@@ -4,7 +4,7 @@ import asyncio
 
 import openai
 import pytest
-from conftest import MODEL, events_of
+from gateway_kit import MODEL, events_of
 
 from antiphon.types import FinishReason, Logprobs
 

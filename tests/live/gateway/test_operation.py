@@ -1,12 +1,14 @@
 """Metrics, request ids, the API's description, and the last resort."""
 
+import asyncio
 import re
 
 import pytest
-from conftest import MODEL
+from gateway_kit import MODEL
 from prometheus_client.parser import text_string_to_metric_families
 
 from antiphon.errors import BugError
+from antiphon.live.gateway import State
 from antiphon.types import RejectReason
 
 TEXT = "/v1/completions"
@@ -117,3 +119,6 @@ async def test_an_exception_that_nobody_expected_leaks_nothing(
     assert response.json()["error"]["type"] == "server_error"
     assert "secret" not in response.text
     assert "find-me" in caplog.text
+    while service.gateway.state is State.READY:
+        await asyncio.sleep(0)
+    assert (await client.get("/health")).status_code == 503, "state can't be trusted after a bug"

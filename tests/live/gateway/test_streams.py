@@ -1,14 +1,20 @@
-"""What happens to a call in time: refusals, keep-alive, errors in mid-stream, clients that leave."""
+"""A call in time: refusals, keep-alive, errors in mid-stream, clients that leave."""
 
 import asyncio
 import json
+import time
 
 import httpx
 import pytest
-from conftest import MODEL, events_of, listening, serving
+from gateway_kit import MODEL, events_of, listening, serving
 
-from antiphon.live.gateway import Keyring, create_app
-from antiphon.types import FinishReason, HttpConfig, Rejected, RejectReason
+from antiphon.errors import BugError
+from antiphon.live.gateway import Gateway, Keyring, Metrics, State, create_app
+from antiphon.live.gateway import body as body_module
+from antiphon.live.gateway.auth import Tenant
+from antiphon.live.gateway.errors import from_rejected
+from antiphon.live.gateway.intake import Call
+from antiphon.types import FinishReason, HttpConfig, Rejected, RejectReason, SamplingParams
 
 CHAT = "/v1/chat/completions"
 
@@ -102,6 +108,7 @@ async def test_a_failure_is_an_error_event_after_the_first_byte_and_a_500_before
     assert chunks[1]["choices"][0]["delta"]["content"] == "Hello"
     assert last["error"]["type"] == "server_error"
     assert "usage" not in last
+    assert not any(choice["finish_reason"] for chunk in chunks for choice in chunk["choices"])
 
 
 @pytest.mark.parametrize("stream", [False, True])
@@ -147,6 +154,63 @@ async def test_a_client_that_leaves_is_cancelled(url, puppet, service, tokenizer
         await puppet.until(lambda: puppet.aborts)
     assert puppet.aborts == [(request.id, None)]
     await settled(service)
+
+
+async def test_a_reader_that_is_stuck_gets_what_it_missed_as_one_chunk(
+    service, keys, puppet, tokenizer
+):
+    """Its `send` hangs, as uvicorn's does when the socket is full: only its own text piles up."""
+    app = create_app(service, keys)
+    body = json.dumps(chat(stream=True)).encode()
+    sent: list[bytes] = []
+    stuck, free = asyncio.Event(), asyncio.Event()
+
+    async def send(message):
+        if message["type"] == "http.response.body":
+            sent.append(message["body"])
+            if len(sent) == 2:
+                stuck.set()
+                await free.wait()
+
+    messages = iter([{"type": "http.request", "body": body}])
+
+    async def receive():
+        for message in messages:
+            return message
+        await asyncio.Event().wait()
+
+    scope = {
+        "type": "http",
+        "http_version": "1.1",
+        "method": "POST",
+        "path": CHAT,
+        "raw_path": CHAT.encode(),
+        "query_string": b"",
+        "root_path": "",
+        "scheme": "http",
+        "headers": [],
+        "server": ("test", 80),
+        "client": ("test", 1),
+    }
+    call = asyncio.create_task(app(scope, receive, send))
+    request = await puppet.request()
+    words = tokenizer.encode(" word" * 1000)
+    for index, token in enumerate(words):
+        puppet.tokens(request, [token], first=index)
+        if index < 2:
+            await puppet.read()
+            await asyncio.sleep(0)
+            await asyncio.sleep(0)
+    await asyncio.wait_for(stuck.wait(), 5)
+    puppet.end(request)
+    await puppet.read()
+    assert len(sent) == 2
+    free.set()
+    await asyncio.wait_for(call, 5)
+    assert len(sent) == 3, "998 tokens, the reason and [DONE] in one write"
+    text = b"".join(sent).decode()
+    assert text.count(" word") == 1000
+    assert len(events_of(text)) == 1 + 2 + 1 + 1
 
 
 async def test_a_slow_reader_holds_up_nobody_and_costs_bounded_memory(
@@ -246,9 +310,68 @@ async def test_while_the_model_loads(keys):
             assert response.headers["retry-after"] == "1"
 
 
-def test_the_reject_reasons_are_all_mapped():
-    from antiphon.live.gateway.errors import from_rejected
+async def test_a_link_that_breaks_its_promise_ends_the_gateway(
+    puppet, tokenizer, template, config, monkeypatch
+):
+    async def broken(request):
+        raise BugError("add must answer")
 
+    monkeypatch.setattr(puppet, "add", broken)
+    metrics = Metrics(MODEL, puppet.view)
+    gateway = Gateway(puppet, tokenizer, metrics, clock=time.monotonic)
+    running = asyncio.create_task(gateway.run())
+    await asyncio.sleep(0)
+    reply = gateway.open(
+        Call(id="c", prompts=[(1,)], sampling=SamplingParams(), tenant=Tenant(), timeout_s=5.0)
+    )
+    with pytest.raises(BugError, match="add must answer"):
+        await asyncio.wait_for(running, 5)
+    assert gateway.state is State.UNHEALTHY
+    assert reply.over
+    assert reply.error is not None
+    assert reply.error.status == 500
+
+
+async def test_short_prompts_do_not_wait_behind_long_ones(client, puppet, tokenizer, service):
+    """While a thread has the tokenizer, the event loop goes on."""
+    puppet.script = lambda request, sequence: tokenizer.encode("x")
+    longest = asyncio.create_task(
+        client.post("/tokenize", json={"prompt": "lorem ipsum " * 20_000})
+    )
+    ticks = 0
+    while not longest.done():
+        await asyncio.sleep(0.001)
+        ticks += 1
+        if ticks == 3:
+            short = asyncio.create_task(client.post(CHAT, json=chat()))
+    assert (await longest).status_code == 200
+    assert (await short).status_code == 200
+    assert ticks > 3
+
+
+async def test_a_body_that_trickles_in_is_408(url, monkeypatch):
+    monkeypatch.setattr(body_module, "BODY_TIMEOUT_S", 0.05)
+    host, port = url.removeprefix("http://").split(":")
+    reader, writer = await asyncio.open_connection(host, int(port))
+    writer.write(b"POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n{")
+    head = await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), 10)
+    writer.close()
+    assert head.startswith(b"HTTP/1.1 408")
+
+
+async def test_a_body_over_the_limit_on_a_real_socket(url, config):
+    host, port = url.removeprefix("http://").split(":")
+    reader, writer = await asyncio.open_connection(host, int(port))
+    writer.write(b"POST /v1/completions HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n")
+    piece = b"4000\r\n" + b" " * 0x4000 + b"\r\n"
+    for _ in range(config.max_body_bytes // 0x4000 + 1):
+        writer.write(piece)
+    head = await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), 10)
+    writer.close()
+    assert head.startswith(b"HTTP/1.1 413")
+
+
+def test_the_reject_reasons_are_all_mapped():
     for reason in RejectReason:
         error = from_rejected(Rejected(request="r", reason=reason, message="m"))  # type: ignore[arg-type]
         assert error.status in (400, 429, 500, 503, 504)

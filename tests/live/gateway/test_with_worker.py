@@ -8,7 +8,7 @@ import resource
 import httpx
 import openai
 import pytest
-from conftest import MODEL, events_of, listening, serving
+from gateway_kit import MODEL, events_of, listening, serving
 from scripted_worker import at_rest, scripted_worker
 
 from antiphon.live.gateway import Keyring, create_app
@@ -166,6 +166,27 @@ async def test_a_prompt_longer_than_the_memory_is_a_400(tokenizer, template, con
             response = await client.post(CHAT, json=chat("word " * 1000, stream=stream))
             assert response.status_code == 400
             assert response.json()["error"]["code"] == "context_length_exceeded"
+
+
+async def test_drain_lets_streams_end_and_then_nothing_runs(tokenizer, template, config, tale):
+    worker, _ = scripted_worker(tokenizer, tale)
+    async with (
+        worker,
+        serving(worker, tokenizer, template, config) as service,
+        listening(create_app(service, Keyring())) as url,
+        httpx.AsyncClient(base_url=url, timeout=30) as client,
+    ):
+        running = [asyncio.create_task(client.post(CHAT, json=chat(stream=True))) for _ in range(5)]
+        async with asyncio.timeout(10):
+            while worker.view().running < 5:
+                await asyncio.sleep(0)
+        draining = asyncio.create_task(service.gateway.drain(30))
+        await asyncio.sleep(0)
+        assert (await client.post(CHAT, json=chat())).status_code == 503
+        assert await draining is True
+        for answer in await asyncio.gather(*running):
+            assert text_of(answer.text) == TALE
+        await at_rest(worker)
 
 
 async def one_of_many(client, number: int, chance: random.Random) -> str:

@@ -79,7 +79,7 @@ class ChatChoice(Struct):
     index: int
     message: ChatMessage
     logprobs: ChatLogprobs | None
-    finish_reason: str
+    finish_reason: str | None
 
 
 class ChatDelta(Struct):
@@ -134,6 +134,10 @@ def usage(counts: TokenCounts) -> Usage:
     )
 
 
-def finish_name(reason: FinishReason) -> str:
-    """The API's word for why a choice ended."""
-    return "length" if reason is FinishReason.LENGTH else "stop"
+def finish_name(reason: FinishReason | None) -> str | None:
+    """The API's word for why a choice ended; None while it goes on, or if it broke off."""
+    match reason:
+        case FinishReason.STOP | FinishReason.LENGTH:
+            return reason.value
+        case _:
+            return None

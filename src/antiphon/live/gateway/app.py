@@ -6,7 +6,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 
 from antiphon import __version__
-from antiphon.errors import ClientError, PeerError
+from antiphon.errors import BugError, ClientError, PeerError
 
 from . import generation_routes, info_routes
 from .auth import Keyring
@@ -37,7 +37,12 @@ def create_app(service: Service | None, keys: Keyring) -> FastAPI:
         if current is not None:
             current.metrics.http(route, status)
 
-    app.add_middleware(Boundary, keys=keys, count=count)
+    def on_bug(bug: BugError) -> None:
+        current: Service | None = app.state.service
+        if current is not None:
+            current.gateway.fail(bug)
+
+    app.add_middleware(Boundary, keys=keys, count=count, on_bug=on_bug)
     describe(app)
     return app
 

@@ -1,5 +1,6 @@
 """From the bytes of a request to a checked model, with one decoding and one validation."""
 
+import asyncio
 from typing import TypeVar
 
 import msgspec
@@ -13,13 +14,27 @@ from .unsupported import reduce
 
 Model = TypeVar("Model", bound=Body)
 
+BODY_TIMEOUT_S = 60.0
+"""A client that sends a byte a minute must not hold a connection and its memory for hours."""
+
 
 async def read_body(request: Request, limit: int) -> bytes:
     """The whole body. Raises `ClientError` 413 as soon as it passes `limit` bytes.
 
-    The declared length is checked first; a chunked body is counted while it comes in.
-    Raises `ClientDisconnect` when the client leaves in the middle.
+    The declared length is checked first; a chunked body is counted while it comes in. A body that
+    takes longer than `BODY_TIMEOUT_S` is a 408. Raises `ClientDisconnect` when the client leaves
+    in the middle.
     """
+    try:
+        async with asyncio.timeout(BODY_TIMEOUT_S):
+            return await _read(request, limit)
+    except TimeoutError:
+        raise ClientError(
+            f"The body did not come within {BODY_TIMEOUT_S:.0f} s", status=408, code="body_timeout"
+        ) from None
+
+
+async def _read(request: Request, limit: int) -> bytes:
     declared = request.headers.get("content-length", "")
     if declared.isdigit() and (len(declared) > 18 or int(declared) > limit):
         raise _too_large(limit)

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from antiphon.errors import ClientError
+from antiphon.errors import BugError, ClientError
 
 from .auth import Keyring
 from .errors import CLIENT_GONE, INTERNAL, from_client_error
@@ -24,13 +24,21 @@ class Boundary:
 
     Every response carries `X-Request-Id`: the caller's, if it is short and plain, else a new one.
     An exception that nobody expected becomes a bare 500; its traceback goes to the log under that
-    id. `scope["state"]` gets `request_id` and `tenant`.
+    id. The process survives what one request does to it, but for a `BugError`: that one is also
+    given to `on_bug`. `scope["state"]` gets `request_id` and `tenant`.
     """
 
-    def __init__(self, app: ASGIApp, keys: Keyring, count: Callable[[str, int], None]) -> None:
+    def __init__(
+        self,
+        app: ASGIApp,
+        keys: Keyring,
+        count: Callable[[str, int], None],
+        on_bug: Callable[[BugError], None],
+    ) -> None:
         self._app = app
         self._keys = keys
         self._count = count
+        self._on_bug = on_bug
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Handle one connection event; only HTTP is looked at."""
@@ -58,8 +66,10 @@ class Boundary:
             await self._app(scope, receive, send_marked)
         except ClientError as refusal:
             await from_client_error(refusal).response()(scope, receive, send_marked)
-        except Exception:  # the process must survive what one request does to it
+        except Exception as error:
             _log.exception("request %s failed", request_id)
+            if isinstance(error, BugError):
+                self._on_bug(error)
             if status != CLIENT_GONE:
                 raise
             await INTERNAL.response()(scope, receive, send_marked)

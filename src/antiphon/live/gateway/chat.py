@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from msgspec import UNSET
 
-from antiphon.types import FinishReason, TokenId
+from antiphon.types import TokenId
 
 from .answers import (
     Answer,
@@ -49,7 +49,7 @@ def chat_answer(frame: AnswerFrame, reply: Reply, choices: int) -> bytes:
                 index,
                 ChatMessage("assistant", deltas[index].text),
                 _logprobs(frame, deltas[index].scored),
-                finish_name(deltas[index].finish or FinishReason.STOP),
+                finish_name(deltas[index].finish),
             )
             for index in range(choices)
         ],
@@ -88,8 +88,8 @@ class ChatEncoder:
         if delta.pieces or delta.scored:
             logprobs = _logprobs(self._frame, delta.scored)
             yield ChatChunkChoice(index, ChatDelta(content=delta.text), logprobs)
-        if delta.finish is not None:
-            yield ChatChunkChoice(index, ChatDelta(), finish_reason=finish_name(delta.finish))
+        if finish := finish_name(delta.finish):
+            yield ChatChunkChoice(index, ChatDelta(), finish_reason=finish)
 
     def _chunk(self, choices: list[ChatChunkChoice]) -> Answer[ChatChunkChoice]:
         frame = self._frame

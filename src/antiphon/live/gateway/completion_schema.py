@@ -54,23 +54,21 @@ class CompletionBody(GenerationBody):
     echo: bool = False
     logprobs: Annotated[int, Field(ge=0, le=20)] | None = None
 
-    def prompts(self) -> list[str] | list[list[int]]:
-        """The prompts, one an entry, in either form."""
+    def texts(self) -> list[str]:
+        """The prompts that are text: all of them or none."""
         match self.prompt:
             case str() as text:
                 return [text]
-            case [int(), *_] as ids:
-                return [ids]  # pyright: ignore[reportReturnType]
             case many:
-                return many  # pyright: ignore[reportReturnType]
+                return [text for text in many if isinstance(text, str)]
 
-    def prompt_field(self, index: int) -> str:
-        """What an error calls prompt number `index`."""
+    def ids(self) -> dict[str, list[int]]:
+        """The prompts that are token ids, all or none, by what an error calls each of them."""
         match self.prompt:
-            case str() | [int(), *_]:
-                return "prompt"
-            case _:
-                return f"prompt[{index}]"
+            case [int(), *_]:
+                return {"prompt": [id for id in self.prompt if isinstance(id, int)]}
+            case many:
+                return {f"prompt[{i}]": ids for i, ids in enumerate(many) if isinstance(ids, list)}
 
     def check(self) -> None:
         """What the fields may not say together. Raises `ClientError`."""

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 from msgspec import UNSET
 
-from antiphon.types import FinishReason, TokenId
+from antiphon.types import TokenId
 
 from .answers import Answer, CompletionLogprobs, TextChoice, encode, event, finish_name, usage
 from .chat import AnswerFrame
@@ -21,7 +21,7 @@ def completion_answer(frame: AnswerFrame, reply: Reply, echoed: Sequence[str]) -
             index,
             prefix + deltas[index].text,
             _logprobs(frame, deltas[index].scored),
-            finish_name(deltas[index].finish or FinishReason.STOP),
+            finish_name(deltas[index].finish),
         )
         for index, prefix in enumerate(echoed)
     ]
@@ -65,8 +65,8 @@ class CompletionEncoder:
         prefix = self._echoed.pop(index, "")
         if prefix or delta.pieces or delta.scored:
             yield TextChoice(index, prefix + delta.text, _logprobs(self._frame, delta.scored))
-        if delta.finish is not None:
-            yield TextChoice(index, "", finish_reason=finish_name(delta.finish))
+        if finish := finish_name(delta.finish):
+            yield TextChoice(index, "", finish_reason=finish)
 
     def _chunk(self, choices: list[TextChoice]) -> Answer[TextChoice]:
         frame = self._frame

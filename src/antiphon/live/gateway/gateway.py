@@ -85,6 +85,8 @@ class Gateway:
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at = float("inf")
         self._tasks: set[asyncio.Task[object]] = set()
+        self._pump: asyncio.Task[None] | None = None
+        self._failure: BaseException | None = None
         metrics.late_events = lambda: sum(self._book.dropped.values())
 
     @property
@@ -95,17 +97,27 @@ class Gateway:
     async def run(self) -> None:
         """Take in the worker's events until cancelled.
 
-        Returns or raises when the worker is gone: then every open request has failed and the
-        gateway is unhealthy for good.
+        Returns or raises when the worker is gone, and raises what `fail` was given: then every
+        open request has failed and the gateway is unhealthy for good.
         """
+        self._pump = asyncio.create_task(self._take_events(), name="gateway")
         try:
-            async for events in self._link.events():
-                self._heard(events)
+            await self._pump
+        except asyncio.CancelledError:
+            if self._failure is not None:
+                raise self._failure from None
+            raise
         finally:
             self._state = State.UNHEALTHY
             self._execute(self._book.lost(self._link.info.id, self._clock()))
             if self._timer is not None:
                 self._timer.cancel()
+
+    def fail(self, error: BaseException) -> None:
+        """A law was broken and nothing here can be trusted any more: end `run` with `error`."""
+        self._failure = self._failure or error
+        if self._pump is not None:
+            self._pump.cancel()
 
     def open(self, call: Call) -> Reply:
         """Start the call's requests, all or none. Their outcome, refusals too, is in the reply.
@@ -184,6 +196,10 @@ class Gateway:
 
     # Commands of the book.
 
+    async def _take_events(self) -> None:
+        async for events in self._link.events():
+            self._heard(events)
+
     def _heard(self, events: Sequence[Event]) -> None:
         now = self._clock()
         heard = self._book.heard
@@ -251,7 +267,14 @@ class Gateway:
     def _spawn(self, work: Coroutine[Any, Any, object]) -> None:
         task = asyncio.create_task(work)
         self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        task.add_done_callback(self._spawned)
+
+    def _spawned(self, task: asyncio.Task[object]) -> None:
+        """A link that raises has broken its promise: `run` ends with that error."""
+        self._tasks.discard(task)
+        error = None if task.cancelled() else task.exception()
+        if error is not None:
+            self.fail(error)
 
     # Deadlines.
 

@@ -27,6 +27,7 @@ async def chat_completions(request: Request) -> Response:
     service = service_of(request)
     body = parse(ChatBody, await read_body(request, service.config.max_body_bytes))
     service.check_model(body.model)
+    include_usage = body.include_usage()
     max_tokens, limit_field = body.output_limit()
     renamed = {"max_tokens": limit_field, "prompt": "messages", "logprobs": "top_logprobs"}
     sampling = checked(
@@ -51,7 +52,7 @@ async def chat_completions(request: Request) -> Response:
         service,
         call,
         whole=lambda reply: chat_answer(frame, reply, body.n),
-        streamed=lambda: ChatEncoder(frame, body.n, body.include_usage()),
+        streamed=lambda: ChatEncoder(frame, body.n, include_usage),
     )
 
 
@@ -62,8 +63,9 @@ async def completions(request: Request) -> Response:
     body = parse(CompletionBody, await read_body(request, service.config.max_body_bytes))
     service.check_model(body.model)
     body.check()
-    prompts = body.prompts()
-    check_choices(len(prompts), body.n)
+    include_usage = body.include_usage()
+    texts, id_lists = body.texts(), body.ids()
+    check_choices(len(texts) + len(id_lists), body.n)
     sampling = checked(
         body.sampling(max_tokens=body.max_tokens, logprobs=body.logprobs),
         vocab_size=service.model.vocab_size,
@@ -71,10 +73,7 @@ async def completions(request: Request) -> Response:
     )
     call = Call(
         id=f"cmpl-{secrets.token_hex(16)}",
-        prompts=[
-            await service.prompts.text_or_ids(prompt, body.prompt_field(index))
-            for index, prompt in enumerate(prompts)
-        ],
+        prompts=await service.prompts.texts(texts) if texts else _checked(service, id_lists),
         sampling=sampling,
         tenant=request.state.tenant,
         timeout_s=timeout_s(body, request.headers, service.config.request_timeout_s),
@@ -82,19 +81,25 @@ async def completions(request: Request) -> Response:
         slo=slo(request.headers),
         stream=body.stream,
     )
-    echoed = [
-        service.prompts.echo(prompt) if body.echo else ""
-        for prompt in prompts
-        for _ in range(body.n)
-    ]
+    if not body.echo:
+        texts = [""] * len(call.prompts)
+    elif id_lists:
+        texts = [await service.prompts.decode(ids) for ids in id_lists.values()]
+    echoed = [text for text in texts for _ in range(body.n)]
     frame = _frame(service, call)
     return await _respond(
         request,
         service,
         call,
         whole=lambda reply: completion_answer(frame, reply, echoed),
-        streamed=lambda: CompletionEncoder(frame, echoed, body.include_usage()),
+        streamed=lambda: CompletionEncoder(frame, echoed, include_usage),
     )
+
+
+def _checked(service: Service, id_lists: dict[str, list[int]]) -> list[tuple[int, ...]]:
+    for field, ids in id_lists.items():
+        service.prompts.check_ids(ids, field)
+    return [tuple(ids) for ids in id_lists.values()]
 
 
 async def _respond(

@@ -43,7 +43,7 @@ async def tokenize(request: Request) -> Response:
     if body.messages is not None:
         ids = await service.prompts.chat(body.messages, answer_next=body.add_generation_prompt)
     else:
-        ids = await service.prompts.text(body.prompt or "")
+        [ids] = await service.prompts.texts([body.prompt or ""])
     spelled = service.prompts.token_text
     return _json(
         {
@@ -63,7 +63,7 @@ async def detokenize(request: Request) -> Response:
     if body.model is not None:
         service.check_model(body.model)
     service.prompts.check_ids(body.tokens, "tokens")
-    return _json({"prompt": service.prompts.decode(body.tokens)})
+    return _json({"prompt": await service.prompts.decode(body.tokens)})
 
 
 @router.get("/health", tags=["operation"])

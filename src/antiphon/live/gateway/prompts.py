@@ -1,7 +1,8 @@
 """From what a caller wrote to token ids, without holding up the event loop."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import TypeVar
 
 from antiphon.errors import ClientError
 from antiphon.text import ChatTemplate, Tokenizer
@@ -9,8 +10,10 @@ from antiphon.types import TokenId
 
 from .chat_schema import Message
 
+Result = TypeVar("Result")
+
 LONG_TEXT_CHARS = 16_384
-"""From this length on text is tokenized in a thread: it takes milliseconds, and others wait."""
+"""From this length on text is worked on in a thread: it takes milliseconds, and others wait."""
 
 
 class Prompts:
@@ -19,21 +22,32 @@ class Prompts:
     def __init__(self, tokenizer: Tokenizer, template: ChatTemplate) -> None:
         self._tokenizer = tokenizer
         self._template = template
+        self._threads = 0
         self.token_bytes = tokenizer.token_bytes
         self.token_text = tokenizer.token_text
 
-    async def text(self, text: str) -> tuple[TokenId, ...]:
-        """Ids of a plain prompt. What spells a special token stays ordinary text."""
-        if len(text) >= LONG_TEXT_CHARS:
-            return await asyncio.to_thread(self._encode, text)
-        return self._encode(text)
+    async def texts(self, texts: Sequence[str]) -> list[tuple[TokenId, ...]]:
+        """Ids of plain prompts. What spells a special token stays ordinary text."""
+        return await self._run(
+            sum(map(len, texts)),
+            lambda: [self._tokenizer.encode(t, add_bos=self._tokenizer.add_bos) for t in texts],
+        )
 
-    async def text_or_ids(self, prompt: str | list[TokenId], field: str) -> tuple[TokenId, ...]:
-        """Ids of a prompt in either form; `field` is what an error calls it."""
-        if isinstance(prompt, str):
-            return await self.text(prompt)
-        self.check_ids(prompt, field)
-        return tuple(prompt)
+    async def chat(
+        self, messages: Sequence[Message], *, answer_next: bool = True
+    ) -> tuple[TokenId, ...]:
+        """Ids of a conversation by the model's template, up to where the assistant goes on."""
+        turns = [message.rendered() for message in messages]
+        return await self._run(
+            sum(len(turn["content"]) for turn in turns),
+            lambda: self._template.encode(
+                self._tokenizer, turns, add_generation_prompt=answer_next
+            ),
+        )
+
+    async def decode(self, ids: Sequence[TokenId]) -> str:
+        """Text of these ids, specials spelled out."""
+        return await self._run(len(ids), lambda: self._tokenizer.decode(ids, skip_specials=False))
 
     def check_ids(self, ids: Sequence[TokenId], field: str) -> None:
         """Raises `ClientError` that names the first id outside the vocabulary."""
@@ -43,25 +57,16 @@ class Prompts:
             name = f"{field}[{wrong}]"
             raise ClientError(f"{name} must be below {size}, the vocabulary's size", field=name)
 
-    async def chat(
-        self, messages: Sequence[Message], *, answer_next: bool = True
-    ) -> tuple[TokenId, ...]:
-        """Ids of a conversation by the model's template, up to where the assistant goes on."""
-        turns = [message.rendered() for message in messages]
-        if sum(len(turn["content"]) for turn in turns) >= LONG_TEXT_CHARS:
-            return await asyncio.to_thread(self._chat, turns, answer_next)
-        return self._chat(turns, answer_next)
+    async def _run(self, length: int, work: Callable[[], Result]) -> Result:
+        """Do short work here and long work in a thread.
 
-    def echo(self, prompt: str | list[TokenId]) -> str:
-        """The prompt as text."""
-        return prompt if isinstance(prompt, str) else self.decode(prompt)
-
-    def decode(self, ids: Sequence[TokenId]) -> str:
-        """Text of these ids, specials spelled out."""
-        return self._tokenizer.decode(ids, skip_specials=False)
-
-    def _encode(self, text: str) -> tuple[TokenId, ...]:
-        return self._tokenizer.encode(text, add_bos=self._tokenizer.add_bos)
-
-    def _chat(self, turns: list[dict[str, str]], answer_next: bool) -> tuple[TokenId, ...]:
-        return self._template.encode(self._tokenizer, turns, add_generation_prompt=answer_next)
+        A tokenizer works for one caller at a time, so while one is at it in a thread, short work
+        must not wait for it on the event loop either.
+        """
+        if length < LONG_TEXT_CHARS and not self._threads:
+            return work()
+        self._threads += 1
+        try:
+            return await asyncio.to_thread(work)
+        finally:
+            self._threads -= 1

@@ -99,7 +99,12 @@ class GenerationBody(Body):
     prompt_cache_key: str | None = Field(None, description="Accepted, without effect.")
 
     def include_usage(self) -> bool:
-        """Whether the stream ends with a chunk of token counts."""
+        """Whether the stream ends with a chunk of token counts.
+
+        Raises `ClientError` if there is no stream whose options these could be.
+        """
+        if self.stream_options is not None and not self.stream:
+            raise ClientError("stream_options needs stream: true", field="stream_options")
         return bool(self.stream_options and self.stream_options.include_usage)
 
     def sampling(self, *, max_tokens: int | None, logprobs: int | None) -> SamplingParams:
