@@ -11,7 +11,7 @@ other. So memory is filled, and what runs is (almost) never thrown out again.
 """
 
 from collections.abc import Collection, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import NamedTuple
 
@@ -19,7 +19,7 @@ from antiphon.core.kv import Match, PagePool
 from antiphon.types import SchedulerConfig
 
 from .history import History
-from .sequence import SequenceState
+from .sequence import SequenceState, is_prefill
 
 
 class HoldReason(StrEnum):
@@ -71,20 +71,29 @@ def peak_pages(loads: Iterable[Load], *, shared_pages: int, page_tokens: int) ->
 
 @dataclass(slots=True)
 class Crowd:
-    """Sums over what runs."""
+    """Sums over what runs, members that start in this step included."""
 
     sequences: int = 0
-    tokens: int = 0
-    """Tokens that could be computed in the next step."""
+    decodes: int = 0
+    prefills: list[SequenceState] = field(default_factory=list)
     worst_pages: int = 0
     """Pages that all would need at their longest, if they shared none."""
 
     def join(self, sequence: SequenceState) -> None:
-        """Count one in that runs or starts, with its followers."""
+        """Count one in, with its followers."""
         members = 1 + len(sequence.followers)
         self.sequences += members
-        self.tokens += len(sequence.tokens) - sequence.computed
         self.worst_pages += members * sequence.owner.worst_pages
+        if is_prefill(sequence):
+            self.prefills.append(sequence)
+        else:
+            self.decodes += 1
+
+    def tokens_before(self, candidate: SequenceState) -> int:
+        """Tokens to compute before the candidate's first: all decodes, and prefills by rank."""
+        rank = candidate.rank
+        prefills = (one for one in self.prefills if one.rank < rank)
+        return self.decodes + sum(len(one.tokens) - one.computed for one in prefills)
 
 
 class Admission:
@@ -114,10 +123,11 @@ class Admission:
                 HoldReason.SEQUENCES,
                 f"{crowd.sequences} sequences run, {wanted} more exceed {self._max_sequences}",
             )
-        if crowd.tokens >= self._step_tokens:
+        before = crowd.tokens_before(candidate)
+        if before >= self._step_tokens:
             return Hold(
                 HoldReason.BUDGET,
-                f"{crowd.tokens} tokens fill the next step, which computes {self._step_tokens}",
+                f"{before} tokens fill the next step, which computes {self._step_tokens}",
             )
         return None
 
@@ -154,16 +164,16 @@ class Admission:
         present = list(running)
         match = match or Match()
         heads = frozenset(match.pages[:: self._pool.pages_per_block])
-        prefills = sorted((s for s in present if _is_prefill(s)), key=lambda s: s.rank)
+        prefills = sorted((s for s in present if is_prefill(s)), key=lambda s: s.rank)
         step_tokens = max(1, self._step_tokens - (len(present) - len(prefills)))
         loads: list[Load] = []
         own_pages = ahead = 0
-        for sequence in (*(s for s in present if not _is_prefill(s)), *prefills):
+        for sequence in (*(s for s in present if not is_prefill(s)), *prefills):
             pages = len(sequence.table)
             own = pages - self._pool.shared_pages(sequence.table, heads)
             own += sum(len(follower.table) for follower in sequence.followers)
             own_pages += own
-            if _is_prefill(sequence):
+            if is_prefill(sequence):
                 ahead += len(sequence.tokens) - sequence.computed
             self._charge(loads, sequence, own, pages, -(-ahead // step_tokens))
         if candidate is not None:
@@ -185,7 +195,3 @@ class Admission:
         slack = pages * self._page_tokens - (len(sequence.tokens) - 1)
         loads.append(Load(life, own, slack))
         loads.extend(Load(life, 0, 0) for _ in sequence.followers)
-
-
-def _is_prefill(sequence: SequenceState) -> bool:
-    return len(sequence.tokens) - sequence.computed > 1

@@ -82,11 +82,6 @@ class SequenceState:
     ended: bool = False
 
     @property
-    def request(self) -> Request:
-        """The request that it belongs to."""
-        return self.owner.request
-
-    @property
     def outputs(self) -> int:
         """Output tokens so far, those of earlier attempts included."""
         return len(self.tokens) - self.prompt_len
@@ -103,6 +98,11 @@ class SequenceState:
     def expendable(self) -> tuple[int, int, int]:
         """Who gives way when memory runs out: the largest; unique."""
         return (self.owner.request.priority, self.owner.arrival, self.key.sequence)
+
+
+def is_prefill(sequence: SequenceState) -> bool:
+    """Whether more than one of its tokens is still to be computed."""
+    return len(sequence.tokens) - sequence.computed > 1
 
 
 def ending(sequence: SequenceState) -> FinishReason | None:

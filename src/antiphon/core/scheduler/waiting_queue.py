@@ -17,9 +17,6 @@ class WaitingQueue:
     def __init__(self) -> None:
         self._line: list[SequenceState] = []
 
-    def __len__(self) -> int:
-        return len(self._line)
-
     @property
     def head(self) -> SequenceState | None:
         """Who is served next."""
