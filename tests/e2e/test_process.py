@@ -9,7 +9,9 @@ from typing import Any
 import httpx
 import pytest
 from e2e_process import Served, run
+from typer.testing import CliRunner
 
+from antiphon.cli.app import app
 from antiphon.wire import read_decision_log
 
 Start = Callable[..., Served]
@@ -130,6 +132,11 @@ def test_what_is_not_right_is_one_line(
     keys = tmp_path / "keys"
     keys.write_text("key\n")
     given = {"MODEL": str(tiny), "KEYS": str(keys)}
-    line = refusal(*(given.get(argument, argument) for argument in arguments), "--port", "0")
+    arguments = tuple(given.get(argument, argument) for argument in arguments)
+    done = CliRunner().invoke(app, ["serve", *arguments, "--port", "0"])
+    assert done.exit_code == 2
+    assert done.stdout == ""
+    line = done.stderr.splitlines()[-1]
+    assert line.startswith("antiphon: ")
     for part in parts:
         assert part in line
