@@ -1,1 +1,1 @@
-"""For tests: Hypothesis strategies, the laws as checks, faulty stand-ins for negative controls."""
+"""For tests: strategies, the laws as checks, stand-ins."""

@@ -3,7 +3,7 @@
 from collections.abc import Collection
 from dataclasses import dataclass, field
 
-from antiphon.types import Chunk, PageCopy, SequenceKey, StepPlan
+from antiphon.types import Chunk, PageCopy, RequestId, SequenceKey, StepPlan
 
 from .sequence import SequenceState
 from .sequence_memory import SequenceMemory
@@ -16,7 +16,7 @@ class Flight:
     plan: StepPlan
     computing: list[SequenceState]
     """Owner of each chunk of the plan, in the plan's order."""
-    sampling: dict[SequenceKey, SequenceState]
+    sampling: dict[tuple[RequestId, int], SequenceState]
     """Every sequence that gets a token."""
     tokens: int
     """Tokens that are computed."""
@@ -27,7 +27,7 @@ class _Draft:
     chunks: list[Chunk] = field(default_factory=list)
     copies: list[PageCopy] = field(default_factory=list)
     computing: list[SequenceState] = field(default_factory=list)
-    sampling: dict[SequenceKey, SequenceState] = field(default_factory=dict)
+    sampling: dict[tuple[RequestId, int], SequenceState] = field(default_factory=dict)
 
 
 def batch(

@@ -38,7 +38,8 @@ class Completion:
         self._take_progress(flight, doubtful)
         self._take_samples(flight, result.samples, now, events)
         if flight.sampling:
-            raise BugError(f"step {result.number} left out {next(iter(flight.sampling))}")
+            request, sequence = next(iter(flight.sampling))
+            raise BugError(f"step {result.number} left out {request}/{sequence}")
         self._settle(flight)
 
     def fail(self, flight: Flight, message: str, now: Seconds, events: list[Event]) -> None:
@@ -99,7 +100,7 @@ class Completion:
         sampling = flight.sampling
         for sample in samples:
             request, index = sample.request, sample.sequence
-            sequence = sampling.pop(SequenceKey(request, index), None)
+            sequence = sampling.pop((request, index), None)
             if sequence is None:
                 raise BugError(f"a token of {request}/{index} was not asked for")
             if sequence.ended:
