@@ -11,7 +11,7 @@ from tiny_llama import EVEN_SPEC, ODD_SPEC, model_of, tensors_of
 
 from antiphon.engine.llama import LlamaModel
 from antiphon.errors import BugError
-from antiphon.types import Chunk, PageCopy, Request, SequenceKey, StepPlan
+from antiphon.types import Chunk, PageCopy, Request, RequestId, SequenceKey, StepPlan
 
 MODEL = model_of(EVEN_SPEC)
 VOCABULARY = EVEN_SPEC.vocab_size
@@ -193,3 +193,22 @@ def test_copying_a_page_that_does_not_exist_is_a_bug() -> None:
 def test_an_odd_model_serves_too() -> None:
     tracks = Driver(model_of(ODD_SPEC), page_tokens=3).run([request_of("r", range(30), n=2)])
     assert all(len(track.outputs) == 8 for track in tracks.values())
+
+
+@pytest.mark.parametrize("sampling", [{}, {"presence_penalty": 2.0, "repetition_penalty": 1.5}])
+def test_a_prefix_hit_over_resumed_outputs_loses_none_of_them(sampling: dict[str, float]) -> None:
+    """The next attempt lands where the pages still lie: known outputs are never fed again."""
+    request = request_of("r", range(30), max_tokens=40, **sampling)
+    [whole] = alone(request)
+    driver = Driver(MODEL, page_tokens=16)
+    [before] = driver.start(replace(request, id=RequestId("before")))
+    tracks = {before.key: before}
+    while len(before.outputs) < 25:
+        driver.step([before], tracks)
+    driver.end([before])
+    again = resumed(request, before.outputs)
+    [track] = driver.start(again)
+    track.table, track.computed = before.table[:3], 48
+    while not track.finished:
+        driver.step([track], {track.key: track})
+    assert track.outputs == whole
