@@ -2,5 +2,5 @@
 
 import os
 
-# As `antiphon serve` does: on shared cores torch's threads must not spin for long (see cli/serve).
+# Tests may load torch before `antiphon.engine` does: see `engine/spin_limit.py`.
 os.environ.setdefault("GOMP_SPINCOUNT", "2000")

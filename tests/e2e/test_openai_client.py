@@ -1,6 +1,7 @@
 """The official client against a real server with a real model."""
 
 import re
+import runpy
 import subprocess
 import sys
 from pathlib import Path
@@ -116,3 +117,8 @@ def test_the_examples_run(server: Any) -> None:
     assert curl.returncode == 0, curl.stderr
     assert "Paris" in curl.stdout
     assert "data: [DONE]" in curl.stdout
+
+
+def test_the_python_example_runs(capsys: pytest.CaptureFixture[str]) -> None:
+    runpy.run_path(str(ROOT / "examples/02_python_api.py"), run_name="__main__")
+    assert capsys.readouterr().out.count("Paris") == 2

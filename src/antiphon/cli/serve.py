@@ -1,7 +1,6 @@
 """`antiphon serve`: a model behind the OpenAI API."""
 
 import logging
-import os
 from pathlib import Path
 from typing import Annotated
 
@@ -96,10 +95,6 @@ def serve(
             typer.echo(line)
 
         progress.say("Starting")
-        # torch's threads spin while they wait for each other. If anything else wants their cores
-        # (our own event loop does), long spinning makes a step many times slower: wait briefly,
-        # then sleep. It is read once, when torch is loaded.
-        os.environ.setdefault("GOMP_SPINCOUNT", "2000")
         from antiphon.live.serve import serve as run
 
         code = run(settings, progress.say, announce)

@@ -87,7 +87,7 @@ class Server:
             metrics = Metrics(self._served_name, worker.view)
             gateway = Gateway(worker, model.tokenizer, metrics, clock=time.monotonic)
             http = _Http(self._app(gateway, metrics, info), self._config.http)
-            http.on_started = lambda: self._greet()
+            http.on_started = self._greet
             hearing = asyncio.create_task(gateway.run())
             serving = asyncio.create_task(http.serve(sockets=[self._listener]))
             with self._handled_signals(gateway, http):
