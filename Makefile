@@ -28,7 +28,7 @@ check: setup ## Format, lint, types, import contracts, file lengths
 	.venv/bin/ruff format --check .
 	.venv/bin/ruff check .
 	.venv/bin/pyright
-	.venv/bin/lint-imports
+	.venv/bin/lint-imports --no-cache
 	.venv/bin/python -m pytest tests/test_structure.py
 
 test: check ## Everything that CI runs: check, then all tests; core/ must be covered to 95 %
