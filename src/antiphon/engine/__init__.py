@@ -1,5 +1,6 @@
 """Tokens from tensors: torch lives here."""
 
+from . import spin_limit  # noqa: F401  (before torch)
 from .kv_memory import KvLayout, KvMemory, layout_of
 from .llama import LlamaModel
 from .numerics import numerics_id

@@ -75,13 +75,13 @@ class KvMemory:
         if pages < 1:
             raise UsageError(
                 f"the KV memory must hold at least one page of {layout.page_bytes} bytes: "
-                "raise kv.memory_bytes"
+                "raise kv.memory_bytes (--kv-memory)"
             )
         needed, available = pages * layout.page_bytes, available_bytes()
         if needed > available:
             raise UsageError(
                 f"kv.memory_bytes: {needed} bytes of KV memory are asked for, but this machine "
-                f"(or its container) has only {available} bytes free: lower kv.memory_bytes"
+                f"(or its container) has only {available} bytes free: lower it (--kv-memory)"
             )
         self.layout = layout
         self.pages = pages
