@@ -312,12 +312,13 @@ async def test_a_lost_worker_makes_the_gateway_unhealthy(client, puppet, service
 
 
 async def test_a_worker_that_calls_itself_unhealthy(service, keys):
-    healthy = True
-    app = create_app(replace(service, worker_healthy=lambda: healthy), keys)
+    answers = {"healthy": True}
+    app = create_app(replace(service, worker_healthy=lambda: answers["healthy"]), keys)
     async with httpx.AsyncClient(
         transport=httpx.ASGITransport(app), base_url="http://test"
     ) as client:
         for healthy, status in ((True, 200), (False, 503)):
+            answers["healthy"] = healthy
             for path in ("/ready", "/health"):
                 assert (await client.get(path)).status_code == status
 
