@@ -9,6 +9,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from antiphon.errors import BugError
 from antiphon.live.gateway import State
+from antiphon.live.gateway.metrics import Histogram
 from antiphon.types import RejectReason
 
 TEXT = "/v1/completions"
@@ -59,6 +60,16 @@ async def test_metrics_tell_what_happened(client, puppet, tokenizer):
         ("antiphon_late_events_total", (), 0),
     ]:
         assert seen[name, labels] == pytest.approx(value), (name, labels)
+
+
+def test_a_histogram_counts_into_the_first_bucket_that_holds_the_value():
+    histogram = Histogram((1.0, 2.5))
+    for value in (0.5, 1.0, 1.5, 2.5, 99.0):
+        histogram.observe(value)
+    samples = histogram.family("name", "text", "m").samples
+    buckets = {s.labels["le"]: s.value for s in samples if s.name == "name_bucket"}
+    assert buckets == {"1.0": 2, "2.5": 4, "+Inf": 5}
+    assert next(s.value for s in samples if s.name == "name_sum") == 104.5
 
 
 async def test_unknown_paths_make_no_new_series(client):

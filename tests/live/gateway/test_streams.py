@@ -112,6 +112,18 @@ async def test_a_failure_is_an_error_event_after_the_first_byte_and_a_500_before
 
 
 @pytest.mark.parametrize("stream", [False, True])
+async def test_a_choice_that_fails_fails_the_call_and_stops_the_others(client, puppet, stream):
+    async def worker():
+        request = await puppet.request()
+        puppet.end(request, FinishReason.ERROR, sequence=1, message="logits are not finite")
+        await puppet.until(lambda: puppet.aborts)
+
+    response, _ = await asyncio.gather(client.post(CHAT, json=chat(stream=stream, n=3)), worker())
+    assert response.status_code == 500
+    assert "logits are not finite" in response.json()["error"]["message"]
+
+
+@pytest.mark.parametrize("stream", [False, True])
 async def test_a_deadline_ends_the_call_with_504(client, puppet, stream):
     response = await client.post(CHAT, json=chat(stream=stream, timeout=0.02))
     assert response.status_code == 504
@@ -330,23 +342,6 @@ async def test_a_link_that_breaks_its_promise_ends_the_gateway(
     assert reply.over
     assert reply.error is not None
     assert reply.error.status == 500
-
-
-async def test_short_prompts_do_not_wait_behind_long_ones(client, puppet, tokenizer, service):
-    """While a thread has the tokenizer, the event loop goes on."""
-    puppet.script = lambda request, sequence: tokenizer.encode("x")
-    longest = asyncio.create_task(
-        client.post("/tokenize", json={"prompt": "lorem ipsum " * 20_000})
-    )
-    ticks = 0
-    while not longest.done():
-        await asyncio.sleep(0.001)
-        ticks += 1
-        if ticks == 3:
-            short = asyncio.create_task(client.post(CHAT, json=chat()))
-    assert (await longest).status_code == 200
-    assert (await short).status_code == 200
-    assert ticks > 3
 
 
 async def test_a_body_that_trickles_in_is_408(url, monkeypatch):

@@ -251,8 +251,6 @@ class Gateway:
             self._idle.set()
         self._metrics.settled(settle.record, settle.rejected)
         reply.settle(settle.record, settle.rejected)
-        if reply.error is not None and not reply.over:
-            self.cancel(reply)
 
     def _dispatch(self, request: Request) -> None:
         self._spawn(self._add(request))

@@ -45,10 +45,10 @@ class Histogram:
         self._counts = [0] * (len(bounds) + 1)
         self._sum = 0.0
 
-    def observe(self, value: Seconds, times: int = 1) -> None:
-        """Count `value`, `times` over."""
-        self._counts[bisect_left(self._bounds, value)] += times
-        self._sum += value * times
+    def observe(self, value: Seconds) -> None:
+        """Count `value`."""
+        self._counts[bisect_left(self._bounds, value)] += 1
+        self._sum += value
 
     def family(self, name: str, text: str, model: str) -> HistogramMetricFamily:
         """In Prometheus's cumulative form."""

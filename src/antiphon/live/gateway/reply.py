@@ -103,7 +103,7 @@ class Reply:
         self._delta(request, sequence).finish = reason
         if reason is FinishReason.ERROR and self.error is None:
             self.error = HttpError(500, message or INTERNAL.message, None, "internal_error")
-        if self._wake_on_token:
+        if self._wake_on_token or self.error is not None:
             self._wake()
 
     def settle(self, record: RequestRecord, rejected: Rejected | None) -> None:
