@@ -10,7 +10,8 @@ from antiphon.engine import lanes as simd
 from antiphon.engine import reference
 from antiphon.engine.attention import Geometry, attend, scratch_floats
 from antiphon.engine.batch import Batch, Run
-from antiphon.engine.row_kernels import gated_silu, rms_norm
+from antiphon.engine.rope import rotation_table
+from antiphon.engine.row_kernels import gated_silu, rms_norm, rotate_and_store
 
 
 @njit
@@ -95,6 +96,51 @@ def test_gated_silu_matches_torch_at_any_size() -> None:
     torch.testing.assert_close(found, reference.gated_silu(gate_up))
 
 
+def geometry_of(bench: Bench) -> Geometry:
+    spec, layout = bench.model.spec, bench.memory.layout
+    return Geometry(
+        heads=spec.heads,
+        kv_heads=spec.kv_heads,
+        head_dim=spec.head_dim,
+        head_width=layout.head_width,
+        page_tokens=layout.page_tokens,
+        page_stride=layout.page_stride,
+    )
+
+
+@pytest.mark.parametrize("page_tokens", [1, 5, 16])
+def test_rotation_matches_torch_and_keys_and_values_reach_their_slots(page_tokens: int) -> None:
+    bench = Bench(model_of(EVEN_SPEC), page_tokens, pages=200)
+    spec, start, count = EVEN_SPEC, 7, 40
+    table = bench.lane([0] * 64).table
+    run = Run(tokens=[0] * count, start=start, table=table, sampled=False)
+    batch = Batch.of([run], bench.memory.layout)
+    cosines, sines = rotation_table(spec, 64)
+    qkv = randoms(count, (spec.heads + 2 * spec.kv_heads) * spec.head_dim)
+    before = qkv.clone().view(count, -1, spec.head_dim)
+    rotate_and_store(
+        qkv.numpy(),
+        batch.positions,
+        batch.places,
+        cosines.numpy(),
+        sines.numpy(),
+        bench.memory.flat.numpy(),
+        geometry_of(bench),
+        1,
+    )
+    span = slice(start, start + count)
+    turned = reference.rotate(before[:, : spec.heads + spec.kv_heads], cosines[span], sines[span])
+    found = qkv.view(count, -1, spec.head_dim)
+    torch.testing.assert_close(found[:, : spec.heads + spec.kv_heads], turned)
+    for row in range(count):
+        entry, slot = divmod(start + row, page_tokens)
+        page = bench.memory.tensor[table.pages[entry], 1, :, :, slot]
+        assert torch.equal(page[0], found[row, spec.heads : spec.heads + spec.kv_heads])
+        assert torch.equal(page[1], before[row, spec.heads + spec.kv_heads :])
+    written = torch.isfinite(bench.memory.flat).sum().item()
+    assert written == count * 2 * spec.kv_heads * spec.head_dim
+
+
 @pytest.mark.parametrize("page_tokens", [1, 16, 64])
 @pytest.mark.parametrize("threads", [1, 3])
 def test_attention_matches_the_oracle(page_tokens: int, threads: int) -> None:
@@ -108,15 +154,7 @@ def test_attention_matches_the_oracle(page_tokens: int, threads: int) -> None:
         for start, count in spans
     ]
     batch = Batch.of(runs, bench.memory.layout)
-    layout, spec, rows = bench.memory.layout, EVEN_SPEC, len(batch.tokens)
-    geometry = Geometry(
-        heads=spec.heads,
-        kv_heads=spec.kv_heads,
-        head_dim=spec.head_dim,
-        head_width=layout.head_width,
-        page_tokens=page_tokens,
-        page_stride=layout.page_stride,
-    )
+    spec, rows, geometry = EVEN_SPEC, len(batch.tokens), geometry_of(bench)
     qkv = torch.randn(rows, (spec.heads + 2 * spec.kv_heads) * spec.head_dim)
     found = torch.full((rows, spec.heads * spec.head_dim), float("nan"))
     for thread in range(threads):

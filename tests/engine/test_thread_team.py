@@ -53,6 +53,22 @@ def test_a_failure_on_any_thread_is_raised_after_all_have_finished(threads: int)
         torch.set_num_threads(before)
 
 
+def test_without_the_library_the_calling_thread_does_it_all(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def missing(name: str) -> None:
+        raise OSError(name)
+
+    monkeypatch.setattr("ctypes.CDLL", missing)
+    before, seen = torch.get_num_threads(), []
+    try:
+        torch.set_num_threads(2)
+        ThreadTeam().run(lambda thread, threads: seen.append((thread, threads)))
+    finally:
+        torch.set_num_threads(before)
+    assert seen == [(0, 1)]
+
+
 def in_a_process(code: str) -> str:
     environment = {k: v for k, v in os.environ.items() if not k.startswith("OMP_")}
     result = subprocess.run(
