@@ -62,6 +62,27 @@ def test_sigterm_while_the_model_loads_exits_0(tiny: Path) -> None:
     assert "serves" not in output
 
 
+def test_nobody_needs_to_read_what_the_server_says(tiny: Path) -> None:
+    """As in `antiphon serve | head`: the reader has gone, requests and signals work on."""
+    process = subprocess.Popen(
+        antiphon("serve", str(tiny), "--port", "0", "--kv-memory", "8MiB"),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+    assert process.stdout is not None
+    url = ""
+    for line in process.stdout:
+        if " on http://" in line:
+            url = line.split(" on ")[1].strip()
+            break
+    process.stdout.close()
+    body = {"model": "tiny", "prompt": "x", "max_tokens": 1}
+    assert httpx.post(f"{url}/v1/completions", json=body, timeout=60).status_code == 200
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(60) == 0
+
+
 def test_a_decision_log_is_private_whoever_made_the_file(serve: Start, tmp_path: Path) -> None:
     log, link = tmp_path / "log.jsonl", tmp_path / "link"
     log.write_text("something older")

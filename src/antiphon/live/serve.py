@@ -145,8 +145,8 @@ class Server:
     def _signalled(self, number: int, gateway: Gateway, http: HttpServer) -> None:
         self._signals += 1
         if self._signals == 1:
-            self._announce("Stopping: what runs is finished (again: stop at once)")
             self._stopping = asyncio.create_task(self._drain(gateway, http))
+            self._announce("Stopping: what runs is finished (again: stop at once)")
             return
         self._exit_code = 128 + number
         if self._stopping is not None:
