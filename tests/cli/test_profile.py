@@ -45,16 +45,31 @@ def run(*arguments: object) -> Any:
     return CliRunner().invoke(app, ["profile", *map(str, arguments)], prog_name="antiphon")
 
 
-SMALL = ("--kv-memory", "16MiB", "--budget", "2s")
+# Ends earlier on a quiet machine, since repeats are bounded.
+SMALL = ("--kv-memory", "16MiB", "--budget", "4s")
 
 
-def test_json_and_the_file_say_the_same(tiny: Path, tmp_path: Path) -> None:
-    path = tmp_path / "here/tiny.json"
-    result = run(tiny, *SMALL, "--page-tokens", 4, "--max-model-len", 200, "--json", "-o", path)
+@pytest.fixture(scope="module")
+def measured(tiny: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Any, Path]:
+    """One run with --json: what it printed, and its file."""
+    folder = tmp_path_factory.mktemp("measured")
+    path = folder / "here/tiny.json"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_CACHE_HOME", str(folder / "cache"))
+        options = ("--page-tokens", 4, "--max-model-len", 200, "--json", "-o", path)
+        return run(tiny, *SMALL, *options), path
+
+
+def test_json_and_the_file_say_the_same(measured: tuple[Any, Path]) -> None:
+    result, path = measured
     assert result.exit_code == 0, result.output
     assert result.stdout == path.read_text()
-    profile = read_profile(path)
     assert json.loads(result.stdout)["version"] == 1
+    assert f"Profile: {path}" in result.stderr
+
+
+def test_the_profile_says_what_was_measured(measured: tuple[Any, Path]) -> None:
+    profile = read_profile(measured[1])
     engine = profile.engine
     assert (engine.model, engine.dtype, engine.page_tokens) == ("tiny", "fp32", 4)
     assert engine.max_model_len == 200
@@ -65,7 +80,6 @@ def test_json_and_the_file_say_the_same(tiny: Path, tmp_path: Path) -> None:
     assert all(point.repeats >= 3 for point in profile.points)
     assert all(point.seconds > 0 for point in profile.points)
     assert profile.held_out.points == sum(point.held_out for point in profile.points)
-    assert profile.held_out.median < 1, "predictions that are off by a factor"
     for point in profile.points:
         assert point.predicted_s == profile.step_time.seconds_of(point.shape.work)
 
@@ -82,13 +96,14 @@ def test_the_report_and_the_default_file(tiny: Path, cache: Path) -> None:
     assert "Measuring" in result.stderr
 
 
-def test_a_busy_machine_is_told(tiny: Path, tmp_path: Path) -> None:
-    path = tmp_path / "tiny.json"
-    assert run(tiny, *SMALL, "-o", path).exit_code == 0
-    quiet = tuple(replace(point, spread=0.01) for point in read_profile(path).points)
+def test_a_busy_machine_is_told(measured: tuple[Any, Path]) -> None:
+    read = read_profile(measured[1])
+    quiet = tuple(replace(point, spread=0.01) for point in read.points)
     noisy = tuple(replace(point, spread=0.3) for point in quiet)
-    profile = replace(read_profile(path), load=0.2, points=quiet)
+    profile = replace(read, load=0.2, points=quiet)
     assert "Warning" not in report(profile)
+    assert "took too long" not in report(replace(profile, left_out=0))
+    assert "5 other steps took too long for the budget" in report(replace(profile, left_out=5))
     assert "Warning: the machine was busy" in report(replace(profile, points=noisy))
     assert "Warning: the machine was busy" in report(replace(profile, load=3.0))
 
@@ -101,7 +116,7 @@ def test_an_interrupt_leaves_nothing(
 
     def interrupted(self: TorchEngine, plan: StepPlan) -> StepResult:
         passes.append(plan)
-        if len(passes) == 200:
+        if len(passes) == 40:
             raise KeyboardInterrupt
         return forward(self, plan)
 
@@ -110,7 +125,7 @@ def test_an_interrupt_leaves_nothing(
     folder.mkdir()
     (folder / "tiny.json").write_text("an earlier one")
     result = run(tiny, *SMALL, "-o", folder / "tiny.json")
-    assert len(passes) == 200
+    assert len(passes) == 40
     assert result.exit_code == 130
     assert result.stdout == ""
     assert [file.read_text() for file in folder.iterdir()] == ["an earlier one"]

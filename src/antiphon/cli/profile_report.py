@@ -84,6 +84,8 @@ def _verdict(profile: Profile) -> list[str]:
         f"Spread of the same step's times: median {spread:.1%};"
         f" load when it began: {profile.load:.2f} a core",
     ]
+    if profile.left_out:
+        lines.append(f"{profile.left_out} other steps took too long for the budget.")
     if spread > NOISY or profile.load > 1:
         lines.append(
             "Warning: the machine was busy with other things. Measure again when it is quiet."

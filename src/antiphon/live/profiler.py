@@ -39,8 +39,6 @@ def profile(
     say(f"Measuring {config.model.name} on {cores} cores for at most {budget_s:g} s")
     survey = StepSurvey(model.engine, limits, model.info.vocab_size, seed)
     steps = survey.run(budget_s, time.monotonic, advance)
-    if len(steps) < survey.count:
-        say(f"{len(steps)} of {survey.count} steps fit into the budget; the others are left out")
     engine = ProfiledEngine(
         model=model.info.name,
         identity=model.info.identity.hex(),
@@ -51,11 +49,16 @@ def profile(
         max_model_len=limits.max_model_len,
         machine=_machine(),
     )
-    return fitted(steps, engine, measured_at, load)
+    return fitted(steps, engine, measured_at, load, left_out=survey.count - len(steps))
 
 
 def fitted(
-    steps: Sequence[SurveyedStep], engine: ProfiledEngine, measured_at: str, load: float
+    steps: Sequence[SurveyedStep],
+    engine: ProfiledEngine,
+    measured_at: str,
+    load: float,
+    *,
+    left_out: int = 0,
 ) -> Profile:
     """The profile of measured steps. The held-out ones judge the fit and are not part of it."""
     seen = [step.measured for step in steps if not step.held_out]
@@ -76,6 +79,7 @@ def fitted(
         engine=engine,
         measured_at=measured_at,
         load=load,
+        left_out=left_out,
         step_time=model,
         fitted=accuracy(model, seen),
         held_out=accuracy(model, unseen),

@@ -31,7 +31,7 @@ HELD_OUT_POINTS = 40
 MOST_REPEATS = 15
 _FEWEST_REPEATS = 3
 _FEWEST_AXES = 10
-_FEWEST_HELD_OUT = 4
+_FEWEST_HELD_OUT = 8
 _DEAREST = 1 / 40
 """A step that takes more than this share of the budget is left out."""
 _WORK_GROWS = 3

@@ -64,13 +64,14 @@ class Profile:
     """How long steps take on one engine, and what that is known from.
 
     `measured_at`: ISO 8601. `load`: runnable processes on the machine per core when measuring
-    began (1: as much as it can do). `fitted` and `held_out`: errors on the points of the fit, and
-    on those that it has not seen.
+    began (1: as much as it can do). `left_out`: steps that took too long for the budget. `fitted`
+    and `held_out`: errors on the points of the fit, and on those that it has not seen.
     """
 
     engine: ProfiledEngine
     measured_at: str
     load: float
+    left_out: int
     step_time: FittedStepTime
     fitted: Accuracy
     held_out: Accuracy
@@ -78,6 +79,7 @@ class Profile:
 
     def __post_init__(self) -> None:
         check_amount("load", self.load)
+        check_amount("left_out", self.left_out)
 
 
 def write_profile(profile: Profile, path: Path) -> None:

@@ -37,9 +37,10 @@ def work_of(plan: StepPlan) -> StepWork:
     tokens = sampled = context = attention = 0
     for chunk in plan.chunks:
         length, start = len(chunk.tokens), chunk.start
+        end = start + length
         tokens += length
-        context += start + length
-        attention += length * (2 * start + length + 1)
+        context += end
+        attention += length * (start + end + 1)
         if chunk.samples:
             sampled += 1
     return StepWork(tokens, sampled, len(plan.chunks), context, attention // 2)
