@@ -147,6 +147,27 @@ def test_one_slow_pass_leaves_nothing_out() -> None:
     assert found.held_out.median < 0.01
 
 
+@dataclass
+class GetsSlow(KnownEngine):
+    """From some pass on, everything takes six times as long."""
+
+    slow_from: int = 100
+
+    def forward(self, plan: StepPlan) -> StepResult:
+        result = super().forward(plan)
+        slower = 6.0 if len(self.plans) > self.slow_from else 1.0
+        self.now += (slower - 1) * result.elapsed_s
+        return replace(result, elapsed_s=slower * result.elapsed_s)
+
+
+def test_a_machine_that_gets_slow_does_not_take_for_ever() -> None:
+    engine = GetsSlow()
+    steps = survey(engine, 30.0)
+    assert len(engine.plans) > engine.slow_from
+    assert engine.now <= 2 * 30.0
+    assert all(step.times for step in steps)
+
+
 def test_a_budget_that_is_too_short_says_so() -> None:
     engine = KnownEngine()
     with pytest.raises(UsageError, match="raise --budget"):

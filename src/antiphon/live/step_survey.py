@@ -86,7 +86,8 @@ class StepSurvey:
     def run(self, budget_s: Seconds, clock: Clock, advance: Advance) -> list[SurveyedStep]:
         """The steps that the budget allows, each with three times or more, in the grid's order.
 
-        Raises `UsageError` if those are too few.
+        If the machine gets slower meanwhile it may take half as long again, and if that is not
+        enough, some steps are timed less often. Raises `UsageError` if those are too few.
         """
         ends_at = clock() + budget_s
         kept = self._first_passes(budget_s)
@@ -168,7 +169,8 @@ class StepSurvey:
         for repeat in range(MOST_REPEATS):
             for done, step in enumerate(self._chance.sample(kept, len(kept))):
                 left_s = ends_at - clock()
-                if left_s <= 0 and repeat >= _FEWEST_REPEATS:
+                fewest = _FEWEST_REPEATS if left_s > -budget_s / 2 else 1
+                if left_s <= 0 and repeat >= fewest:
                     break
                 step.times.append(self._timer.time(step.number))
                 shares = (1 - left_s / budget_s, (repeat + done / len(kept)) / MOST_REPEATS)
