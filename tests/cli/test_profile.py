@@ -106,6 +106,9 @@ def test_a_busy_machine_is_told(measured: tuple[Any, Path]) -> None:
     assert "5 other steps took too long for the budget" in report(replace(profile, left_out=5))
     assert "Warning: the machine was busy" in report(replace(profile, points=noisy))
     assert "Warning: the machine was busy" in report(replace(profile, load=3.0))
+    once = tuple(replace(point, spread=0.0, repeats=1) for point in quiet)
+    assert "median unknown" in report(replace(profile, points=once))
+    assert "Warning: the machine was busy" in report(replace(profile, points=once))
 
 
 def test_an_interrupt_leaves_nothing(

@@ -1,5 +1,6 @@
 """What `antiphon profile` prints: the measured steps, the fitted model, how good it is."""
 
+from math import inf, isfinite
 from statistics import median
 
 from rich.box import SIMPLE_HEAD
@@ -11,6 +12,8 @@ from antiphon.perf.accuracy import GOAL_MEDIAN, GOAL_P95
 
 NOISY = 0.1
 """A spread of the same step's times, above which a profile is not to be trusted."""
+_ENOUGH = 3
+"""Fewer times of a step say nothing of how far they lie apart."""
 _WIDTH = 100
 
 
@@ -40,7 +43,7 @@ def _points(points: tuple[Point, ...]) -> Table:
             str(point.shape.work.tokens),
             str(max(chunk.start + chunk.tokens for chunk in chunks)),
             _ms(point.seconds),
-            f"{point.spread:.1%}",
+            f"{point.spread:.1%}" if point.repeats >= _ENOUGH else "–",
             _ms(point.predicted_s),
             f"{point.predicted_s / point.seconds - 1:+.1%}",
             "held out" if point.held_out else "",
@@ -74,14 +77,15 @@ def _ramp(ramp: Ramp, unit: str) -> list[str]:
 
 
 def _verdict(profile: Profile) -> list[str]:
-    spread = median(point.spread for point in profile.points)
+    spreads = [point.spread for point in profile.points if point.repeats >= _ENOUGH]
+    spread = median(spreads) if 2 * len(spreads) >= len(profile.points) else inf
     lines = [
         "",
         f"Error on {profile.fitted.points} fitted steps: {_errors(profile.fitted)}",
         f"Error on {profile.held_out.points} held-out steps: {_errors(profile.held_out)}"
         f" (goal: median {GOAL_MEDIAN:.0%}, 95 % below {GOAL_P95:.0%}:"
         f" {'met' if profile.held_out.good else 'missed'})",
-        f"Spread of the same step's times: median {spread:.1%};"
+        f"Spread of the same step's times: median {_share(spread)};"
         f" load when it began: {profile.load:.2f} a core",
     ]
     if profile.left_out:
@@ -95,6 +99,10 @@ def _verdict(profile: Profile) -> list[str]:
 
 def _errors(errors: Accuracy) -> str:
     return f"median {errors.median:.1%}, 95 % below {errors.p95:.1%}, worst {errors.worst:.1%}"
+
+
+def _share(spread: float) -> str:
+    return f"{spread:.1%}" if isfinite(spread) else "unknown, the machine became too slow to repeat"
 
 
 def _ms(seconds: float) -> str:
