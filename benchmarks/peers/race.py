@@ -113,7 +113,7 @@ class Race:
                         failures[name] = Failure(str(failure))
                         continue
                     passes[name].append(taken)
-                    self._progress(row, number, name, f"{row.work / taken.seconds:.1f} tokens/s")
+                    self._progress(row, number, name, rate_text(row, taken))
         finally:
             for competitor in field.values():
                 competitor.close()
@@ -183,6 +183,12 @@ class Race:
     def _progress(self, row: Row, number: int, name: str, value: str) -> None:
         which = f"{number}/{self.passes}" if number else "warm-up"
         self.say(f"{row.name:10}  {which:7}  {name:16} {value}")
+
+
+def rate_text(row: Row, taken: Pass) -> str:
+    """For whoever watches; the share tells how much of the cores the process had."""
+    share = taken.cpu_s / taken.seconds / row.cores
+    return f"{row.work / taken.seconds:7.1f} tokens/s, {share:4.0%} of the cores"
 
 
 def rates(row: Row, passes: Sequence[Pass]) -> Numbers:
