@@ -23,7 +23,6 @@ ISA = {
     "avx2": {
         "ATEN_CPU_CAPABILITY": "avx2",
         "MKL_ENABLE_INSTRUCTIONS": "AVX2",
-        "ONEDNN_MAX_CPU_ISA": "AVX2",
         "NUMBA_CPU_NAME": "haswell",
         "NUMBA_CPU_FEATURES": "+sse,+sse2,+sse3,+ssse3,+sse4.1,+sse4.2,+popcnt,+cx16,+avx,+avx2,"
         "+fma,+f16c,+bmi,+bmi2,+lzcnt,+movbe,+fxsr,+xsave",
