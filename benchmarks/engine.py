@@ -32,13 +32,12 @@ from antiphon.checkpoint import resolve  # noqa: E402
 from antiphon.types import Key, ModelConfig  # noqa: E402
 
 QUIET_LOAD = 1.3
-CPU_INFO = Path("/proc/cpuinfo")
 PASSES, QUICK_PASSES = 5, 2
 
 
 def main() -> int:
     options = arguments()
-    peers = [] if options.no_peers else installed(options.peers, options.isa)
+    peers = [] if options.no_peers else installed(options.peers)
     if options.prepare:
         return int(len(peers) < len(PEERS))
     cores = sorted(os.sched_getaffinity(0))
@@ -107,13 +106,11 @@ def dtypes() -> list[str]:
     return list(key.choices)
 
 
-def installed(folder: Path, isa: str) -> list[Entrant]:
+def installed(folder: Path) -> list[Entrant]:
     """The peers that can take part; the others are told of, and left out."""
     found = []
     for peer in PEERS:
         problem = prepare(peer, folder, say)
-        if isa == "avx2" and "avx512f" in CPU_INFO.read_text():
-            problem = problem or peer.avx2
         if problem:
             say(f"Leaving out {peer.name}: {problem}")
         else:

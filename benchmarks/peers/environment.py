@@ -15,8 +15,6 @@ class Peer:
     package: str
     script: str
     note: str
-    avx2: str | None = None
-    """Why it can't be held to AVX2 on a CPU that has more; None: it can, or never uses more."""
 
 
 PEERS = (
@@ -31,7 +29,6 @@ PEERS = (
         package="openvino-genai==2026.4.1.0",
         script="openvino_peer.py",
         note="KV in 8 bits; bfloat16 where the CPU has it",
-        avx2="its release builds limit oneDNN alone (ONEDNN_MAX_CPU_ISA), then contradict themselves",
     ),
 )
 

@@ -23,6 +23,9 @@ ISA = {
     "avx2": {
         "ATEN_CPU_CAPABILITY": "avx2",
         "MKL_ENABLE_INSTRUCTIONS": "AVX2",
+        # OpenVINO's own kernels and its copy of oneDNN: one limit without the other breaks it.
+        "OV_CPU_MAX_ISA": "AVX2",
+        "ONEDNN_MAX_CPU_ISA": "AVX2",
         "NUMBA_CPU_NAME": "haswell",
         "NUMBA_CPU_FEATURES": "+sse,+sse2,+sse3,+ssse3,+sse4.1,+sse4.2,+popcnt,+cx16,+avx,+avx2,"
         "+fma,+f16c,+bmi,+bmi2,+lzcnt,+movbe,+fxsr,+xsave",
@@ -112,7 +115,7 @@ class Race:
                         failures[name] = Failure(str(failure))
                         continue
                     passes[name].append(taken)
-                    self._progress(row, number, name, rate_text(row, taken))
+                    self._progress(row, number, name, rate_text(row, taken) if number else "done")
         finally:
             for competitor in field.values():
                 competitor.close()
