@@ -1,0 +1,175 @@
+"""Matrix products of quantised rows with packed weights: the same bits at any batch size.
+
+    Σ over inputs is an exact int32, then out = float32(Σ) · (row scale · channel scale).
+
+Loops, from the outside (Goto & van de Geijn 2008): a block of rows that fits half of a small L2
+cache; the panels of 16 channels; the tiles of the block, which find the panel in L1. One or a few
+rows are one tile, so the weights stream past once, in the order in which they lie in memory.
+"""
+
+from collections.abc import Callable
+from concurrent.futures import Executor, wait
+
+import numpy as np
+from numba import njit
+
+from .cpu_level import CpuLevel, cpu_levels
+from .kernel_cache import kernel
+from .microkernel import PAIR_BYTES, PANEL_CHANNELS, TALLEST, tile
+from .quantize import PackedWeight, QuantizedRows, quantize_rows
+
+_BLOCK_BYTES = 128 * 1024
+"""Activations of one block of rows."""
+_FARTHEST_AHEAD_BYTES = 32 * 1024
+"""Weights are prefetched one panel ahead, but no farther than this."""
+_PANEL_FLOAT_BYTES = 4 * PANEL_CHANNELS
+
+_tile_avx512 = tile(CpuLevel.AVX512)
+_tile_avx2 = tile(CpuLevel.AVX2)
+_tile_generic = tile(CpuLevel.GENERIC)
+_TALLEST_AVX512 = TALLEST[CpuLevel.AVX512]
+_TALLEST_AVX2 = TALLEST[CpuLevel.AVX2]
+_TALLEST_GENERIC = TALLEST[CpuLevel.GENERIC]
+
+
+def matmul(x: np.ndarray, weight: PackedWeight, out: np.ndarray) -> None:
+    """out ← x · weightᵀ: float32 [rows, inputs] → float32 [rows, channels], both C-contiguous.
+
+    Quantises x, then multiplies. Where several weights take the same rows, call `quantize_rows`
+    once and `multiply` for each. A row with a NaN or an infinity gives NaNs, in that row only.
+    """
+    rows = QuantizedRows.empty(len(x), weight)
+    quantize_rows(x, rows)
+    multiply(rows, weight, out)
+
+
+def multiply(
+    rows: QuantizedRows,
+    weight: PackedWeight,
+    out: np.ndarray,
+    *,
+    panels: range | None = None,
+    level: CpuLevel | None = None,
+) -> None:
+    """out ← rows · weightᵀ, float32 [rows, channels]; releases the interpreter lock meanwhile.
+
+    `panels` (a contiguous range) limits the work to the channels of those panels: threads that take
+    disjoint ranges may run at once. `level` is the best that this CPU has, unless given.
+    """
+    _check(rows, weight, out)
+    every = range(len(weight.panels))
+    panels = every if panels is None else panels
+    if panels.step != 1 or not 0 <= panels.start <= panels.stop <= len(every):
+        raise ValueError(f"panels {panels} must be a contiguous part of {every}")
+    level = cpu_levels()[0] if level is None else level
+    _KERNELS[level](
+        rows.values,
+        rows.scale,
+        weight.panels,
+        weight.channel_scale,
+        out,
+        panels.start,
+        panels.stop,
+    )
+
+
+def multiply_on(
+    pool: Executor, threads: int, rows: QuantizedRows, weight: PackedWeight, out: np.ndarray
+) -> None:
+    """`multiply` with the channels shared out among the calling thread and threads − 1 of `pool`.
+
+    Every channel is computed by exactly one thread from the same integers: the result is that of
+    `multiply`. Worth its hand-over (some 20 µs) for blocks of rows, not for decode steps.
+    """
+    count = len(weight.panels)
+    bounds = [count * share // threads for share in range(threads + 1)]
+    others = [
+        pool.submit(multiply, rows, weight, out, panels=range(bounds[i], bounds[i + 1]))
+        for i in range(1, threads)
+    ]
+    multiply(rows, weight, out, panels=range(bounds[0], bounds[1]))
+    wait(others)
+    for other in others:
+        other.result()
+
+
+def _check(rows: QuantizedRows, weight: PackedWeight, out: np.ndarray) -> None:
+    if rows.inputs != weight.inputs or rows.limit > weight.activation_limit:
+        raise ValueError(
+            f"rows have {rows.inputs} inputs and limit {rows.limit}, the weight takes "
+            f"{weight.inputs} and at most {weight.activation_limit}"
+        )
+    if out.shape != (len(rows.values), weight.channels):
+        raise ValueError(f"out is {out.shape}, needed {(len(rows.values), weight.channels)}")
+    if out.dtype != np.float32 or not out.flags.c_contiguous or not out.flags.writeable:
+        raise ValueError("out must be float32, C-contiguous and writable")
+
+
+@njit(inline="always")
+def _multiply(run, tallest, rows, weight, out, part):
+    """The loops around the tiles; `run` is a level's tile, written into the caller with them."""
+    values, row_scale = rows
+    panels, channel_scale = weight
+    first, last = part
+    row_count, channels = out.shape
+    pairs = panels.shape[1]
+    panel_bytes = pairs * PAIR_BYTES
+    ahead = min(panel_bytes, _FARTHEST_AHEAD_BYTES)
+    x_stride = values.shape[1] * 2
+    block = max(_BLOCK_BYTES // x_stride // tallest, 1) * tallest
+    edge = np.empty((tallest, PANEL_CHANNELS), np.float32)
+    x, w, o = values.ctypes.data, panels.ctypes.data, out.ctypes.data
+    rs, cs, e = row_scale.ctypes.data, channel_scale.ctypes.data, edge.ctypes.data
+    for block_start in range(0, row_count, block):
+        block_end = min(block_start + block, row_count)
+        for panel in range(first, last):
+            channel = panel * PANEL_CHANNELS
+            whole = channel + PANEL_CHANNELS <= channels
+            row = block_start
+            while row < block_end:
+                # Tiles of nearly equal height: 7 rows are 4 + 3, not 6 + 1.
+                left = block_end - row
+                height = -(-left // -(-left // tallest))
+                target = o + (row * channels + channel) * 4 if whole else e
+                run(
+                    height,
+                    x + row * x_stride,
+                    x_stride,
+                    w + panel * panel_bytes,
+                    pairs,
+                    ahead,
+                    rs + row * 4,
+                    cs + panel * _PANEL_FLOAT_BYTES,
+                    target,
+                    channels * 4 if whole else _PANEL_FLOAT_BYTES,
+                )
+                if not whole:
+                    for r in range(height):
+                        for c in range(channels - channel):
+                            out[row + r, channel + c] = edge[r, c]
+                row += height
+
+
+@kernel
+def _multiply_avx512(values, row_scale, panels, channel_scale, out, first, last):
+    rows, weight = (values, row_scale), (panels, channel_scale)
+    _multiply(_tile_avx512, _TALLEST_AVX512, rows, weight, out, (first, last))
+
+
+@kernel
+def _multiply_avx2(values, row_scale, panels, channel_scale, out, first, last):
+    rows, weight = (values, row_scale), (panels, channel_scale)
+    _multiply(_tile_avx2, _TALLEST_AVX2, rows, weight, out, (first, last))
+
+
+@kernel
+def _multiply_generic(values, row_scale, panels, channel_scale, out, first, last):
+    rows, weight = (values, row_scale), (panels, channel_scale)
+    _multiply(_tile_generic, _TALLEST_GENERIC, rows, weight, out, (first, last))
+
+
+_KERNELS: dict[CpuLevel, Callable[..., None]] = {
+    CpuLevel.AVX512: _multiply_avx512,
+    CpuLevel.AVX2: _multiply_avx2,
+    CpuLevel.GENERIC: _multiply_generic,
+}
