@@ -37,6 +37,8 @@ INPUT_MULTIPLE = 8
 _I8, _I16, _I32, _I64 = (ir.IntType(bits) for bits in (8, 16, 32, 64))
 _F32 = ir.FloatType()
 _LINE_BYTES = 64
+_MOST_POINTERS = 8
+"""Of the 15 integer registers of x86, for the rows of a tile."""
 
 
 @dataclass(frozen=True)
@@ -115,9 +117,13 @@ class _Tile:
         """The loop over pairs, then the epilogue; leaves the builder after both."""
         builder = self.builder
         before = builder.block
-        row_starts = [self.x]
-        for _ in range(1, self.rows):
-            row_starts.append(builder.add(row_starts[-1], self.x_stride))
+        row_starts = [
+            builder.add(self.x, builder.mul(self.x_stride, _int(row))) for row in range(self.rows)
+        ]
+        if self.rows <= _MOST_POINTERS:
+            # Else LLVM derives each row's address from the one before, in every iteration: an
+            # instruction more for each broadcast. For many rows that beats running out of pointers.
+            row_starts = [self._opaque(start) for start in row_starts]
         loop = builder.append_basic_block(f"tile.{self.rows}.loop")
         done = builder.append_basic_block(f"tile.{self.rows}.done")
         builder.branch(loop)
@@ -200,6 +206,11 @@ class _Tile:
                     builder.sitofp(total, floats), builder.fmul(scale, channel_scales[v])
                 )
                 builder.store(value, self._pointer(row_out, floats, v * width), align=4)
+
+    def _opaque(self, value):
+        """`value`, but LLVM does not know what it was computed from (an empty assembler line)."""
+        kind = ir.FunctionType(value.type, [value.type])
+        return self.builder.asm(kind, "", "=r,0", [value], side_effect=False)
 
     def _prefetch(self, address) -> None:
         byte = _I8.as_pointer()
