@@ -121,7 +121,7 @@ def prepack(weight: torch.Tensor, engine: str):
 
 @njit(nogil=True)
 def _read(words):
-    """Sum of all words, eight streams of additions: as fast as one core can read."""
+    """Sum of all words: as fast as one core reads."""
     total = 0
     for i in range(len(words)):
         total += words[i]
@@ -131,19 +131,19 @@ def _read(words):
 @njit(nogil=True)
 def _tiles_avx512(repeat, height, x, w, pairs, scale, out):
     for _ in range(repeat):
-        _tile_avx512(height, x, pairs * 4, w, pairs, 0, scale, scale, out, 64)
+        _tile_avx512(height, x, pairs * 4, w, pairs, w, scale, scale, out, 64)
 
 
 @njit(nogil=True)
 def _tiles_avx2(repeat, height, x, w, pairs, scale, out):
     for _ in range(repeat):
-        _tile_avx2(height, x, pairs * 4, w, pairs, 0, scale, scale, out, 64)
+        _tile_avx2(height, x, pairs * 4, w, pairs, w, scale, scale, out, 64)
 
 
 @njit(nogil=True)
 def _tiles_generic(repeat, height, x, w, pairs, scale, out):
     for _ in range(repeat):
-        _tile_generic(height, x, pairs * 4, w, pairs, 0, scale, scale, out, 64)
+        _tile_generic(height, x, pairs * 4, w, pairs, w, scale, scale, out, 64)
 
 
 def limits(budget_s: float) -> tuple[float, float]:
@@ -160,11 +160,14 @@ def limits(budget_s: float) -> tuple[float, float]:
     rows = QuantizedRows.empty(height, packed)
     scale, out = np.ones(16, np.float32), np.empty((height, 16), np.float32)
     addresses = (rows.values.ctypes.data, packed.panels.ctypes.data, 128)
-    calls: dict[str, Callable[[], None]] = {
-        "read": lambda: _read(words),
-        "tile": lambda: tiles(2000, height, *addresses, scale.ctypes.data, out.ctypes.data),
-    }
-    times = seconds(calls, budget_s)
+
+    def read() -> None:
+        _read(words)
+
+    def tile() -> None:
+        tiles(2000, height, *addresses, scale.ctypes.data, out.ctypes.data)
+
+    times = seconds({"read": read, "tile": tile}, budget_s)
     operations = 2000 * 2 * height * 16 * 256
     return (
         words.nbytes / statistics.median(times["read"]),
@@ -264,7 +267,7 @@ def whole_model(budget_s: float) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(description="Speed of the int8 matrix products.")
     parser.add_argument("--core", type=int, default=0)
     parser.add_argument("--budget-s", type=float, default=0.5, help="time for one row of a table")
     parser.add_argument("--rows", type=int, nargs="*", default=BATCHES)

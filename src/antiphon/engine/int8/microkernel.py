@@ -5,7 +5,8 @@ One call multiplies `height` rows by one panel of 16 output channels over all in
                       16 channels
                     ┌─────────────┐      k runs over pairs of inputs. A panel holds, for each pair,
           pair k →  │ w00 w01 …   │      32 int8: (channel 0: inputs 2k, 2k+1), (channel 1: …), …
-                    └─────────────┘      They are widened to int16 as they are loaded.
+                    └─────────────┘      They are widened to int16 as they are loaded
+                                         (or before, where many tiles share the panel).
     ┌──────────┐    ┌─────────────┐      A row gives its pair (2 int16 = 32 bits) to all lanes.
     │ x[r,2k:] │ ×  │ acc[r, 0…15]│      vpmaddwd multiplies 16 bit by 16 bit and adds the two
     └──────────┘    └─────────────┘      products of a pair into the channel's int32.
@@ -68,26 +69,28 @@ _SHAPES = {
 TALLEST = {level: shape.tallest for level, shape in _SHAPES.items()}
 
 
-def tile(level: CpuLevel) -> Callable[..., None]:
+def tile(level: CpuLevel, *, widened: bool = False) -> Callable[..., None]:
     """Build the intrinsic of a level; kernels call it with integers (addresses, bytes, counts).
 
     `(height, x, x_stride, w, pairs, ahead, row_scale, channel_scale, out, out_stride) -> None`:
-    out[r, c] ← float32(Σ x[r, i]·w[c, i]) · (row_scale[r]·channel_scale[c]) for r < height
-    (1 … `TALLEST[level]`; another height computes nothing) and c < 16. `x`: int16 rows; `w`: one
-    panel, 64-byte aligned; `pairs`: a multiple of `INPUT_MULTIPLE` / 2; `ahead`: how many bytes
-    beyond its own position to prefetch weights (an address that need not exist).
+    out[r, c] ← float32(Σ x[r, i]·w[c, i]) · (row_scale[r]·channel_scale[c]) for r < height, c < 16.
+    `x`: int16 rows; `w`: one panel, 64-byte aligned, or, `widened`, its int16 copy, 32-byte
+    aligned; `pairs`: a multiple of `INPUT_MULTIPLE` / 2; `ahead`: address from which to prefetch as
+    many bytes as a panel has (it need not exist). Heights are 1 … `TALLEST[level]`, widened the two
+    largest of them; another height computes nothing.
     """
     shape = _SHAPES[level]
+    heights = range(shape.tallest - 1 if widened else 1, shape.tallest + 1)
 
     def codegen(context, builder, signature, args):
         height, *operands = args
         after = builder.append_basic_block("tile.after")
         choice = builder.switch(height, after)
-        for rows in range(1, shape.tallest + 1):
+        for rows in heights:
             block = builder.append_basic_block(f"tile.{rows}")
             choice.add_case(ir.Constant(_I64, rows), block)
             builder.position_at_end(block)
-            _Tile(builder, shape, rows, *operands).emit()
+            _Tile(builder, shape, rows, widened, *operands).emit()
             builder.branch(after)
         builder.position_at_end(after)
         return context.get_dummy_value()
@@ -104,10 +107,11 @@ def tile(level: CpuLevel) -> Callable[..., None]:
 class _Tile:
     """Emits the code of one height. All operands are int64 values in the IR."""
 
-    def __init__(self, builder, shape: _Shape, rows: int, *operands: Any) -> None:
+    def __init__(self, builder, shape: _Shape, rows: int, widened: bool, *operands: Any) -> None:
         self.builder = builder
         self.shape = shape
         self.rows = rows
+        self.widened = widened
         self.split = shape.split(rows)
         self.unroll = max(2, self.split)
         self.sums = ir.VectorType(_I32, shape.lanes)
@@ -148,17 +152,9 @@ class _Tile:
     def _multiply_pair(self, pair, step: int, row_starts, sums) -> None:
         """One pair of inputs of all rows times all channels, added into `sums` (changed)."""
         builder, shape = self.builder, self.shape
-        weights_at = builder.add(self.w, builder.mul(pair, _int(PAIR_BYTES)))
         if step % (_LINE_BYTES // PAIR_BYTES) == 0:
-            self._prefetch(builder.add(weights_at, self.ahead))
-        narrow = ir.VectorType(_I8, 2 * shape.lanes)
-        weights = [
-            builder.sext(
-                self._load(weights_at, narrow, v * 2 * shape.lanes, align=2 * shape.lanes),
-                ir.VectorType(_I16, 2 * shape.lanes),
-            )
-            for v in range(shape.vectors)
-        ]
+            self._prefetch(builder.add(self.ahead, builder.mul(pair, _int(PAIR_BYTES))))
+        weights = [self._weights(pair, vector) for vector in range(shape.vectors)]
         for row, start in enumerate(row_starts):
             both = self._load(builder.add(start, builder.mul(pair, _int(4))), _I32, 0, align=4)
             spread = builder.bitcast(
@@ -167,6 +163,17 @@ class _Tile:
             for v, weight in enumerate(weights):
                 at = ((step % self.split) * self.rows + row) * shape.vectors + v
                 sums[at] = builder.add(sums[at], self._multiply_add(weight, spread))
+
+    def _weights(self, pair, vector: int):
+        """Pair `pair` of 16 channels, or of the `vector`-th half of them, as int16."""
+        builder, count = self.builder, 2 * self.shape.lanes
+        wide = ir.VectorType(_I16, count)
+        if self.widened:
+            at = builder.add(self.w, builder.mul(pair, _int(2 * PAIR_BYTES)))
+            return self._load(at, wide, vector * 2 * count, align=32)
+        at = builder.add(self.w, builder.mul(pair, _int(PAIR_BYTES)))
+        narrow = self._load(at, ir.VectorType(_I8, count), vector * count, align=count)
+        return builder.sext(narrow, wide)
 
     def _multiply_add(self, a, b):
         """int32 lane i ← a[2i]·b[2i] + a[2i+1]·b[2i+1], of int16."""
