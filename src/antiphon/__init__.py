@@ -1,6 +1,10 @@
 """Antiphon: serve large language models to many users and meet their latency targets."""
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from .llm import LLM
+    from .types import SamplingParams
 
 __version__ = "0.1.0"
 __all__ = ["LLM", "SamplingParams", "__version__"]

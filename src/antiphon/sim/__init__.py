@@ -1,5 +1,21 @@
 """Virtual time: an event loop and a scripted engine that drive the live decision code."""
 
-from .scripted_engine import ConstantStepTime, Script, ScriptedEngine, ShadowKv, hashed_script
+from .scripted_engine import ConstantStepTime, Script, ScriptedEngine, hashed_script
+from .shadow_kv import ShadowKv
+from .virtual_loop import VirtualLoop
+from .virtual_worker import Cancel, Engine, RunLog, Submit, VirtualWorker, run_worker
 
-__all__ = ["ConstantStepTime", "Script", "ScriptedEngine", "ShadowKv", "hashed_script"]
+__all__ = [
+    "Cancel",
+    "ConstantStepTime",
+    "Engine",
+    "RunLog",
+    "Script",
+    "ScriptedEngine",
+    "ShadowKv",
+    "Submit",
+    "VirtualLoop",
+    "VirtualWorker",
+    "hashed_script",
+    "run_worker",
+]

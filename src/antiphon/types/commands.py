@@ -29,7 +29,7 @@ class RequestRecord:
     request: RequestId
     outcome: Outcome
     finish_reasons: tuple[FinishReason, ...]
-    """One a sequence."""
+    """One a sequence; none if the request was rejected."""
     prompt_tokens: int
     cached_tokens: int
     output_tokens: int

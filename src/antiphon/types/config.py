@@ -1,78 +1,128 @@
 """Configuration: one frozen dataclass per part, built once by `core.config.build`.
 
-The comment of each field is what `antiphon config show` prints beside it.
+Each field's `Key` is the one place that states its meaning and what is allowed: `build` enforces
+it, `antiphon config show` prints it, docs/reference/config.md is tested against it.
 """
 
 from dataclasses import dataclass, field
+from typing import Annotated
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    """What is true of a configuration key beside its type.
+
+    `low` and `high` bound a number (both allowed values). `choices` are the only values of a
+    string. `size`: bytes, which may also be written as "512MB" or "2GiB".
+    """
+
+    meaning: str
+    low: float | None = None
+    high: float | None = None
+    choices: tuple[str, ...] = ()
+    size: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelConfig:
     """Which model, and how it is presented."""
 
-    name: str = "smollm2-135m"
-    """Known name, folder, .gguf file or hub name."""
-    served_name: str | None = None
-    """Name in the API; None: the model's own name."""
-    dtype: str = "fp32"
-    max_model_len: int | None = None
-    """Longest prompt plus output in tokens; None: the model's context."""
+    name: Annotated[str, Key("Known name, folder, .gguf file or hub name.")] = "smollm2-135m"
+    served_name: Annotated[
+        str | None, Key("Name in the API; without it: the model's own name.")
+    ] = None
+    dtype: Annotated[str, Key("Arithmetic of the forward pass.", choices=("fp32",))] = "fp32"
+    max_model_len: Annotated[
+        int | None,
+        Key("Longest prompt plus output in tokens; without it: the model's context.", 2, 2**24),
+    ] = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KvConfig:
     """KV memory of a worker."""
 
-    memory_bytes: int = 2 * 1024**3
-    page_tokens: int = 16
-    """Tokens a page; 1 is Token Attention. Divides block_tokens."""
-    block_tokens: int = 64
-    """Tokens a block, the unit of content addressing."""
-    prefix_cache: bool = True
+    memory_bytes: Annotated[int, Key("Memory for keys and values.", 2**20, 2**46, size=True)] = (
+        2 * 1024**3
+    )
+    page_tokens: Annotated[
+        int, Key("Tokens a page; 1 is Token Attention. Divides block_tokens.", 1, 64)
+    ] = 16
+    block_tokens: Annotated[
+        int, Key("Tokens a block, the unit of content addressing.", 1, 4096)
+    ] = 64
+    prefix_cache: Annotated[bool, Key("Reuse the KV of equal prompt beginnings.")] = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SchedulerConfig:
     """Continuous batching and admission."""
 
-    max_num_seqs: int = 64
-    """Most sequences that run at once."""
-    max_batched_tokens: int = 512
-    """Token budget of a step: decodes first, the rest is prefill."""
-    max_queue: int = 1024
-    """Most requests that wait; beyond it: 429."""
-    output_quantile: float = 0.9
-    """Predicted output length: this quantile of recent lengths beyond what is generated."""
-    output_history: int = 1000
-    """How many finished lengths are remembered."""
-    reserve_fraction: float = 0.03
-    """Share of the pages that admission leaves free."""
+    max_num_seqs: Annotated[int, Key("Most sequences that run at once.", 1, 65536)] = 64
+    max_batched_tokens: Annotated[
+        int, Key("Token budget of a step: decodes first, the rest is prefill.", 1, 2**20)
+    ] = 512
+    max_queue: Annotated[int, Key("Most requests that wait; beyond it: 429.", 0, 2**20)] = 1024
+    output_quantile: Annotated[
+        float,
+        Key(
+            "Predicted output length: this quantile of recent lengths beyond what is generated.",
+            0.0,
+            0.999,
+        ),
+    ] = 0.9
+    output_history: Annotated[
+        int, Key("How many finished output lengths are remembered.", 1, 10**6)
+    ] = 1000
+    reserve_fraction: Annotated[
+        float, Key("Share of the pages that admission leaves free.", 0.0, 0.5)
+    ] = 0.03
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EngineConfig:
     """Where the forward pass runs."""
 
-    cores: tuple[int, ...] = ()
-    """CPU cores to use; empty: all that the process may use."""
-    cache_dir: str | None = None
-    """Converted weights; None: the user's cache folder."""
+    cores: Annotated[
+        tuple[int, ...], Key("CPU cores to use; empty: all that the process may use.", 0, 65535)
+    ] = ()
+    cache_dir: Annotated[
+        str | None, Key("Folder of converted weights; without it: the user's cache folder.")
+    ] = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HttpConfig:
     """The gateway's HTTP side."""
 
-    host: str = "127.0.0.1"
-    port: int = 8000
-    api_key_file: str | None = None
-    """One key a line; needed for any host but loopback."""
-    max_body_bytes: int = 4 * 1024**2
-    request_timeout_s: float = 600.0
-    keep_alive_s: float = 15.0
-    """Silence on a stream after which a comment keeps it open."""
-    drain_timeout_s: float = 120.0
-    """After SIGTERM: how long running requests may take."""
+    host: Annotated[str, Key("Address to listen on; loopback unless there are API keys.")] = (
+        "127.0.0.1"
+    )
+    port: Annotated[int, Key("TCP port; 0: any free one.", 0, 65535)] = 8000
+    api_key_file: Annotated[
+        str | None, Key("File of API keys, one a line; needed for any host but loopback.")
+    ] = None
+    max_body_bytes: Annotated[
+        int, Key("Longest request body; beyond it: 413.", 1024, 2**30, size=True)
+    ] = 4 * 1024**2
+    request_timeout_s: Annotated[
+        float, Key("A request that takes longer ends with 504.", 0.001, 86400.0)
+    ] = 600.0
+    keep_alive_s: Annotated[
+        float, Key("Silence on a stream after which a comment keeps it open.", 0.001, 3600.0)
+    ] = 15.0
+    drain_timeout_s: Annotated[
+        float, Key("After SIGTERM: how long running requests may take.", 0.0, 86400.0)
+    ] = 120.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogConfig:
+    """What is written down."""
+
+    decisions: Annotated[
+        str | None, Key("File that records every decision, for replay; without it: none.")
+    ] = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,3 +134,4 @@ class Config:
     scheduler: SchedulerConfig = field(default_factory=SchedulerConfig)
     engine: EngineConfig = field(default_factory=EngineConfig)
     http: HttpConfig = field(default_factory=HttpConfig)
+    log: LogConfig = field(default_factory=LogConfig)

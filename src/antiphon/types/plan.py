@@ -40,7 +40,11 @@ class PageCopy:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepPlan:
-    """One forward pass. `copies` come first; `ended` lists sequences that the engine may forget."""
+    """One forward pass. `ended` lists sequences that the engine may forget; then come `copies`.
+
+    `ended` goes before all else: a request id that is used again may be in it and in a chunk. No
+    page is a source and a target of `copies`, so their order does not matter.
+    """
 
     number: int
     chunks: tuple[Chunk, ...]

@@ -1,0 +1,5 @@
+"""`python -m antiphon` is the same as `antiphon`."""
+
+from antiphon.cli import main
+
+main()

@@ -1,0 +1,70 @@
+"""`antiphon`: the list of commands, and what every command does with an error.
+
+    UsageError          one line on stderr, exit code 2     (the operator can mend it)
+    Ctrl-C              exit code 130
+    anything else       its traceback                       (it is a bug: we want to see it)
+
+A command's heavy modules are imported inside it, so that `--help` and `--version` are quick.
+"""
+
+from typing import Annotated, Any
+
+import typer
+from typer.core import TyperGroup
+
+from antiphon import __version__
+from antiphon.errors import UsageError
+
+from .config import config_app
+from .models import models
+from .serve import serve
+
+
+class Commands(TyperGroup):
+    """Runs a command and turns its expected errors into an exit code."""
+
+    def invoke(self, ctx: Any) -> Any:
+        """See the top of this file."""
+        try:
+            return super().invoke(ctx)
+        except UsageError as error:
+            typer.echo("antiphon: " + " ".join(str(error).split()), err=True)
+            raise typer.Exit(2) from None
+        except KeyboardInterrupt:
+            raise typer.Exit(130) from None
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"antiphon {__version__}")
+        raise typer.Exit
+
+
+app = typer.Typer(
+    cls=Commands,
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+    add_completion=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    help="Serve large language models with an OpenAI-compatible API.",
+    epilog="Start with: antiphon serve smollm2-135m",
+)
+app.command()(serve)
+app.command()(models)
+app.add_typer(config_app, name="config")
+
+
+@app.callback()
+def _root(
+    version: Annotated[
+        bool,
+        typer.Option("--version", callback=_print_version, is_eager=True, help="Print it."),
+    ] = False,
+) -> None:
+    """Options that stand before the command."""
+
+
+def main() -> None:
+    """Entry point of the `antiphon` script."""
+    app(prog_name="antiphon")

@@ -1,0 +1,34 @@
+"""What a command is doing while a person waits: a spinner on a terminal, else plain lines."""
+
+import sys
+from typing import Self
+
+import typer
+from rich.console import Console
+
+
+class Progress:
+    """Says on stderr what happens now. Use it in `with`; `done` frees the terminal."""
+
+    def __init__(self) -> None:
+        self._status = Console(stderr=True).status("") if sys.stderr.isatty() else None
+
+    def say(self, line: str) -> None:
+        """`line` is what happens from now on."""
+        if self._status is None:
+            typer.echo(line, err=True)
+        else:
+            self._status.update(line)
+
+    def done(self) -> None:
+        """Nothing is waited for any more. No effect the second time."""
+        if self._status is not None:
+            self._status.stop()
+
+    def __enter__(self) -> Self:
+        if self._status is not None:
+            self._status.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.done()

@@ -1,0 +1,101 @@
+"""`antiphon serve`: a model behind the OpenAI API."""
+
+import logging
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from .progress import Progress
+from .settings import load, parse_cores, with_cache_dir
+
+
+def serve(
+    model: Annotated[
+        str | None,
+        typer.Argument(
+            help="Known name (see `antiphon models`), folder, .gguf file or hub name.",
+            show_default="smollm2-135m",
+        ),
+    ] = None,
+    host: Annotated[
+        str | None,
+        typer.Option(help="Address to listen on; any but loopback needs --api-key-file."),
+    ] = None,
+    port: Annotated[int | None, typer.Option(help="TCP port; 0: any free one.")] = None,
+    api_key_file: Annotated[
+        str | None, typer.Option(help="File of API keys, one a line.", metavar="FILE")
+    ] = None,
+    served_model_name: Annotated[
+        str | None, typer.Option(help="The model's name in the API.", metavar="NAME")
+    ] = None,
+    dtype: Annotated[str | None, typer.Option(help="Arithmetic of the forward pass.")] = None,
+    max_model_len: Annotated[
+        int | None, typer.Option(help="Longest prompt plus output, in tokens.")
+    ] = None,
+    kv_memory: Annotated[
+        str | None,
+        typer.Option(help="Memory for keys and values, such as 512MB or 2GiB.", metavar="SIZE"),
+    ] = None,
+    page_tokens: Annotated[
+        int | None, typer.Option(help="Tokens a page of KV memory; 1 is Token Attention.")
+    ] = None,
+    max_num_seqs: Annotated[
+        int | None, typer.Option(help="Most sequences that run at once.")
+    ] = None,
+    max_batched_tokens: Annotated[
+        int | None, typer.Option(help="Most tokens computed in one step.")
+    ] = None,
+    cores: Annotated[
+        str | None, typer.Option(help="CPU cores to use, such as 0,1 or 0-3.", metavar="LIST")
+    ] = None,
+    decision_log: Annotated[
+        str | None, typer.Option(help="Record every decision, for replay.", metavar="FILE")
+    ] = None,
+    config: Annotated[
+        Path | None,
+        typer.Option(help="TOML file; the other options go over it.", metavar="FILE"),
+    ] = None,
+) -> None:
+    """Serve MODEL with an OpenAI-compatible API on http://127.0.0.1:8000.
+
+    Stop it with Ctrl-C or SIGTERM: it finishes what runs, refuses what is new, and exits 0;
+    the second signal stops it at once.
+
+    \b
+    antiphon serve smollm2-135m
+    antiphon serve ./model.gguf --port 9000 --kv-memory 4GiB
+    antiphon serve ./folder --host 0.0.0.0 --api-key-file keys.txt
+    antiphon serve --config antiphon.toml
+
+    Every other setting, and its meaning: `antiphon config show`.
+    """
+    options = {
+        ("model", "name"): model,
+        ("model", "served_name"): served_model_name,
+        ("model", "dtype"): dtype,
+        ("model", "max_model_len"): max_model_len,
+        ("kv", "memory_bytes"): kv_memory,
+        ("kv", "page_tokens"): page_tokens,
+        ("scheduler", "max_num_seqs"): max_num_seqs,
+        ("scheduler", "max_batched_tokens"): max_batched_tokens,
+        ("engine", "cores"): parse_cores(cores),
+        ("http", "host"): host,
+        ("http", "port"): port,
+        ("http", "api_key_file"): api_key_file,
+        ("log", "decisions"): decision_log,
+    }
+    settings = with_cache_dir(load(config, options))
+
+    logging.basicConfig(format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    with Progress() as progress:
+
+        def announce(line: str) -> None:
+            progress.done()
+            typer.echo(line)
+
+        progress.say("Starting")
+        from antiphon.live.serve import serve as run
+
+        code = run(settings, progress.say, announce)
+    raise typer.Exit(code)

@@ -1,0 +1,69 @@
+"""Where the configuration comes from: a TOML file, then the command's options over it."""
+
+import os
+import re
+import tomllib
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+
+from antiphon.core.config import build
+from antiphon.errors import ConfigError
+from antiphon.types import Config
+
+_CORES = re.compile(r"(\d{1,5})(?:-(\d{1,5}))?", re.ASCII)
+
+Options = Mapping[tuple[str, str], object]
+"""(table, key) → the value of a command-line option; None: the option was not given."""
+
+
+def load(file: Path | None, options: Options | None = None) -> Config:
+    """The configuration of `file` with `options` over it.
+
+    Raises `ConfigError`: the file can't be read, is no TOML, or a key or value is wrong.
+    """
+    values: dict[str, object] = dict(_read(file)) if file else {}
+    given = {where: value for where, value in (options or {}).items() if value is not None}
+    for table, name in given:
+        content = values.get(table, {})
+        if isinstance(content, Mapping):
+            values[table] = {**content, name: given[table, name]}
+    try:
+        return build(values)
+    except ConfigError as error:
+        raise ConfigError(f"{file}: {error}" if file else str(error)) from None
+
+
+def with_cache_dir(config: Config) -> Config:
+    """`config` with the user's cache folder in place of none ($XDG_CACHE_HOME, else ~/.cache)."""
+    if config.engine.cache_dir is not None:
+        return config
+    folder = os.environ.get("XDG_CACHE_HOME") or str(Path("~/.cache").expanduser())
+    return replace(config, engine=replace(config.engine, cache_dir=str(Path(folder) / "antiphon")))
+
+
+def parse_cores(text: str | None) -> tuple[int, ...] | None:
+    """Core numbers of a list such as "0,1" or "0-3,6". Raises `ConfigError`."""
+    if text is None:
+        return None
+    cores: list[int] = []
+    for part in text.split(","):
+        match = _CORES.fullmatch(part.strip())
+        if match is None:
+            raise ConfigError(f'--cores "{text}": must be a list such as 0,1 or 0-3,6')
+        low, high = int(match[1]), int(match[2] or match[1])
+        if low > high:
+            raise ConfigError(f'--cores "{text}": {part.strip()} is an empty range')
+        cores.extend(range(low, high + 1))
+    return tuple(cores)
+
+
+def _read(file: Path) -> Mapping[str, object]:
+    try:
+        return tomllib.loads(file.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise ConfigError(f"{file}: {error.strerror or error}") from None
+    except UnicodeDecodeError:
+        raise ConfigError(f"{file}: is not UTF-8 text") from None
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigError(f"{file}: is not valid TOML: {error}") from None

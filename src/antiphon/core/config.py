@@ -1,0 +1,244 @@
+"""Builds the configuration: the one function that live, sim, replay, tests and `LLM` share.
+
+    values ──►  unknown key?  ──►  type, range, choice  ──►  keys that must agree  ──►  Config
+                nearest key        of each key               (block and page, …)
+
+Types and limits of single keys are stated once, in `types.config`; only the rules that tie
+several keys together are here. Every refusal is a `ConfigError` that names the key.
+"""
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, fields, is_dataclass
+from difflib import get_close_matches
+from ipaddress import ip_address
+from typing import Any, get_args, get_type_hints
+
+from antiphon.errors import BugError, ConfigError
+from antiphon.types import Config
+from antiphon.types.config import Key
+
+_SIZE = re.compile(r"(\d{1,18}) ?(B|kB|MB|GB|TB|KiB|MiB|GiB|TiB)", re.ASCII)
+_UNITS = {"B": 1, "kB": 1000, "MB": 1000**2, "GB": 1000**3, "TB": 1000**4} | {
+    "KiB": 1024,
+    "MiB": 1024**2,
+    "GiB": 1024**3,
+    "TiB": 1024**4,
+}
+_SHOWN = 60
+"""Longest quoted value in a message: a file may hold anything."""
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One key of the configuration tree, as reference and error messages need it."""
+
+    table: str
+    name: str
+    kind: type
+    """str, int, float, bool, or tuple (of ints)."""
+    optional: bool
+    default: Any
+    key: Key
+
+    @property
+    def allowed(self) -> str:
+        """What the value may be, in words."""
+        if self.key.choices:
+            return "one of " + ", ".join(f'"{choice}"' for choice in self.key.choices)
+        span = ""
+        if self.key.low is not None:
+            low, high = (_plain(bound, self) for bound in (self.key.low, self.key.high))
+            span = f" from {low} to {high}"
+        if self.key.size:
+            return f'a number of bytes or a size such as "512MB" or "2GiB",{span}'
+        noun = {
+            str: "a string that is not empty",
+            bool: "true or false",
+            int: "an integer",
+            float: "a number",
+            tuple: "a list of different integers",
+        }
+        return noun[self.kind] + span
+
+
+def entries() -> Iterator[Entry]:
+    """All keys, table by table, in the order of `types.config`."""
+    for table in fields(Config):
+        part = table.type
+        assert isinstance(part, type)
+        assert is_dataclass(part)
+        hints = get_type_hints(part, include_extras=True)
+        for item in fields(part):
+            shape, key = get_args(hints[item.name])
+            optional = type(None) in get_args(shape)
+            kind = get_args(shape)[0] if optional else shape
+            kind = tuple if kind == tuple[int, ...] else kind
+            yield Entry(table.name, item.name, kind, optional, item.default, key)
+
+
+_TABLES: dict[str, dict[str, Entry]] = {table.name: {} for table in fields(Config)}
+for _entry in entries():
+    _TABLES[_entry.table][_entry.name] = _entry
+
+
+def build(values: Mapping[str, object]) -> Config:
+    """The configuration of nested `values`; a key that is absent (or None) has its default.
+
+    Raises `ConfigError`, and nothing else, whatever `values` holds.
+    """
+    parts: dict[str, Any] = {}
+    for table, content in values.items():
+        if table not in _TABLES:
+            raise ConfigError(_unknown(None, table))
+        if not isinstance(content, Mapping):
+            raise ConfigError(f"[{table}] = {_show(content)}: must be a table of keys")
+        parts[table] = _part(table, content)
+    config = Config(**parts)
+    _check_agreement(config)
+    return config
+
+
+def as_mapping(config: Config) -> dict[str, dict[str, Any]]:
+    """The nested values of `config`, without the keys that are None. `build` inverts it."""
+    return {
+        table: {
+            name: value
+            for name in names
+            if (value := getattr(getattr(config, table), name)) is not None
+        }
+        for table, names in _TABLES.items()
+    }
+
+
+def parse_size(text: str) -> int | None:
+    """Bytes of a size such as "512MB" or "2GiB"; None if it is not one."""
+    match = _SIZE.fullmatch(text)
+    return int(match[1]) * _UNITS[match[2]] if match else None
+
+
+def format_size(size_bytes: int) -> str:
+    """The shortest exact size in binary units; `parse_size` inverts it."""
+    for unit in ("TiB", "GiB", "MiB", "KiB"):
+        if size_bytes and size_bytes % _UNITS[unit] == 0:
+            return f"{size_bytes // _UNITS[unit]}{unit}"
+    return f"{size_bytes}B"
+
+
+def _part(table: str, content: Mapping[object, object]) -> object:
+    known = _TABLES[table]
+    checked: dict[str, Any] = {}
+    for name, value in content.items():
+        if not isinstance(name, str) or name not in known:
+            raise ConfigError(_unknown(table, name))
+        entry = known[name]
+        if value is None and entry.optional:
+            continue
+        checked[name] = _value(entry, value)
+    part = type(getattr(Config(), table))
+    return part(**checked)
+
+
+def _value(entry: Entry, value: object) -> object:
+    """`value` as the key's type, or `ConfigError`. Strict: "8000" is no port, true is no number."""
+    key = entry.key
+    match entry.kind, value:
+        case (_, bool()):
+            good = entry.kind is bool
+        case (kind, str()) if kind is str:
+            good = bool(value.strip()) and "\0" not in value
+            good = good and (not key.choices or value in key.choices)
+        case (kind, str()) if kind is int and key.size:
+            value = parse_size(value)
+            good = value is not None and _within(key, value)
+        case (kind, int()) if kind is int:
+            good = _within(key, value)
+        case (kind, int() | float()) if kind is float:
+            good = _within(key, value)
+            value = float(value) if good else value
+        case (kind, list() | tuple()) if kind is tuple:
+            good = all(type(item) is int and _within(key, item) for item in value)
+            good = good and len(set(value)) == len(value)
+            value = tuple(value)
+        case _:
+            good = False
+    if not good:
+        raise ConfigError(f"{entry.table}.{entry.name} = {_show(value)}: must be {entry.allowed}")
+    return value
+
+
+def _within(key: Key, number: float) -> bool:
+    """NaN is in no range."""
+    if key.low is None or key.high is None:
+        raise BugError(f"a number without limits: {key.meaning}")
+    return key.low <= number <= key.high
+
+
+def _check_agreement(config: Config) -> None:
+    """The rules that tie keys together."""
+    kv, scheduler, http = config.kv, config.scheduler, config.http
+    if kv.block_tokens % kv.page_tokens:
+        raise ConfigError(
+            f"kv.block_tokens = {kv.block_tokens}: must be a multiple of "
+            f"kv.page_tokens = {kv.page_tokens}"
+        )
+    if scheduler.max_batched_tokens < scheduler.max_num_seqs:
+        raise ConfigError(
+            f"scheduler.max_batched_tokens = {scheduler.max_batched_tokens}: must be at least "
+            f"scheduler.max_num_seqs = {scheduler.max_num_seqs}, since each running sequence "
+            f"takes a token of every step"
+        )
+    if http.api_key_file is None and not is_loopback(http.host):
+        raise ConfigError(
+            f"http.host = {_show(http.host)}: others can reach this address, so it needs API keys: "
+            f"set http.api_key_file (--api-key-file), or listen on 127.0.0.1"
+        )
+
+
+def is_loopback(host: str) -> bool:
+    """Only this machine can reach `host`. A name other than localhost may resolve to anything."""
+    if host == "localhost":
+        return True
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def _unknown(table: str | None, name: object) -> str:
+    """Names the nearest known key, in the same table if there is one there, and its table."""
+    where = f"unknown key {_show(name)} in [{table}]" if table else f"unknown table {_show(name)}"
+    text = name[:_SHOWN] if isinstance(name, str) else ""
+    if table is None and (near := get_close_matches(text, _TABLES, n=1)):
+        return f"{where}: did you mean [{near[0]}]?"
+    for candidate in [table, *_TABLES] if table else _TABLES:
+        cutoff = 0.6 if candidate == table else 0.75
+        if near := get_close_matches(text, _TABLES[candidate], n=1, cutoff=cutoff):
+            return f"{where}: did you mean {near[0]} in [{candidate}]?"
+    known = ", ".join(_TABLES[table]) if table else ", ".join(f"[{known}]" for known in _TABLES)
+    return f"{where}: known are {known}"
+
+
+def _show(value: object) -> str:
+    """A value as one short line."""
+    match value:
+        case str():
+            text = '"' + value.encode("unicode_escape").decode()[:_SHOWN] + '"'
+        case bool():
+            text = str(value).lower()
+        case int() if abs(value) >= 10**_SHOWN:
+            text = "a huge integer"
+        case int() | float() | None:
+            text = str(value)
+        case list() | tuple():
+            shown = [_show(item) for item in value[:5] if not isinstance(item, list | tuple)]
+            text = "[" + ", ".join(shown) + ("]" if len(shown) == len(value) else ", …]")
+        case _:
+            text = f"a {type(value).__name__}"
+    return text
+
+
+def _plain(bound: float | None, entry: Entry) -> str:
+    if entry.key.size:
+        return format_size(int(bound or 0))
+    return f"{bound:g}" if entry.kind is float else str(bound)

@@ -1,0 +1,16 @@
+"""KV memory of a worker: names of blocks, and the pages that hold them."""
+
+from .block_keys import KEY_BYTES, MAX_SALT_BYTES, BlockKeys
+from .page_pool import KvListener, Match, OutOfMemory, PagePool, Reservation, ignore
+
+__all__ = [
+    "KEY_BYTES",
+    "MAX_SALT_BYTES",
+    "BlockKeys",
+    "KvListener",
+    "Match",
+    "OutOfMemory",
+    "PagePool",
+    "Reservation",
+    "ignore",
+]

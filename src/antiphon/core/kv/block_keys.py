@@ -1,0 +1,80 @@
+"""The name of a block of KV: a chained hash over everything that its content depends on.
+
+A block's KV depends on the model, on how it was computed and on all tokens up to the block's end.
+Equal keys therefore mean equal KV, on any machine, with no set-up:
+
+    key = BLAKE2b-256(person = domain, key = tenant salt,
+                      identity ‖ numerics ‖ lineage ‖ parent key ‖ token ids ‖ extra)
+
+Every part is preceded by its length and every number is little endian of fixed width, so no two
+different inputs give the same bytes. The parent's key stands for all earlier tokens.
+"""
+
+from collections.abc import Sequence
+from hashlib import blake2b
+from struct import Struct, error, pack
+
+from antiphon.errors import BugError
+from antiphon.types import BlockKey, TokenId
+
+KEY_BYTES = 32
+MAX_SALT_BYTES = 64
+_DOMAIN = b"antiphon.kv.1"
+"""BLAKE2b personalisation: another domain, or a later version, never gives an equal key."""
+
+
+class BlockKeys:
+    """Keys of one tenant's blocks under one model, numerics id and lineage.
+
+    The parts that all blocks share are hashed once; a key costs one more hash call.
+    """
+
+    def __init__(
+        self,
+        *,
+        identity: bytes,
+        numerics: str,
+        salt: bytes = b"",
+        lineage: bytes = b"",
+        block_tokens: int = 64,
+    ) -> None:
+        if len(salt) > MAX_SALT_BYTES:
+            raise BugError(f"tenant salt has {len(salt)} bytes, at most {MAX_SALT_BYTES} work")
+        if block_tokens < 1:
+            raise BugError(f"block_tokens is {block_tokens}, must be at least 1")
+        self.block_tokens = block_tokens
+        self._shared = blake2b(digest_size=KEY_BYTES, person=_DOMAIN, key=salt)
+        for part in (identity, numerics.encode(), lineage):
+            self._shared.update(pack("<I", len(part)) + part)
+        self._packed = Struct(f"<I{KEY_BYTES}sI{block_tokens}I")
+        self._packed_first = Struct(f"<II{block_tokens}I")
+
+    def key(
+        self, parent: BlockKey | None, tokens: Sequence[TokenId], extra: bytes = b""
+    ) -> BlockKey:
+        """Key of the complete block that holds `tokens` after the block named `parent`.
+
+        `extra` is whatever else the content depends on. Raises `BugError` if the block is not
+        complete, a token id does not fit 32 bits or the parent is not a key. Does not mutate.
+        """
+        if len(tokens) != self.block_tokens:
+            raise BugError(f"a block has {self.block_tokens} tokens, not {len(tokens)}")
+        state = self._shared.copy()
+        try:
+            if parent is None:
+                state.update(self._packed_first.pack(0, len(tokens), *tokens))
+            elif len(parent) == KEY_BYTES:
+                state.update(self._packed.pack(KEY_BYTES, parent, len(tokens), *tokens))
+            else:
+                raise BugError(f"a block key has {KEY_BYTES} bytes, not {len(parent)}")
+        except error as problem:
+            raise BugError(f"token ids must be integers of 32 bits: {problem}") from problem
+        state.update(pack("<I", len(extra)) + extra)
+        return state.digest()
+
+    def extend(self, keys: list[BlockKey], tokens: Sequence[TokenId], blocks: int) -> None:
+        """Append to `keys` (a chain from position 0) until it names the first `blocks` blocks."""
+        size = self.block_tokens
+        for block in range(len(keys), blocks):
+            parent = keys[-1] if keys else None
+            keys.append(self.key(parent, tokens[block * size : (block + 1) * size]))

@@ -1,0 +1,197 @@
+"""May the next sequence start now? By the predicted peak of memory, LightLLM's Efficient Router.
+
+Running sequences grow until they end; then they give everything back. Sorted by remaining life,
+longest first, the first i are those alive when number i ends, and each has grown by its life b_i:
+
+    peak = max over i of  shared + own_1 + … + own_i  + growth of i sequences in b_i steps
+
+A sequence starts if the peak with it stays below the memory less a reserve. Lives come from
+`History.predict` (Past-Future scheduler, ASPLOS 2025), plus the steps that prefills wait for each
+other. So memory is filled, and what runs is (almost) never thrown out again.
+"""
+
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import NamedTuple
+
+from antiphon.core.kv import Match, PagePool
+from antiphon.types import SchedulerConfig
+
+from .history import History
+from .sequence import SequenceState, is_prefill
+
+
+class HoldReason(StrEnum):
+    """Why the head of the queue does not start now."""
+
+    SEQUENCES = "sequences"
+    """As many run as may run at once."""
+    BUDGET = "budget"
+    """The step is full without it: it would only hold memory and wait."""
+    PEAK = "peak"
+    """Memory would run out later, as predicted."""
+    PAGES = "pages"
+    """Memory is in use now."""
+
+
+@dataclass(frozen=True, slots=True)
+class Hold:
+    """The head of the queue waits; `message` has the numbers."""
+
+    reason: HoldReason
+    message: str
+
+
+class Load(NamedTuple):
+    """One sequence as the forecast sees it."""
+
+    life_steps: int
+    own_pages: int
+    """Pages that return when it ends."""
+    slack_tokens: int
+    """Room in its last page."""
+
+
+def peak_pages(loads: Iterable[Load], *, shared_pages: int, page_tokens: int) -> int:
+    """Most pages in use at any future moment, if lives are as predicted and nobody joins.
+
+    Shared pages count as held throughout. Growth is rounded up to pages for each sequence.
+    O(n log n). LightLLM `ChunkedPrefillQueue`, here in pages of any size.
+    """
+    peak = held = shared_pages
+    offset = 0
+    for alive, load in enumerate(sorted(loads, reverse=True), start=1):
+        held += load.own_pages
+        offset += page_tokens - 1 - min(load.slack_tokens, page_tokens - 1)
+        growth = (alive * load.life_steps + offset) // page_tokens
+        peak = max(peak, held + growth)
+    return peak
+
+
+@dataclass(slots=True)
+class Crowd:
+    """Sums over what runs, members that start in this step included."""
+
+    sequences: int = 0
+    decodes: int = 0
+    prefills: list[SequenceState] = field(default_factory=list)
+    worst_pages: int = 0
+    """Pages that all would need at their longest, if they shared none."""
+
+    def join(self, sequence: SequenceState) -> None:
+        """Count one in, with its followers."""
+        members = 1 + len(sequence.followers)
+        self.sequences += members
+        self.worst_pages += members * sequence.owner.worst_pages
+        if is_prefill(sequence):
+            self.prefills.append(sequence)
+        else:
+            self.decodes += 1
+
+    def tokens_before(self, candidate: SequenceState) -> int:
+        """Tokens to compute before the candidate's first: all decodes, and prefills by rank."""
+        rank = candidate.rank
+        prefills = (one for one in self.prefills if one.rank < rank)
+        return self.decodes + sum(len(one.tokens) - one.computed for one in prefills)
+
+
+class Admission:
+    """Applies the rule to what runs and to one candidate. Changes nothing."""
+
+    def __init__(
+        self,
+        config: SchedulerConfig,
+        pool: PagePool,
+        history: History,
+        *,
+        page_tokens: int,
+        max_sequences: int,
+    ) -> None:
+        self._pool = pool
+        self._history = history
+        self._page_tokens = page_tokens
+        self._step_tokens = config.max_batched_tokens
+        self._max_sequences = max_sequences
+        self._usable_pages = pool.total_pages - int(pool.total_pages * config.reserve_fraction)
+
+    def crowded(self, candidate: SequenceState, crowd: Crowd) -> Hold | None:
+        """Why there is no place for `candidate` in the next step, whatever memory it needs."""
+        wanted = 1 + len(candidate.followers)
+        if crowd.sequences + wanted > self._max_sequences:
+            return Hold(
+                HoldReason.SEQUENCES,
+                f"{crowd.sequences} sequences run, {wanted} more exceed {self._max_sequences}",
+            )
+        before = crowd.tokens_before(candidate)
+        if before >= self._step_tokens:
+            return Hold(
+                HoldReason.BUDGET,
+                f"{before} tokens fill the next step, which computes {self._step_tokens}",
+            )
+        return None
+
+    def short_of_memory(
+        self,
+        candidate: SequenceState,
+        match: Match,
+        running: Collection[SequenceState],
+        crowd: Crowd,
+    ) -> Hold | None:
+        """Why `candidate` with this prefix match had better wait for memory; None: it may start.
+
+        Where nothing runs it always may: whatever was taken in fits alone. Where all fit at their
+        longest there is nothing to predict.
+        """
+        worst = crowd.worst_pages + (1 + len(candidate.followers)) * candidate.owner.worst_pages
+        if not running or worst <= self._usable_pages:
+            return None
+        peak = self.peak(running, candidate, match)
+        if peak <= self._usable_pages:
+            return None
+        return Hold(
+            HoldReason.PEAK,
+            f"memory use would peak at {peak} pages of {self._usable_pages} usable",
+        )
+
+    def peak(
+        self,
+        running: Iterable[SequenceState],
+        candidate: SequenceState | None = None,
+        match: Match | None = None,
+    ) -> int:
+        """Predicted peak of pages in use, with the candidate if there is one."""
+        present = list(running)
+        match = match or Match()
+        heads = frozenset(match.pages[:: self._pool.pages_per_block])
+        prefills = sorted((s for s in present if is_prefill(s)), key=lambda s: s.rank)
+        step_tokens = max(1, self._step_tokens - (len(present) - len(prefills)))
+        loads: list[Load] = []
+        own_pages = ahead = 0
+        for sequence in (*(s for s in present if not is_prefill(s)), *prefills):
+            pages = len(sequence.table)
+            own = pages - self._pool.shared_pages(sequence.table, heads)
+            own += sum(len(follower.table) for follower in sequence.followers)
+            own_pages += own
+            if is_prefill(sequence):
+                ahead += len(sequence.tokens) - sequence.computed
+            self._charge(loads, sequence, own, pages, -(-ahead // step_tokens))
+        if candidate is not None:
+            pages = -(-len(candidate.tokens) // self._page_tokens)
+            tail = candidate.prompt_len % (self._pool.pages_per_block * self._page_tokens)
+            own = pages - len(match.pages) + match.idle_pages
+            own += len(candidate.followers) * -(-tail // self._page_tokens)
+            ahead += len(candidate.tokens) - len(match.pages) * self._page_tokens
+            self._charge(loads, candidate, own, pages, -(-ahead // step_tokens))
+        shared = self._pool.held_pages - own_pages
+        return peak_pages(loads, shared_pages=shared, page_tokens=self._page_tokens)
+
+    def _charge(
+        self, loads: list[Load], sequence: SequenceState, own: int, pages: int, delay: int
+    ) -> None:
+        generated = sequence.outputs
+        predicted = self._history.predict(generated, sequence.owner.max_tokens)
+        life = delay + predicted - generated
+        slack = pages * self._page_tokens - (len(sequence.tokens) - 1)
+        loads.append(Load(life, own, slack))
+        loads.extend(Load(life, 0, 0) for _ in sequence.followers)

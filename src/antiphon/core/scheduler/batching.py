@@ -1,0 +1,117 @@
+"""Which tokens are computed in the next step: all decodes, then prefills while the budget lasts."""
+
+from collections.abc import Collection
+from dataclasses import dataclass, field
+
+from antiphon.types import Chunk, PageCopy, RequestId, SequenceKey, StepPlan
+
+from .sequence import SequenceState
+from .sequence_memory import SequenceMemory
+
+
+@dataclass(slots=True)
+class Flight:
+    """The outstanding plan and whom it belongs to."""
+
+    plan: StepPlan
+    computing: list[SequenceState]
+    """Owner of each chunk of the plan, in the plan's order."""
+    sampling: dict[tuple[RequestId, int], SequenceState]
+    """Every sequence that gets a token."""
+    tokens: int
+    """Tokens that are computed."""
+
+
+@dataclass(slots=True)
+class _Draft:
+    chunks: list[Chunk] = field(default_factory=list)
+    copies: list[PageCopy] = field(default_factory=list)
+    computing: list[SequenceState] = field(default_factory=list)
+    sampling: dict[tuple[RequestId, int], SequenceState] = field(default_factory=dict)
+
+
+def batch(
+    running: Collection[SequenceState],
+    memory: SequenceMemory,
+    *,
+    number: int,
+    budget: int,
+    ended: tuple[SequenceKey, ...],
+) -> Flight | None:
+    """The next plan, or None if nothing runs. Every running sequence has room for its next token.
+
+    Never exceeds `budget` tokens; there are never more decodes than that. Prefills go in order of
+    service. Marks what is in flight, and which table entries the engine knows from then on.
+    """
+    draft = _Draft()
+    prefills: list[SequenceState] = []
+    for sequence in running:
+        if len(sequence.tokens) - sequence.computed == 1:
+            _decode(draft, sequence, memory)
+        else:
+            prefills.append(sequence)
+    left = budget - len(draft.chunks)
+    for sequence in sorted(prefills, key=lambda s: s.rank):
+        if not left:
+            break
+        left -= _prefill(draft, sequence, memory, left)
+    if not draft.chunks:
+        return None
+    plan = StepPlan(
+        number=number, chunks=tuple(draft.chunks), copies=tuple(draft.copies), ended=ended
+    )
+    return Flight(plan, draft.computing, draft.sampling, tokens=budget - left)
+
+
+def _decode(draft: _Draft, sequence: SequenceState, memory: SequenceMemory) -> None:
+    """Add the chunk of one token. A lone uncomputed prompt token passes here too."""
+    key, table, tokens, sent = sequence.key, sequence.table, sequence.tokens, sequence.sent
+    if sequence.followers:
+        _prefill(draft, sequence, memory, 1)
+        return
+    known = len(table)
+    draft.chunks.append(
+        Chunk(
+            request=sequence.owner.request,
+            sequence=key.sequence,
+            tokens=(tokens[-1],),
+            start=sequence.computed,
+            page_start=sent,
+            new_pages=tuple(table[sent:]) if sent != known else (),
+            samples=(key.sequence,),
+            index=len(tokens) - sequence.prompt_len,
+        )
+    )
+    if sequence.sources:
+        draft.copies += memory.copies(sequence)
+    sequence.sent = known
+    sequence.in_flight = True
+    draft.computing.append(sequence)
+    draft.sampling[key] = sequence
+
+
+def _prefill(draft: _Draft, sequence: SequenceState, memory: SequenceMemory, budget: int) -> int:
+    """Add a chunk of at most `budget` tokens; returns how many it has."""
+    start = sequence.computed
+    tokens = tuple(sequence.tokens[start : start + budget])
+    sampled: list[SequenceState] = []
+    if start + len(tokens) == len(sequence.tokens):
+        sampled = [sequence, *sequence.followers]
+    draft.chunks.append(
+        Chunk(
+            request=sequence.owner.request,
+            sequence=sequence.key.sequence,
+            tokens=tokens,
+            start=start,
+            page_start=sequence.sent,
+            new_pages=tuple(sequence.table[sequence.sent :]),
+            samples=tuple(one.key.sequence for one in sampled),
+            index=sequence.outputs,
+        )
+    )
+    sequence.sent = len(sequence.table)
+    sequence.in_flight = True
+    draft.computing.append(sequence)
+    for one in sampled:
+        draft.sampling[one.key] = one
+    return len(tokens)

@@ -1,0 +1,139 @@
+"""What a finished step changes: KV that is there now, new tokens, ends, forks."""
+
+from collections.abc import Iterable
+
+from antiphon.errors import BugError
+from antiphon.types import (
+    Event,
+    FinishReason,
+    Sample,
+    Seconds,
+    SequenceFault,
+    SequenceKey,
+    StepResult,
+    TokenGenerated,
+)
+
+from .batching import Flight
+from .history import History
+from .roster import Roster
+from .sequence import SequenceState, ended_event, ending
+from .sequence_memory import SequenceMemory
+
+
+class Completion:
+    """Takes in the result of one step after another."""
+
+    def __init__(self, roster: Roster, memory: SequenceMemory, history: History) -> None:
+        self._roster = roster
+        self._memory = memory
+        self._history = history
+
+    def take(self, flight: Flight, result: StepResult, now: Seconds, events: list[Event]) -> None:
+        """Apply the result; appends what happened to `events`.
+
+        Raises `BugError` if the result does not answer each sample of the plan exactly once.
+        """
+        doubtful = self._take_faults(flight, result.faults, now, events)
+        self._take_progress(flight, doubtful)
+        self._take_samples(flight, result.samples, now, events)
+        if flight.sampling:
+            request, sequence = next(iter(flight.sampling))
+            raise BugError(f"step {result.number} left out {request}/{sequence}")
+        self._settle(flight)
+
+    def fail(self, flight: Flight, message: str, now: Seconds, events: list[Event]) -> None:
+        """Nothing that the plan computes can be trusted: all that it works for ends with an error.
+
+        Their KV is in doubt, whether or not they were to be sampled in this step. The engine is
+        told once more whom it may forget: it may not have come that far.
+        """
+        self._roster.forgotten += flight.plan.ended
+        for sequence in flight.computing:
+            sequence.in_flight = False
+            self._memory.doubt(sequence)
+            for one in (sequence, *sequence.followers):
+                if not one.ended:
+                    events.append(ended_event(one, FinishReason.ERROR, message))
+                    self._roster.mark_ended(one, now)
+        for sequence in flight.computing:
+            for one in (*sequence.followers, sequence):
+                self._roster.leave(one)
+
+    def _take_faults(
+        self,
+        flight: Flight,
+        faults: Iterable[SequenceFault],
+        now: Seconds,
+        events: list[Event],
+    ) -> set[SequenceKey]:
+        """End the sequences that could not be sampled; returns them."""
+        doubtful: set[SequenceKey] = set()
+        for fault in faults:
+            key = SequenceKey(fault.request, fault.sequence)
+            sequence = flight.sampling.pop(key, None)
+            if sequence is None:
+                raise BugError(f"a fault of {key} was not asked for")
+            doubtful.add(key)
+            if not sequence.ended:
+                events.append(ended_event(sequence, FinishReason.ERROR, fault.message))
+                self._roster.mark_ended(sequence, now)
+        return doubtful
+
+    def _take_progress(self, flight: Flight, doubtful: set[SequenceKey]) -> None:
+        """What was computed is there, and complete blocks get names unless they are in doubt."""
+        memory = self._memory
+        for sequence, chunk in zip(flight.computing, flight.plan.chunks, strict=True):
+            sequence.in_flight = False
+            sequence.computed += len(chunk.tokens)
+            if sequence.sources:
+                memory.copied(sequence)
+            if doubtful and _is_in(doubtful, sequence):
+                memory.doubt(sequence)
+            elif sequence.computed >= sequence.next_commit:
+                memory.commit(sequence)
+
+    def _take_samples(
+        self, flight: Flight, samples: Iterable[Sample], now: Seconds, events: list[Event]
+    ) -> None:
+        """Number and report the new tokens, and end whom they end."""
+        sampling = flight.sampling
+        for sample in samples:
+            request, index = sample.request, sample.sequence
+            sequence = sampling.pop((request, index), None)
+            if sequence is None:
+                raise BugError(f"a token of {request}/{index} was not asked for")
+            if sequence.ended:
+                continue
+            owner, token = sequence.owner, sample.token
+            sequence.tokens.append(token)
+            outputs = len(sequence.tokens) - sequence.prompt_len
+            events.append(
+                TokenGenerated(
+                    request=request,
+                    attempt=owner.request.attempt,
+                    sequence=index,
+                    index=outputs - 1,
+                    token=token,
+                    logprobs=sample.logprobs,
+                )
+            )
+            if token in owner.stops or outputs >= owner.max_tokens:
+                reason = ending(sequence)
+                if reason is not None:
+                    events.append(ended_event(sequence, reason))
+                    self._history.finished(outputs)
+                    self._roster.mark_ended(sequence, now)
+
+    def _settle(self, flight: Flight) -> None:
+        """Forks first, for they read pages of those that ended; then these give everything back."""
+        for leader in flight.computing:
+            if leader.followers and leader.computed >= leader.prompt_len:
+                self._roster.fork(leader)
+        for sequence in flight.computing:
+            if sequence.ended:
+                self._roster.leave(sequence)
+
+
+def _is_in(doubtful: set[SequenceKey], sequence: SequenceState) -> bool:
+    return sequence.key in doubtful or any(one.key in doubtful for one in sequence.followers)

@@ -1,0 +1,131 @@
+"""What the scheduler remembers of a request and of each of its sequences.
+
+    waiting ──start──▶ running ──────────────▶ ended
+       ▲                  │
+       └────preempted─────┘
+
+A request with n > 1 computes its prompt once: one sequence *leads*, those that have no token either
+*follow* it until the prompt is computed, then each forks off and runs on its own.
+"""
+
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+from antiphon.core.kv import BlockKeys
+from antiphon.types import (
+    BlockKey,
+    FinishReason,
+    PageId,
+    Request,
+    Seconds,
+    SequenceEnded,
+    SequenceKey,
+    TokenId,
+)
+
+Rank: TypeAlias = tuple[int, bool, float, int, int]
+"""Order of service: class, preempted before fresh, deadline, arrival, sequence."""
+
+
+@dataclass(slots=True, eq=False)
+class RequestState:
+    """One request that waits or runs here."""
+
+    request: Request
+    arrival: int
+    """Number of requests taken before it: the last word of every order."""
+    arrived_at: Seconds
+    block_keys: BlockKeys
+    stops: frozenset[TokenId]
+    """End-of-sequence and stop token ids."""
+    max_tokens: int
+    """Most output tokens of a sequence, the model's length and the memory considered."""
+    worst_pages: int
+    """Pages of a sequence of that length."""
+    sequences: list["SequenceState"] = field(default_factory=list)
+    """By index; ended ones stay until the request has ended."""
+    started: bool = False
+
+    @property
+    def alive(self) -> list["SequenceState"]:
+        """Sequences that have not ended, by index."""
+        return [sequence for sequence in self.sequences if not sequence.ended]
+
+
+@dataclass(slots=True, eq=False)
+class SequenceState:
+    """One sequence: its tokens, and how much of their KV lies in which pages."""
+
+    owner: RequestState
+    key: SequenceKey
+    tokens: list[TokenId]
+    """Prompt and output so far."""
+    prompt_len: int
+    computed: int = 0
+    """KV of positions below it is in the pages."""
+    table: list[PageId] = field(default_factory=list)
+    capacity: int = 0
+    """Tokens that the table has room for."""
+    sent: int = 0
+    """Table entries that the engine knows."""
+    block_keys: list[BlockKey] = field(default_factory=list)
+    next_commit: int = 0
+    """Length at which the next block is complete and gets its name."""
+    sources: list[PageId] = field(default_factory=list)
+    """After a fork: pages to be copied into the table's tail by the first chunk."""
+    followers: list["SequenceState"] = field(default_factory=list)
+    """Sequences that fork off when the prompt is computed; each holds the pages it will need."""
+    running: bool = False
+    in_flight: bool = False
+    """A chunk of it is in the outstanding plan: its pages are in use."""
+    preempted: bool = False
+    ended: bool = False
+
+    @property
+    def outputs(self) -> int:
+        """Output tokens so far, those of earlier attempts included."""
+        return len(self.tokens) - self.prompt_len
+
+    @property
+    def rank(self) -> Rank:
+        """Its place in the order of service; unique."""
+        request = self.owner.request
+        deadline = float("inf") if request.deadline is None else request.deadline
+        fresh = not self.preempted
+        return (request.priority, fresh, deadline, self.owner.arrival, self.key.sequence)
+
+    @property
+    def expendable(self) -> tuple[int, int, int]:
+        """Who gives way when memory runs out: the largest; unique."""
+        return (self.owner.request.priority, self.owner.arrival, self.key.sequence)
+
+
+def is_prefill(sequence: SequenceState) -> bool:
+    """Whether more than one of its tokens is still to be computed."""
+    return len(sequence.tokens) - sequence.computed > 1
+
+
+def ending(sequence: SequenceState) -> FinishReason | None:
+    """Why the sequence ends after its newest token, or None if it goes on.
+
+    Before `min_tokens` output tokens neither end-of-sequence nor a stop id ends it.
+    """
+    owner, outputs = sequence.owner, sequence.outputs
+    stopped = outputs > 0 and sequence.tokens[-1] in owner.stops
+    if stopped and outputs >= owner.request.sampling.min_tokens:
+        return FinishReason.STOP
+    return FinishReason.LENGTH if outputs >= owner.max_tokens else None
+
+
+def ended_event(sequence: SequenceState, reason: FinishReason, message: str = "") -> SequenceEnded:
+    """The sequence's last event. A `LENGTH` that the request did not ask for says so."""
+    owner, request = sequence.owner, sequence.owner.request
+    if reason is FinishReason.LENGTH and owner.max_tokens != request.sampling.max_tokens:
+        message = f"prompt and output reached {len(sequence.tokens)} tokens, the limit here"
+    return SequenceEnded(
+        request=request.id,
+        attempt=request.attempt,
+        sequence=sequence.key.sequence,
+        reason=reason,
+        message=message,
+    )

@@ -1,0 +1,142 @@
+"""KV memory: pages of keys and values, one page one contiguous run over all layers."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+
+from antiphon.checkpoint import ModelSpec
+from antiphon.errors import BugError, UsageError
+from antiphon.types import PageCopy, PageId
+
+from .llama_weights import whole_vectors
+
+_FLOAT_BYTES = 4
+_LARGEST_PAGE_TOKENS = 64
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KvLayout:
+    """Where a token's keys and values lie. Offsets and strides count float32 elements.
+
+    A page is [layers, 2 (keys, values), kv_heads, page_tokens, head_width]: whole for copies and
+    transfers, and within a layer one head's tokens follow each other, which is how attention reads.
+    """
+
+    layers: int
+    kv_heads: int
+    head_width: int
+    """Elements of a head: its size rounded up to whole vectors."""
+    page_tokens: int
+
+    @property
+    def layer_stride(self) -> int:
+        """Elements of one layer of a page."""
+        return 2 * self.kv_heads * self.page_tokens * self.head_width
+
+    @property
+    def page_stride(self) -> int:
+        """Elements of a page."""
+        return self.layers * self.layer_stride
+
+    @property
+    def page_bytes(self) -> int:
+        """Bytes of a page."""
+        return self.page_stride * _FLOAT_BYTES
+
+    @property
+    def token_bytes(self) -> int:
+        """Bytes of one token's keys and values over all layers."""
+        return self.page_bytes // self.page_tokens
+
+
+def layout_of(spec: ModelSpec, page_tokens: int) -> KvLayout:
+    """The layout of a model's KV. Raises `UsageError` if `page_tokens` is not in 1 … 64."""
+    if not 1 <= page_tokens <= _LARGEST_PAGE_TOKENS:
+        raise UsageError(
+            f"kv.page_tokens is {page_tokens}, but must lie in 1 … {_LARGEST_PAGE_TOKENS}"
+        )
+    return KvLayout(
+        layers=spec.layers,
+        kv_heads=spec.kv_heads,
+        head_width=whole_vectors(spec.head_dim),
+        page_tokens=page_tokens,
+    )
+
+
+class KvMemory:
+    """`pages` pages of one layout, zero-filled by the operating system as they are first touched.
+
+    `tensor` float32 [pages, layers, 2, kv_heads, page_tokens, head_width]; `flat` is the same
+    in one dimension.
+    """
+
+    def __init__(self, layout: KvLayout, pages: int) -> None:
+        if pages < 1:
+            raise UsageError(
+                f"the KV memory must hold at least one page of {layout.page_bytes} bytes: "
+                "raise kv.memory_bytes (--kv-memory)"
+            )
+        needed, available = pages * layout.page_bytes, available_bytes()
+        if needed > available:
+            raise UsageError(
+                f"kv.memory_bytes: {needed} bytes of KV memory are asked for, but this machine "
+                f"(or its container) has only {available} bytes free: lower it (--kv-memory)"
+            )
+        self.layout = layout
+        self.pages = pages
+        self.flat = torch.empty(pages * layout.page_stride, dtype=torch.float32)
+        self.tensor = self.flat.view(
+            pages, layout.layers, 2, layout.kv_heads, layout.page_tokens, layout.head_width
+        )
+
+    @classmethod
+    def of_bytes(cls, layout: KvLayout, memory_bytes: int) -> "KvMemory":
+        """As many whole pages as fit into `memory_bytes`. Raises `UsageError` if it can't be."""
+        return cls(layout, memory_bytes // layout.page_bytes)
+
+    def copy(self, copies: tuple[PageCopy, ...]) -> None:
+        """Copy whole pages, in order. Raises `BugError` for a page that does not exist."""
+        for copy in copies:
+            self.check(copy.source)
+            self.check(copy.target)
+            self.tensor[copy.target] = self.tensor[copy.source]
+
+    def check(self, page: PageId) -> None:
+        """Raise `BugError` unless `page` exists: a kernel would read or write other memory."""
+        if not 0 <= page < self.pages:
+            raise BugError(f"page {page} does not exist: the KV memory has {self.pages} pages")
+
+
+def available_bytes(root: Path = Path("/")) -> int:
+    """Memory that the process could still take: the machine's, or less where a cgroup says so.
+
+    Reads Linux's /proc and /sys under `root`; where they are absent nothing is known and the
+    answer is a bound that no allocation reaches.
+    """
+    bounds = [2**63, *_cgroup_bounds(root / "sys/fs/cgroup")]
+    for line in _lines(root / "proc/meminfo"):
+        name, _, rest = line.partition(":")
+        if name == "MemAvailable":
+            bounds.append(int(rest.split()[0]) * 1024)
+    return min(bounds)
+
+
+def _cgroup_bounds(folder: Path) -> list[int]:
+    """Limit less usage, for cgroup v2 and v1 as a container sees them."""
+    bounds = []
+    for limit_name, usage_name in (
+        ("memory.max", "memory.current"),
+        ("memory/memory.limit_in_bytes", "memory/memory.usage_in_bytes"),
+    ):
+        limit, usage = _lines(folder / limit_name), _lines(folder / usage_name)
+        if limit and usage and limit[0].isdigit() and usage[0].isdigit():
+            bounds.append(max(int(limit[0]) - int(usage[0]), 0))
+    return bounds
+
+
+def _lines(path: Path) -> list[str]:
+    try:
+        return path.read_text(encoding="ascii", errors="replace").splitlines()
+    except OSError:
+        return []

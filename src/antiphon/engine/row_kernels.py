@@ -1,0 +1,83 @@
+"""Row-wise CPU kernels: normalisation, rotary embedding with the KV write, gated activation.
+
+One row, one result: a row's bits depend on its own numbers alone, never on how many rows or threads
+there are, because all arithmetic is done in `lanes` of fixed order or in single IEEE operations.
+Row lengths are multiples of `LANES`: see `llama_weights`. Arrays are C-contiguous.
+"""
+
+import numpy as np
+from numba import njit
+
+from . import lanes as simd
+from .lanes import LANES
+
+_ZERO = np.float32(0.0)
+_ONE = np.float32(1.0)
+
+
+@njit(nogil=True, cache=True, error_model="numpy")
+def rms_norm(source, gain, epsilon, count, target):
+    """target ← source / √(mean(source²) + epsilon) · gain (Zhang & Sennrich 2019).
+
+    `source`, `target` float32 [rows, hidden]; `gain` float32 [hidden]; `epsilon` float32; the mean
+    is over the first `count` columns, the others are zero.
+    """
+    rows, hidden = source.shape
+    values, results = source.reshape(-1), target.reshape(-1)
+    for start in range(0, rows * hidden, hidden):
+        squares = simd.splat(_ZERO)
+        for at in range(start, start + hidden, LANES):
+            value = simd.load(values, at)
+            squares = simd.fma(value, value, squares)
+        mean = simd.total(squares) / np.float32(count)
+        factor = simd.splat(_ONE / np.sqrt(mean + epsilon))
+        for at in range(0, hidden, LANES):
+            value = simd.mul(simd.load(values, start + at), factor)
+            simd.store(results, start + at, simd.mul(value, simd.load(gain, at)))
+
+
+@njit(nogil=True, cache=True, error_model="numpy")
+def gated_silu(gate_up, target):
+    """target ← silu(gate) · up, silu(x) = x / (1 + e⁻ˣ).
+
+    `gate_up` float32 [rows, 2·intermediate]: gate, then up; `target` float32 [rows, intermediate].
+    """
+    rows, width = target.shape
+    values, results = gate_up.reshape(-1), target.reshape(-1)
+    one, zero = simd.splat(_ONE), simd.splat(_ZERO)
+    for row in range(rows):
+        for at in range(0, width, LANES):
+            gate = simd.load(values, 2 * row * width + at)
+            up = simd.load(values, (2 * row + 1) * width + at)
+            silu = simd.div(gate, simd.add(one, simd.exp(simd.sub(zero, gate))))
+            simd.store(results, row * width + at, simd.mul(silu, up))
+
+
+@njit(nogil=True, cache=True, error_model="numpy")
+def rotate_and_store(qkv, positions, places, cosines, sines, memory, geometry, layer):
+    """Rotate queries and keys in `qkv`, then write keys and values to KV memory.
+
+    Rotary embedding (Su et al. 2021) in the half-split form of Llama: elements i and i + head_dim/2
+    turn by angle position·frequency(i). `qkv` float32 [≥ rows, (heads + 2·kv_heads)·head_width] is
+    changed in place; `positions` int64 [rows]; `places` int64 [rows]: first element of the row's
+    slot in KV memory, less the layer; `cosines`, `sines` float32 [context, head_dim/2]; `memory`,
+    `geometry`, `layer`: see `attention.attend`.
+    """
+    heads, kv_heads, head_dim, head_width, page_tokens, _ = geometry
+    half = head_dim // 2
+    head_stride = page_tokens * head_width
+    layer_at = layer * 2 * kv_heads * head_stride
+    for row in range(len(positions)):
+        cosine, sine = cosines[positions[row]], sines[positions[row]]
+        for head in range(heads + kv_heads):
+            begin = head * head_width
+            first = qkv[row, begin : begin + half]
+            second = qkv[row, begin + half : begin + 2 * half]
+            for i in range(half):
+                x, y = first[i], second[i]
+                first[i] = x * cosine[i] - y * sine[i]
+                second[i] = y * cosine[i] + x * sine[i]
+        for head in range(2 * kv_heads):
+            at = places[row] + layer_at + head * head_stride
+            begin = (heads + head) * head_width
+            memory[at : at + head_width] = qkv[row, begin : begin + head_width]

@@ -1,0 +1,1 @@
+"""Real time: the processes of a cluster, one file a process."""

@@ -1,0 +1,113 @@
+"""From the bytes of a request to a checked model, with one decoding and one validation."""
+
+import asyncio
+from typing import TypeVar
+
+import msgspec
+from pydantic import ValidationError
+from starlette.requests import ClientDisconnect, Request
+
+from antiphon.errors import ClientError
+
+from .schema import Body
+from .unsupported import reduce
+
+Model = TypeVar("Model", bound=Body)
+
+BODY_TIMEOUT_S = 60.0
+"""A client that sends a byte a minute must not hold a connection and its memory for hours."""
+
+
+async def read_body(request: Request, limit: int) -> bytes:
+    """The whole body. Raises `ClientError` 413 as soon as it passes `limit` bytes.
+
+    The declared length is checked first; a chunked body is counted while it comes in. A body that
+    takes longer than `BODY_TIMEOUT_S` is a 408. Raises `ClientDisconnect` when the client leaves
+    in the middle.
+    """
+    try:
+        async with asyncio.timeout(BODY_TIMEOUT_S):
+            return await _read(request, limit)
+    except TimeoutError:
+        raise ClientError(
+            f"The body did not come within {BODY_TIMEOUT_S:.0f} s", status=408, code="body_timeout"
+        ) from None
+
+
+async def _read(request: Request, limit: int) -> bytes:
+    declared = request.headers.get("content-length", "")
+    if declared.isdigit() and (len(declared) > 18 or int(declared) > limit):
+        raise _too_large(limit)
+    size = 0
+    pieces: list[bytes] = []
+    while True:
+        message = await request.receive()
+        if message["type"] == "http.disconnect":
+            raise ClientDisconnect
+        piece = message.get("body", b"")
+        size += len(piece)
+        if size > limit:
+            raise _too_large(limit)
+        pieces.append(piece)
+        if not message.get("more_body", False):
+            return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+
+
+def parse(model: type[Model], raw: bytes) -> Model:
+    """Decode and validate. Raises `ClientError` that names the first offending field.
+
+    msgspec reads JSON as the standard has it: NaN and Infinity, invalid UTF-8, lone surrogates and
+    bottomless nesting are malformed.
+    """
+    try:
+        body = msgspec.json.decode(raw)
+    except RecursionError:
+        raise ClientError("The body is nested too deeply", code="invalid_json") from None
+    except ValueError as problem:
+        text = f"The body is not valid JSON: {problem}"
+        raise ClientError(text[:256], code="invalid_json") from None
+    if not isinstance(body, dict):
+        raise ClientError("The body must be a JSON object", code="invalid_json")
+    reduced = reduce(body, frozenset(model.model_fields))
+    try:
+        return model.model_validate(reduced)
+    except ValidationError as problem:
+        raise first_problem(problem, reduced) from None
+
+
+def first_problem(problem: ValidationError, body: object) -> ClientError:
+    """The first error as a `ClientError`; its field reads like `messages[0].content[1].type`."""
+    error = problem.errors(include_url=False, include_context=False)[0]
+    field = path(error["loc"], body)
+    match error["type"]:
+        case "missing":
+            text = f"{field} is required"
+        case "extra_forbidden":
+            text = f"{field} is not a known field"
+        case _:
+            text = f"{field}: {error['msg']}".replace(": Input should be ", " must be ", 1)
+    return ClientError(text, field=field)
+
+
+def path(loc: tuple[int | str, ...], body: object) -> str:
+    """A dotted path. Pydantic's `loc` also names union members: what is not in `body` is left out.
+
+    The last step stays even if it is not there, since it may be what is missing.
+    """
+    steps: list[str] = []
+    here = body
+    for position, step in enumerate(loc):
+        last = position == len(loc) - 1
+        if isinstance(step, int) and isinstance(here, list):
+            steps.append(f"[{step}]")
+            here = here[step] if step < len(here) else None
+        elif isinstance(step, str) and isinstance(here, dict) and (last or step in here):
+            steps.append(f".{step}" if steps else step)
+            here = here.get(step)
+    return "".join(steps)
+
+
+def _too_large(limit: int) -> ClientError:
+    return ClientError(
+        f"The body is larger than {limit} bytes", status=413, code="request_too_large"
+    )

@@ -1,0 +1,141 @@
+"""`/v1/chat/completions` and `/v1/completions`."""
+
+import secrets
+import time
+from collections.abc import Callable
+
+from fastapi import APIRouter, Request
+from starlette.responses import Response
+
+from .body import parse, read_body
+from .chat import AnswerFrame, ChatEncoder, chat_answer
+from .chat_schema import ChatBody
+from .completion_schema import CompletionBody
+from .completions import CompletionEncoder, completion_answer
+from .event_stream import Encoder, EventStream, watched
+from .intake import Call, check_choices, checked, priority, slo, timeout_s
+from .openapi import CHAT_ANSWER, TEXT_ANSWER, takes
+from .reply import Reply
+from .service import Service, service_of
+
+router = APIRouter(tags=["generation"])
+
+
+@router.post("/v1/chat/completions", openapi_extra=takes(ChatBody, CHAT_ANSWER))
+async def chat_completions(request: Request) -> Response:
+    """Continue a conversation. With `stream: true` the answer comes as server-sent events."""
+    service = service_of(request)
+    body = parse(ChatBody, await read_body(request, service.config.max_body_bytes))
+    service.check_model(body.model)
+    include_usage = body.include_usage()
+    max_tokens, limit_field = body.output_limit()
+    renamed = {"max_tokens": limit_field, "prompt": "messages", "logprobs": "top_logprobs"}
+    sampling = checked(
+        body.sampling(max_tokens=max_tokens, logprobs=body.alternatives()),
+        vocab_size=service.model.vocab_size,
+        renamed=renamed,
+    )
+    call = Call(
+        id=f"chatcmpl-{secrets.token_hex(16)}",
+        prompts=[await service.prompts.chat(body.messages)],
+        sampling=sampling,
+        tenant=request.state.tenant,
+        timeout_s=timeout_s(body, request.headers, service.config.request_timeout_s),
+        priority=priority(body),
+        slo=slo(request.headers),
+        stream=body.stream,
+        renamed=renamed,
+    )
+    frame = _frame(service, call)
+    return await _respond(
+        request,
+        service,
+        call,
+        whole=lambda reply: chat_answer(frame, reply, body.n),
+        streamed=lambda: ChatEncoder(frame, body.n, include_usage),
+    )
+
+
+@router.post("/v1/completions", openapi_extra=takes(CompletionBody, TEXT_ANSWER))
+async def completions(request: Request) -> Response:
+    """Continue one or several texts. Choice `i × n + j` is completion `j` of prompt `i`."""
+    service = service_of(request)
+    body = parse(CompletionBody, await read_body(request, service.config.max_body_bytes))
+    service.check_model(body.model)
+    body.check()
+    include_usage = body.include_usage()
+    texts, id_lists = body.texts(), body.ids()
+    check_choices(len(texts) + len(id_lists), body.n)
+    sampling = checked(
+        body.sampling(max_tokens=body.max_tokens, logprobs=body.logprobs),
+        vocab_size=service.model.vocab_size,
+        renamed={},
+    )
+    call = Call(
+        id=f"cmpl-{secrets.token_hex(16)}",
+        prompts=await service.prompts.texts(texts) if texts else _checked(service, id_lists),
+        sampling=sampling,
+        tenant=request.state.tenant,
+        timeout_s=timeout_s(body, request.headers, service.config.request_timeout_s),
+        priority=priority(body),
+        slo=slo(request.headers),
+        stream=body.stream,
+    )
+    if not body.echo:
+        texts = [""] * len(call.prompts)
+    elif id_lists:
+        texts = [await service.prompts.decode(ids) for ids in id_lists.values()]
+    echoed = [text for text in texts for _ in range(body.n)]
+    frame = _frame(service, call)
+    return await _respond(
+        request,
+        service,
+        call,
+        whole=lambda reply: completion_answer(frame, reply, echoed),
+        streamed=lambda: CompletionEncoder(frame, echoed, include_usage),
+    )
+
+
+def _checked(service: Service, id_lists: dict[str, list[int]]) -> list[tuple[int, ...]]:
+    for field, ids in id_lists.items():
+        service.prompts.check_ids(ids, field)
+    return [tuple(ids) for ids in id_lists.values()]
+
+
+async def _respond(
+    request: Request,
+    service: Service,
+    call: Call,
+    *,
+    whole: Callable[[Reply], bytes],
+    streamed: Callable[[], Encoder],
+) -> Response:
+    gateway = service.gateway
+    reply = gateway.open(call)
+    if call.stream:
+        return EventStream(
+            reply,
+            streamed(),
+            cancel=lambda: gateway.cancel(reply),
+            close=lambda: gateway.close(reply),
+            keep_alive_s=service.config.keep_alive_s,
+            clock=service.clock,
+        )
+    try:
+        with watched(request.receive, lambda: gateway.cancel(reply)):
+            await reply.changed()
+    finally:
+        gateway.close(reply)
+    if reply.error is not None:
+        return reply.error.response()
+    return Response(whole(reply), media_type="application/json")
+
+
+def _frame(service: Service, call: Call) -> AnswerFrame:
+    return AnswerFrame(
+        id=call.id,
+        created=int(time.time()),
+        model=service.served_name,
+        fingerprint=service.model.numerics,
+        token_bytes=service.prompts.token_bytes,
+    )

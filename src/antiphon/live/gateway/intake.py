@@ -1,0 +1,122 @@
+"""From a checked body and the headers to a `Call`: what the gateway is asked to generate."""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from starlette.datastructures import Headers
+
+from antiphon.core.validation import check_sampling
+from antiphon.errors import ClientError
+from antiphon.types import SamplingParams, Seconds, Slo, TokenId
+
+from .auth import Tenant
+from .schema import MAX_CHOICES, GenerationBody
+
+MAX_PRIORITY = 1000
+DEFAULT_PRIORITY = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Call:
+    """One HTTP call. Each prompt becomes a request of its own; they share everything else.
+
+    `sampling` has passed `check_sampling` and is not resolved yet: that depends on each prompt's
+    length. `renamed` maps the core's field names to those that the caller used.
+    """
+
+    id: str
+    prompts: Sequence[tuple[TokenId, ...]]
+    sampling: SamplingParams
+    tenant: Tenant
+    timeout_s: Seconds
+    priority: int = DEFAULT_PRIORITY
+    slo: Slo | None = None
+    stream: bool = False
+    renamed: Mapping[str, str] = field(default_factory=dict)
+
+
+def checked(
+    sampling: SamplingParams, *, vocab_size: int, renamed: Mapping[str, str]
+) -> SamplingParams:
+    """`sampling` itself if it is valid. An error names the caller's own field by `renamed`."""
+    try:
+        check_sampling(sampling, vocab_size=vocab_size)
+    except ClientError as error:
+        raise rename(error, renamed) from None
+    return sampling
+
+
+def rename(error: ClientError, renamed: Mapping[str, str]) -> ClientError:
+    """The error with the field that the caller wrote in place of the core's name for it."""
+    given = renamed.get(error.field or "")
+    if given is None or given == error.field:
+        return error
+    message = error.message.replace(str(error.field), given)
+    return ClientError(message, field=given, status=error.status, code=error.code)
+
+
+def priority(body: GenerationBody) -> int:
+    """Lower is served first. Given twice, both must agree."""
+    ours = body.antiphon.priority if body.antiphon else None
+    if None not in (ours, body.priority) and ours != body.priority:
+        raise ClientError(
+            "priority and antiphon.priority differ: give one of them", field="antiphon.priority"
+        )
+    value = ours if ours is not None else body.priority
+    if value is None:
+        return DEFAULT_PRIORITY
+    if abs(value) > MAX_PRIORITY:
+        raise ClientError(
+            f"priority must be from {-MAX_PRIORITY} to {MAX_PRIORITY}", field="priority"
+        )
+    return value
+
+
+def slo(headers: Headers) -> Slo | None:
+    """Latency targets from `x-slo-ttft-ms` and `x-slo-tpot-ms`; the one not given is no target."""
+    ttft_s = _milliseconds(headers, "x-slo-ttft-ms")
+    tpot_s = _milliseconds(headers, "x-slo-tpot-ms")
+    if ttft_s is None and tpot_s is None:
+        return None
+    return Slo(
+        ttft_s=math.inf if ttft_s is None else ttft_s,
+        tpot_s=math.inf if tpot_s is None else tpot_s,
+    )
+
+
+def timeout_s(body: GenerationBody, headers: Headers, limit_s: Seconds) -> Seconds:
+    """How long the call may take: the least of body, header `x-request-timeout-s` and limit."""
+    asked = [limit_s]
+    if body.timeout is not None:
+        asked.append(_positive(body.timeout, "timeout"))
+    if (text := headers.get("x-request-timeout-s")) is not None:
+        asked.append(_positive(_number(text, "x-request-timeout-s"), "x-request-timeout-s"))
+    return min(asked)
+
+
+def check_choices(prompts: int, n: int) -> None:
+    """Raises `ClientError` if one call asks for too many choices at once."""
+    if prompts * n > MAX_CHOICES:
+        raise ClientError(
+            f"{prompts} prompts with n={n} make {prompts * n} choices: at most {MAX_CHOICES}",
+            field="n",
+        )
+
+
+def _milliseconds(headers: Headers, name: str) -> Seconds | None:
+    text = headers.get(name)
+    return None if text is None else _positive(_number(text, name), name) / 1000
+
+
+def _number(text: str, name: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        raise ClientError(f"{name} must be a number", field=name) from None
+
+
+def _positive(value: float, name: str) -> float:
+    if not (math.isfinite(value) and value > 0):
+        raise ClientError(f"{name} must be a positive, finite number", field=name)
+    return value

@@ -1,0 +1,206 @@
+"""What Prometheus may read of a gateway and its worker.
+
+Names are vLLM's where the meaning is the same, so that dashboards keep working; what is our own is
+called `antiphon_…`. Counting costs an addition: the Prometheus objects are made when somebody asks
+(a custom collector), never per token.
+"""
+
+from bisect import bisect_left
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+
+from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client.core import (
+    CounterMetricFamily,
+    GaugeMetricFamily,
+    HistogramMetricFamily,
+    Metric,
+)
+from prometheus_client.registry import Collector
+
+from antiphon.types import (
+    FinishReason,
+    Outcome,
+    Rejected,
+    RequestRecord,
+    Seconds,
+    WorkerView,
+)
+
+CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+
+_TTFT_S = (0.001, 0.005, 0.01, 0.02, 0.04, 0.06, 0.08, 0.1, 0.25, 0.5, 0.75, 1.0, 2.5, 5.0, 7.5)
+_TTFT_S = (*_TTFT_S, 10.0, 20.0, 40.0, 80.0, 160.0)
+_TOKEN_S = (0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.75, 1.0, 2.5, 5.0)
+_TOKEN_S = (*_TOKEN_S, 7.5, 10.0, 20.0, 40.0, 80.0)
+_REQUEST_S = (0.1, 0.3, 0.5, 0.8, 1.0, 1.5, 2.0, 2.5, 5.0, 10.0, 15.0, 20.0, 30.0, 40.0, 50.0, 60.0)
+_REQUEST_S = (*_REQUEST_S, 120.0, 240.0, 480.0, 960.0, 1920.0)
+
+
+class Histogram:
+    """Counts by upper bound, and their sum."""
+
+    def __init__(self, bounds: Sequence[float]) -> None:
+        self._bounds = tuple(bounds)
+        self._counts = [0] * (len(bounds) + 1)
+        self._sum = 0.0
+
+    def observe(self, value: Seconds) -> None:
+        """Count `value`."""
+        self._counts[bisect_left(self._bounds, value)] += 1
+        self._sum += value
+
+    def family(self, name: str, text: str, model: str) -> HistogramMetricFamily:
+        """In Prometheus's cumulative form."""
+        buckets: list[tuple[str, float]] = []
+        total = 0
+        for bound, count in zip((*self._bounds, float("inf")), self._counts, strict=True):
+            total += count
+            buckets.append(("+Inf" if bound == float("inf") else repr(bound), total))
+        family = HistogramMetricFamily(name, text, labels=["model_name"])
+        family.add_metric([model], buckets, self._sum)
+        return family
+
+
+class Metrics(Collector):
+    """All counters of one gateway. `view` reads the worker (None: it is not there)."""
+
+    def __init__(self, model: str, view: Callable[[], WorkerView | None]) -> None:
+        self._model = model
+        self._view = view
+        self._ttft = Histogram(_TTFT_S)
+        self._between_tokens = Histogram(_TOKEN_S)
+        self._whole = Histogram(_REQUEST_S)
+        self._queue = Histogram(_REQUEST_S)
+        self._prompt_tokens = 0
+        self._output_tokens = 0
+        self._finished: Counter[FinishReason] = Counter()
+        self._outcomes: Counter[tuple[str, str]] = Counter()
+        self._http: Counter[tuple[str, int]] = Counter()
+        self._preemptions = 0
+        self.late_events: Callable[[], int] = lambda: 0
+        """Reads the book's count of events that came too late to matter."""
+        self._registry = CollectorRegistry()
+        self._registry.register(self)
+
+    def tokens(self, count: int) -> None:
+        """`count` output tokens were delivered."""
+        self._output_tokens += count
+
+    def gap(self, seconds: Seconds) -> None:
+        """The time between a token and the one before it in its sequence."""
+        self._between_tokens.observe(seconds)
+
+    def settled(self, record: RequestRecord, rejected: Rejected | None) -> None:
+        """A request ended."""
+        reason = rejected.reason.value if rejected else ""
+        self._outcomes[record.outcome.value, reason] += 1
+        self._preemptions += record.preemptions
+        if record.outcome is Outcome.REJECTED:
+            return
+        self._prompt_tokens += record.prompt_tokens
+        if record.outcome is Outcome.FINISHED:
+            self._finished.update(record.finish_reasons)
+        if record.started_at is not None:
+            self._queue.observe(record.started_at - record.arrived_at)
+        if record.first_token_at is not None:
+            self._ttft.observe(record.first_token_at - record.arrived_at)
+        self._whole.observe(record.ended_at - record.arrived_at)
+
+    def http(self, route: str, status: int) -> None:
+        """A response ended. `route` is a template of ours, never what the caller typed."""
+        self._http[route, status] += 1
+
+    def render(self) -> bytes:
+        """The page that Prometheus reads."""
+        return generate_latest(self._registry)
+
+    def collect(self) -> Iterator[Metric]:
+        """See `prometheus_client`: one family at a time."""
+        yield from self._of_worker()
+        yield from self._of_requests()
+        yield from self._own()
+
+    def describe(self) -> Iterator[Metric]:
+        """Empty: names need no check against other collectors, the registry is ours alone."""
+        return iter(())
+
+    def _gauge(self, name: str, text: str, value: float) -> GaugeMetricFamily:
+        family = GaugeMetricFamily(name, text, labels=["model_name"])
+        family.add_metric([self._model], value)
+        return family
+
+    def _count(self, name: str, text: str, value: float) -> CounterMetricFamily:
+        family = CounterMetricFamily(name, text, labels=["model_name"])
+        family.add_metric([self._model], value)
+        return family
+
+    def _of_worker(self) -> Iterator[Metric]:
+        view = self._view()
+        if view is None:
+            return
+        used = view.held_pages / view.total_pages if view.total_pages else 0.0
+        yield self._gauge("vllm:num_requests_running", "Sequences that run now.", view.running)
+        yield self._gauge("vllm:num_requests_waiting", "Requests that wait.", view.waiting)
+        yield self._gauge("vllm:kv_cache_usage_perc", "Share of KV pages in use, 0 to 1.", used)
+        yield self._count(
+            "vllm:prefix_cache_queries",
+            "Prompt tokens looked up in the prefix cache.",
+            view.prefix_queried_tokens_total,
+        )
+        yield self._count(
+            "vllm:prefix_cache_hits",
+            "Prompt tokens found in the prefix cache.",
+            view.prefix_hit_tokens_total,
+        )
+        yield self._count(
+            "vllm:num_preemptions", "Sequences that gave their memory back.", view.preemptions_total
+        )
+        yield self._count("antiphon_steps", "Forward passes.", view.steps_total)
+
+    def _of_requests(self) -> Iterator[Metric]:
+        model = self._model
+        yield self._count("vllm:prompt_tokens", "Prompt tokens taken.", self._prompt_tokens)
+        yield self._count("vllm:generation_tokens", "Tokens delivered.", self._output_tokens)
+        yield self._ttft.family(
+            "vllm:time_to_first_token_seconds", "Arrival to first token.", model
+        )
+        yield self._between_tokens.family(
+            "vllm:inter_token_latency_seconds", "Between two tokens of a sequence.", model
+        )
+        yield self._whole.family("vllm:e2e_request_latency_seconds", "Arrival to end.", model)
+        yield self._queue.family(
+            "vllm:request_queue_time_seconds", "Arrival to first computing.", model
+        )
+        finished = CounterMetricFamily(
+            "vllm:request_success",
+            "Sequences that ended well.",
+            labels=["model_name", "finished_reason"],
+        )
+        for reason in (FinishReason.STOP, FinishReason.LENGTH):
+            finished.add_metric([model, reason.value], self._finished[reason])
+        yield finished
+
+    def _own(self) -> Iterator[Metric]:
+        outcomes = CounterMetricFamily(
+            "antiphon_requests",
+            "Requests by how they ended; `reason` says why one was rejected.",
+            labels=["model_name", "outcome", "reason"],
+        )
+        for (outcome, reason), count in sorted(self._outcomes.items()):
+            outcomes.add_metric([self._model, outcome, reason], count)
+        yield outcomes
+        http = CounterMetricFamily(
+            "antiphon_http_requests", "HTTP requests.", labels=["route", "status"]
+        )
+        for (route, status), count in sorted(self._http.items()):
+            http.add_metric([route, str(status)], count)
+        yield http
+        yield self._count(
+            "antiphon_preempted_sequences", "Preemptions of ended requests.", self._preemptions
+        )
+        yield self._count(
+            "antiphon_late_events",
+            "Worker events that came after their request's end.",
+            self.late_events(),
+        )

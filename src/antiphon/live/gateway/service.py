@@ -1,0 +1,50 @@
+"""What the routes work with, and how they get it."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from starlette.requests import Request
+
+from antiphon.errors import ClientError, PeerError
+from antiphon.types import HttpConfig, ModelInfo, Seconds, WorkerInfo
+
+from .gateway import Gateway
+from .metrics import Metrics
+from .prompts import Prompts
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Service:
+    """One served model: its gateway and the text side. `created` is in Unix seconds."""
+
+    gateway: Gateway
+    prompts: Prompts
+    metrics: Metrics
+    worker: WorkerInfo
+    served_name: str
+    config: HttpConfig
+    clock: Callable[[], Seconds]
+    created: int
+
+    @property
+    def model(self) -> ModelInfo:
+        """Facts of the loaded model."""
+        return self.worker.model
+
+    def check_model(self, name: str) -> None:
+        """Raises `ClientError` 404 for any model but the one that is served."""
+        if name != self.served_name:
+            raise ClientError(
+                f"The model {name[:128]!r} does not exist; this server has {self.served_name!r}",
+                field="model",
+                status=404,
+                code="model_not_found",
+            )
+
+
+def service_of(request: Request) -> Service:
+    """The service, or `PeerError` (503) while the model is loading."""
+    service: Service | None = request.app.state.service
+    if service is None:
+        raise PeerError("the model is still loading")
+    return service

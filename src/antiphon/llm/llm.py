@@ -1,0 +1,212 @@
+"""`LLM`: a model in this process, for scripts and notebooks.
+
+The scheduler and engine of the server, driven without HTTP and without an event loop: the caller's
+thread runs step after step until its batch is done. Same prompt, seed and model: same tokens.
+"""
+
+import secrets
+import sys
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Self, TypeAlias, TypeGuard
+
+from antiphon.core.config import build
+from antiphon.core.validation import check_sampling, resolve_sampling
+from antiphon.engine import use_cores
+from antiphon.errors import ClientError, UsageError
+from antiphon.live.loaded_model import LoadedModel, load_model
+from antiphon.types import Request, RequestId, SamplingParams, TokenId
+
+from .batch import Answer, Batch, wrong_prompt
+from .output import RequestOutput
+
+Prompt: TypeAlias = str | Sequence[TokenId]
+Conversation: TypeAlias = Sequence[Mapping[str, Any]]
+
+DEFAULT_MAX_TOKENS = 16
+"""Of `generate` without sampling parameters; the server's `/v1/completions` has the same."""
+_MOST_PROMPTS = 2**20
+_ROLES = ("system", "developer", "user", "assistant")
+_Input: TypeAlias = tuple[str | None, tuple[TokenId, ...]]
+"""The prompt as text, if it was text, and as ids."""
+
+
+class LLM:
+    """A model that is loaded once and then asked batch by batch.
+
+    `config` takes any key of the configuration as nested mappings; the named options go over it.
+    Raises `UsageError` if the model, a setting or the machine is not right. One batch runs at a
+    time: a second thread waits. Use it in `with`, or `close` it, to give its memory back.
+    """
+
+    def __init__(
+        self,
+        model: str | None = None,
+        *,
+        config: Mapping[str, Mapping[str, object]] | None = None,
+        kv_memory: int | str | None = None,
+        max_model_len: int | None = None,
+        max_num_seqs: int | None = None,
+        cores: Sequence[int] | None = None,
+    ) -> None:
+        values = {table: dict(content) for table, content in (config or {}).items()}
+        for table, key, value in (
+            ("model", "name", model),
+            ("model", "max_model_len", max_model_len),
+            ("kv", "memory_bytes", kv_memory),
+            ("scheduler", "max_num_seqs", max_num_seqs),
+            ("engine", "cores", cores),
+        ):
+            if value is not None:
+                values.setdefault(table, {})[key] = value
+        values.setdefault("scheduler", {})["max_queue"] = _MOST_PROMPTS
+        engine = values.setdefault("engine", {})
+        engine.setdefault("cache_dir", str(Path("~/.cache/antiphon").expanduser()))
+        settings = build(values)
+        use_cores(settings.engine.cores)
+        self._model: LoadedModel | None = load_model(settings, lambda line: None)
+        self._asked = 0
+        self._busy = threading.Lock()
+
+    def generate(
+        self,
+        prompts: Prompt | Sequence[Prompt],
+        sampling: SamplingParams | Sequence[SamplingParams] | None = None,
+        *,
+        progress: bool | None = None,
+    ) -> list[RequestOutput]:
+        """Continue each prompt (text, or token ids); the results are in the prompts' order.
+
+        `sampling` is for all, or one for each; without it 16 tokens are drawn. `progress`: show a
+        bar on stderr; None: if that is a terminal. Raises `ClientError` before anything runs if a
+        prompt or parameter is wrong.
+        """
+        many: list[Any] = (
+            [prompts] if isinstance(prompts, str) or _is_ids(prompts) else list(prompts)
+        )
+        default = SamplingParams(max_tokens=DEFAULT_MAX_TOKENS)
+        with self._open() as model:
+            inputs = [self._input(model, place, prompt) for place, prompt in enumerate(many)]
+            return self._answer(model, inputs, sampling or default, progress)
+
+    def chat(
+        self,
+        messages: Conversation | Sequence[Conversation],
+        sampling: SamplingParams | Sequence[SamplingParams] | None = None,
+        *,
+        progress: bool | None = None,
+    ) -> list[RequestOutput]:
+        """Answer one conversation, or each of several, by the model's chat template.
+
+        A message is `{"role": "user", "content": "…"}`. See `generate`; without `sampling` an
+        answer may be as long as the context allows.
+        """
+        one = bool(messages) and isinstance(messages[0], Mapping)
+        many: list[Any] = [messages] if one else list(messages)
+        with self._open() as model:
+            inputs: list[_Input] = [
+                (None, model.template.encode(model.tokenizer, _turns(place, conversation)))
+                for place, conversation in enumerate(many)
+            ]
+            return self._answer(model, inputs, sampling or SamplingParams(), progress)
+
+    def close(self) -> None:
+        """Give the model's memory back. No effect the second time."""
+        with self._busy:
+            self._model = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    @contextmanager
+    def _open(self) -> Iterator[LoadedModel]:
+        with self._busy:
+            if self._model is None:
+                raise UsageError("this LLM is closed: make a new one")
+            yield self._model
+
+    def _input(self, model: LoadedModel, place: int, prompt: object) -> _Input:
+        if isinstance(prompt, str):
+            return prompt, model.tokenizer.encode(prompt, add_bos=model.tokenizer.add_bos)
+        if not _is_ids(prompt):
+            raise wrong_prompt(place, "must be a string or a list of token ids")
+        return None, tuple(prompt)
+
+    def _answer(
+        self,
+        model: LoadedModel,
+        inputs: list[_Input],
+        sampling: SamplingParams | Sequence[SamplingParams],
+        progress: bool | None,
+    ) -> list[RequestOutput]:
+        if len(inputs) > _MOST_PROMPTS:
+            raise ClientError(f"at most {_MOST_PROMPTS} prompts at once", field="prompts")
+        if isinstance(sampling, SamplingParams):
+            sampling = [sampling] * len(inputs)
+        if len(sampling) != len(inputs):
+            raise ClientError(
+                f"{len(inputs)} prompts, but {len(sampling)} sampling parameters: give one for "
+                f"all, or one for each",
+                field="sampling",
+            )
+        answers = {}
+        for place, ((text, ids), params) in enumerate(zip(inputs, sampling, strict=True)):
+            request = self._request(model, place, ids, params)
+            answers[request.id] = Answer(request, text, model)
+        Batch(model, answers).run(sys.stderr.isatty() if progress is None else progress)
+        return [answer.result() for answer in answers.values()]
+
+    def _request(
+        self, model: LoadedModel, place: int, ids: tuple[TokenId, ...], params: SamplingParams
+    ) -> Request:
+        check_sampling(params, vocab_size=model.info.vocab_size)
+        try:
+            resolved = resolve_sampling(
+                params,
+                prompt_len=len(ids),
+                max_model_len=model.max_model_len,
+                seed=secrets.randbits(63),
+            )
+        except ClientError as error:
+            raise wrong_prompt(place, error.message, error.code) from None
+        self._asked += 1
+        return Request(
+            id=RequestId(f"llm-{self._asked}"),
+            prompt=ids,
+            sampling=resolved,
+            eos_token_ids=() if params.ignore_eos else model.info.eos_token_ids,
+        )
+
+
+def _is_ids(prompt: object) -> TypeGuard[Sequence[TokenId]]:
+    """Whether it is one prompt of token ids (their range is the scheduler's to check)."""
+    return (
+        isinstance(prompt, Sequence)
+        and not isinstance(prompt, str | bytes)
+        and bool(prompt)
+        and all(isinstance(id, int) and not isinstance(id, bool) for id in prompt)
+    )
+
+
+def _turns(place: int, conversation: object) -> list[dict[str, str]]:
+    """Checked messages, as chat templates expect them. `developer` is a newer name of `system`."""
+    where = f"messages of conversation {place}"
+    if not isinstance(conversation, Sequence) or isinstance(conversation, str) or not conversation:
+        raise ClientError(f"{where}: must be a list of at least one message", field="messages")
+    turns: list[dict[str, str]] = []
+    for number, message in enumerate(conversation):
+        role = message.get("role") if isinstance(message, Mapping) else None
+        content = message.get("content") if isinstance(message, Mapping) else None
+        if role not in _ROLES or not isinstance(content, str):
+            raise ClientError(
+                f'{where}: number {number} must be {{"role": …, "content": "text"}} with a role '
+                f"of {', '.join(_ROLES)}",
+                field="messages",
+            )
+        turns.append({"role": "system" if role == "developer" else role, "content": content})
+    return turns

@@ -1,0 +1,159 @@
+"""One worker in virtual time: the live scheduler, a scripted engine, a log of all that happens."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Protocol, TypeAlias
+
+from antiphon.core.scheduler import Scheduler
+from antiphon.types import (
+    Aborted,
+    Admitted,
+    Event,
+    Rejected,
+    Request,
+    RequestId,
+    Seconds,
+    StepPlan,
+    StepResult,
+    Unknown,
+    WorkerView,
+)
+
+from .virtual_loop import VirtualLoop
+
+
+class Engine(Protocol):
+    """Whatever turns a plan into tokens."""
+
+    def forward(self, plan: StepPlan) -> StepResult:
+        """One forward pass."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Submit:
+    """A request comes in at a point in time."""
+
+    at: Seconds
+    request: Request
+
+
+@dataclass(frozen=True, slots=True)
+class Cancel:
+    """Somebody gives up a request, or one sequence of it."""
+
+    at: Seconds
+    request: RequestId
+    sequence: int | None = None
+
+
+Stimulus: TypeAlias = Submit | Cancel
+Happening: TypeAlias = Event | Admitted | Rejected | Aborted | Unknown
+
+
+@dataclass(slots=True)
+class RunLog:
+    """What a run did: each list is in order of time."""
+
+    happenings: list[tuple[Seconds, Happening]] = field(default_factory=list)
+    plans: list[tuple[Seconds, StepPlan]] = field(default_factory=list)
+    views: list[tuple[Seconds, WorkerView]] = field(default_factory=list)
+    """One after each step."""
+
+    def of(self, request: RequestId) -> list[Happening]:
+        """What happened to one request, in order."""
+        return [what for _, what in self.happenings if what.request == request]
+
+
+class VirtualWorker:
+    """Drives a scheduler as the live worker does: expire, step, run, complete."""
+
+    def __init__(self, scheduler: Scheduler, engine: Engine, loop: VirtualLoop) -> None:
+        self.log = RunLog()
+        self._scheduler = scheduler
+        self._engine = engine
+        self._loop = loop
+        self._computing = False
+        self._awake_at: Seconds | None = None
+
+    def submit(self, request: Request) -> Admitted | Rejected:
+        """Hand in a request now."""
+        answer = self._scheduler.add(request, self._loop.now)
+        self._note(answer)
+        self._wake(self._loop.now)
+        return answer
+
+    def cancel(self, request: RequestId, sequence: int | None = None) -> Aborted | Unknown:
+        """Give up a request, or one sequence of it, now."""
+        answer = self._scheduler.abort(request, self._loop.now, sequence)
+        self._note(answer)
+        self._wake(self._loop.now)
+        return answer
+
+    def _note(self, what: Happening) -> None:
+        self.log.happenings.append((self._loop.now, what))
+
+    def _wake(self, at: Seconds) -> None:
+        """Look for work at that time, after all that is scheduled for it so far."""
+        at = max(at, self._loop.now)
+        if self._awake_at is None or at < self._awake_at:
+            self._awake_at = at
+            self._loop.call_at(at, lambda: self._turn(at))
+
+    def _turn(self, at: Seconds) -> None:
+        if self._awake_at != at:
+            return
+        self._awake_at = None
+        for event in self._scheduler.expire(self._loop.now):
+            self._note(event)
+        if not self._computing:
+            self._compute()
+        deadline = self._scheduler.next_deadline()
+        if deadline is not None:
+            self._wake(deadline)
+
+    def _compute(self) -> None:
+        plan = self._scheduler.step(self._loop.now)
+        if plan is None:
+            return
+        self._computing = True
+        self.log.plans.append((self._loop.now, plan))
+        result = self._engine.forward(plan)
+        ends_at = self._loop.now + result.elapsed_s
+        self._loop.call_at(ends_at, lambda: self._complete(plan, result))
+
+    def _complete(self, plan: StepPlan, result: StepResult) -> None:
+        self._computing = False
+        for event in self._scheduler.complete(plan, result, self._loop.now):
+            self._note(event)
+        self.log.views.append((self._loop.now, self._scheduler.view(self._loop.now)))
+        self._wake(self._loop.now)
+
+
+def run_worker(
+    scheduler: Scheduler,
+    engine: Engine,
+    stimuli: Iterable[Stimulus],
+    *,
+    max_actions: int = 1_000_000,
+) -> RunLog:
+    """Feed the stimuli at their times and run until nothing is left to do."""
+    loop = VirtualLoop()
+    worker = VirtualWorker(scheduler, engine, loop)
+    for stimulus in stimuli:
+        match stimulus:
+            case Submit(at, request):
+                loop.call_at(at, lambda request=request: _drop(worker.submit(request)))
+            case Cancel(at, request, sequence):
+                loop.call_at(
+                    at,
+                    lambda request=request, sequence=sequence: _drop(
+                        worker.cancel(request, sequence)
+                    ),
+                )
+    loop.run(max_actions=max_actions)
+    return worker.log
+
+
+def _drop(_answer: object) -> None:
+    """The log has the answer already."""

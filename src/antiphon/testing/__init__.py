@@ -1,0 +1,1 @@
+"""For tests: strategies, the laws as checks, stand-ins."""

@@ -1,0 +1,136 @@
+"""The laws of `docs/invariants.md` that can be read off what happened in a run."""
+
+from collections.abc import Iterable, Mapping
+
+from antiphon.errors import BugError
+from antiphon.sim import RunLog
+from antiphon.types import (
+    Aborted,
+    Admitted,
+    Rejected,
+    Request,
+    RequestId,
+    Seconds,
+    SequenceEnded,
+    SequenceKey,
+    Started,
+    StepPlan,
+    TokenGenerated,
+    TokenId,
+    WorkerView,
+)
+
+
+class LawBroken(BugError):
+    """A run broke a numbered law."""
+
+
+def check_conservation(log: RunLog, requests: Iterable[Request]) -> None:
+    """I1: every request gets one answer, and every sequence taken ends exactly once.
+
+    Nothing is said of a sequence after its end, nor of a request that was refused.
+    """
+    for request in requests:
+        said = log.of(request.id)
+        answers = [what for what in said if isinstance(what, Admitted | Rejected)]
+        if len(answers) != 1 or said[0] is not answers[0]:
+            raise LawBroken(f"I1: {request.id} was answered {len(answers)} times")
+        ends: list[int] = []
+        for what in said[1:]:
+            match what:
+                case Aborted(sequences=sequences):
+                    ends += sequences
+                case SequenceEnded(sequence=sequence):
+                    ends.append(sequence)
+                case TokenGenerated(sequence=sequence) if sequence in ends:
+                    raise LawBroken(f"I1: {request.id}/{sequence} goes on after its end")
+                case _:
+                    pass
+        taken = isinstance(answers[0], Admitted)
+        if sorted(ends) != list(range(request.sampling.n if taken else 0)):
+            raise LawBroken(f"I1: sequences {sorted(ends)} of {request.id} ended")
+
+
+def check_tokens(log: RunLog, requests: Iterable[Request]) -> None:
+    """I2: the tokens of each sequence come once and in order, from where it was resumed."""
+    for request in requests:
+        for sequence, tokens in tokens_of(log, request).items():
+            first = len(request.resumed[sequence]) if request.resumed else 0
+            indices = [index for index, _ in tokens]
+            if indices != list(range(first, first + len(indices))):
+                raise LawBroken(f"I2: {request.id}/{sequence} has tokens {indices}")
+            limit = request.sampling.max_tokens or 0
+            if indices and indices[-1] >= limit:
+                raise LawBroken(f"I2: {request.id}/{sequence} has more than {limit} tokens")
+
+
+def check_started(log: RunLog, requests: Iterable[Request]) -> None:
+    """I6: a request starts once, after it came and before its first token."""
+    for request in requests:
+        said = log.of(request.id)
+        starts = [what for what in said if isinstance(what, Started)]
+        tokens = [what for what in said if isinstance(what, TokenGenerated)]
+        if len(starts) > 1 or (tokens and not starts):
+            raise LawBroken(f"I6: {request.id} started {len(starts)} times")
+        if tokens and said.index(starts[0]) > said.index(tokens[0]):
+            raise LawBroken(f"I6: {request.id} has a token before it started")
+        if any(start.queued_s < 0 for start in starts):
+            raise LawBroken(f"I6: {request.id} started before it came")
+
+
+def check_causality(log: RunLog, arrivals: Mapping[RequestId, Seconds]) -> None:
+    """I6: time does not run backwards, and nobody is computed before it came."""
+    for entries in (log.happenings, log.plans, log.views):
+        times = [at for at, _ in entries]
+        if times != sorted(times):
+            raise LawBroken("I6: time ran backwards")
+    for at, plan in log.plans:
+        for chunk in plan.chunks:
+            if at < arrivals[chunk.request.id]:
+                raise LawBroken(f"I6: {chunk.request.id} was computed before it came")
+
+
+def check_pages(view: WorkerView) -> None:
+    """I3: free + held + cached pages are all pages."""
+    if view.free_pages + view.held_pages + view.cached_pages != view.total_pages:
+        raise LawBroken(f"I3: pages do not add up in {view}")
+
+
+def check_drained(view: WorkerView) -> None:
+    """I4: when nothing is left to do, nothing runs, waits or holds a page."""
+    if view.running or view.waiting or view.held_pages:
+        raise LawBroken(f"I4: something is left over in {view}")
+
+
+def check_budget(plan: StepPlan, *, max_tokens: int, max_sequences: int) -> None:
+    """I10: a step computes at most its budget, each sequence once, and something at all."""
+    tokens = sum(len(chunk.tokens) for chunk in plan.chunks)
+    if not 0 < tokens <= max_tokens:
+        raise LawBroken(f"I10: step {plan.number} computes {tokens} tokens of {max_tokens}")
+    keys = {SequenceKey(chunk.request.id, chunk.sequence) for chunk in plan.chunks}
+    if len(keys) < len(plan.chunks) or len(keys) > max_sequences:
+        raise LawBroken(f"I10: step {plan.number} has {len(plan.chunks)} chunks")
+    if any(not chunk.tokens for chunk in plan.chunks):
+        raise LawBroken(f"I10: step {plan.number} has an empty chunk")
+
+
+def tokens_of(log: RunLog, request: Request) -> Mapping[int, list[tuple[int, TokenId]]]:
+    """(index, token) of each sequence of a request, in the order of delivery."""
+    tokens: dict[int, list[tuple[int, TokenId]]] = {
+        sequence: [] for sequence in range(request.sampling.n)
+    }
+    for what in log.of(request.id):
+        if isinstance(what, TokenGenerated):
+            tokens[what.sequence].append((what.index, what.token))
+    return tokens
+
+
+def outputs(
+    log: RunLog, requests: Iterable[Request]
+) -> Mapping[RequestId, Mapping[int, list[tuple[int, TokenId]]]]:
+    """`tokens_of` each request that was taken."""
+    return {
+        request.id: tokens_of(log, request)
+        for request in requests
+        if isinstance(log.of(request.id)[0], Admitted)
+    }

@@ -1,0 +1,144 @@
+"""Hypothesis strategies: requests, configurations and whole workloads that are small but nasty.
+
+Prompts come from few tokens and few prefixes, so that the prefix cache hits; memory is small, so
+that sequences wait and are preempted; times collide, so that order matters.
+"""
+
+from dataclasses import dataclass, replace
+
+from hypothesis import strategies as st
+
+from antiphon.core.scheduler import Scheduler
+from antiphon.sim import Cancel, Submit
+from antiphon.types import (
+    KvConfig,
+    ModelInfo,
+    Request,
+    RequestId,
+    SamplingParams,
+    SchedulerConfig,
+    Seconds,
+    TokenId,
+)
+
+VOCAB_SIZE = 16
+CONTEXT_LEN = 64
+EOS: TokenId = 0
+
+MODEL = ModelInfo(
+    name="scripted",
+    identity=bytes(32),
+    numerics="scripted",
+    vocab_size=VOCAB_SIZE,
+    context_len=CONTEXT_LEN,
+    eos_token_ids=(EOS,),
+    kv_bytes_per_token=1,
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkerSetup:
+    """All that a `Scheduler` is built from, but the model."""
+
+    config: SchedulerConfig
+    kv: KvConfig
+    pages: int
+    max_model_len: int = CONTEXT_LEN
+
+    def build(self) -> Scheduler:
+        """A new scheduler of `MODEL`."""
+        return Scheduler(
+            config=self.config,
+            kv=self.kv,
+            pages=self.pages,
+            model=MODEL,
+            max_model_len=self.max_model_len,
+        )
+
+
+def kv_configs() -> st.SearchStrategy[KvConfig]:
+    """Blocks of 1 to 8 tokens, in pages of every size that divides them."""
+    return st.sampled_from([1, 2, 4, 8]).flatmap(
+        lambda block: st.builds(
+            KvConfig,
+            page_tokens=st.sampled_from([size for size in (1, 2, 4, 8) if block % size == 0]),
+            block_tokens=st.just(block),
+            prefix_cache=st.sampled_from([True, True, True, False]),
+        )
+    )
+
+
+@st.composite
+def worker_setups(draw: st.DrawFn, *, min_tokens: int = 12, max_tokens: int = 160) -> WorkerSetup:
+    """A worker whose memory holds one long sequence, or several, or dozens of short ones."""
+    kv = draw(kv_configs())
+    memory_tokens = draw(st.integers(min_tokens, max_tokens))
+    return WorkerSetup(
+        config=SchedulerConfig(
+            max_num_seqs=draw(st.integers(1, 8)),
+            max_batched_tokens=draw(st.integers(1, 24)),
+            max_queue=draw(st.sampled_from([2, 100])),
+            output_quantile=draw(st.sampled_from([0.0, 0.5, 0.9])),
+            output_history=draw(st.sampled_from([1, 4, 100])),
+            reserve_fraction=draw(st.sampled_from([0.0, 0.03, 0.3])),
+        ),
+        kv=kv,
+        pages=max(2, -(-memory_tokens // kv.page_tokens)),
+        max_model_len=draw(st.sampled_from([8, 32, CONTEXT_LEN])),
+    )
+
+
+@st.composite
+def prompts(draw: st.DrawFn, *, max_len: int = 40) -> tuple[TokenId, ...]:
+    """Tokens that often begin as other prompts do."""
+    prefix = draw(st.sampled_from([(), (1, 2, 3, 4) * 3, (1, 2, 3, 4) * 6, (5,) * 17]))
+    own = draw(st.lists(st.integers(1, 3), min_size=1, max_size=12))
+    return (*prefix, *own)[:max_len]
+
+
+@st.composite
+def requests(draw: st.DrawFn, *, id: str = "r0", now: Seconds = 0.0) -> Request:
+    """A valid request; some are resumed, some have several sequences, some a deadline."""
+    n = draw(st.sampled_from([1, 1, 1, 2, 3]))
+    tokens = st.lists(st.integers(0, VOCAB_SIZE - 1), max_size=6).map(tuple)
+    resumed = draw(st.sampled_from([False, False, False, True]))
+    wait_s = draw(st.sampled_from([None, None, None, 0.0, 0.05, 0.3, 1.0]))
+    return Request(
+        id=RequestId(id),
+        prompt=draw(prompts()),
+        sampling=SamplingParams(
+            n=n,
+            max_tokens=draw(st.integers(0, 24)),
+            min_tokens=draw(st.sampled_from([0, 0, 3])),
+            stop_token_ids=draw(st.sampled_from([(), (7,)])),
+            seed=draw(st.integers(0, 3)),
+        ),
+        eos_token_ids=draw(st.sampled_from([(), (EOS,)])),
+        attempt=2 if resumed else 1,
+        resumed=tuple(draw(tokens) for _ in range(n)) if resumed else (),
+        priority=draw(st.sampled_from([0, 0, 1])),
+        deadline=None if wait_s is None else now + wait_s,
+        tenant_salt=draw(st.sampled_from([b"", b"", b"other"])),
+    )
+
+
+@st.composite
+def workloads(
+    draw: st.DrawFn, *, max_requests: int = 12, patient: bool = False
+) -> list[Submit | Cancel]:
+    """Requests over half a second of virtual time, some of them given up later.
+
+    `patient`: nobody gives up and nothing has a deadline, so every request runs to its end.
+    """
+    stimuli: list[Submit | Cancel] = []
+    for number in range(draw(st.integers(1, max_requests))):
+        at = draw(st.integers(0, 10)) * 0.05
+        request = draw(requests(id=f"r{number}", now=at))
+        if patient:
+            request = replace(request, deadline=None)
+        stimuli.append(Submit(at, request))
+        if not patient and draw(st.sampled_from([False, False, True])):
+            after_s = draw(st.sampled_from([0.0, 0.01, 0.025, 0.1, 0.4]))
+            which = draw(st.sampled_from([None, 0, 1, 2]))
+            stimuli.append(Cancel(at + after_s, request.id, which))
+    return stimuli

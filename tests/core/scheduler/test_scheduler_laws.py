@@ -1,0 +1,384 @@
+"""The numbered laws on whole workloads in virtual time, and proof that they find faulty parts."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from hashlib import blake2b
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
+
+from antiphon.core.kv import BlockKeys, PagePool
+from antiphon.core.scheduler import (
+    admission,
+    batching,
+    completion,
+    roster,
+    scheduler,
+    sequence_memory,
+)
+from antiphon.core.scheduler.history import History
+from antiphon.errors import BugError
+from antiphon.sim import (
+    Cancel,
+    ConstantStepTime,
+    RunLog,
+    ScriptedEngine,
+    ShadowKv,
+    Submit,
+    hashed_script,
+    run_worker,
+)
+from antiphon.testing import laws
+from antiphon.testing.strategies import EOS, VOCAB_SIZE, WorkerSetup, worker_setups, workloads
+from antiphon.types import Admitted, FinishReason, Request, SequenceEnded, StepPlan, StepResult
+
+SETTINGS = settings(
+    max_examples=120,
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
+)
+SCRIPT = hashed_script(VOCAB_SIZE)
+Workload = Sequence[Submit | Cancel]
+
+
+def run(
+    setup: WorkerSetup, workload: Workload, *, script: Callable = SCRIPT, step_s: float = 0.02
+) -> RunLog:
+    """One run under all laws that can be read off it."""
+    worker = setup.build()
+    shadow = ShadowKv(setup.kv.page_tokens)
+    engine = ScriptedEngine(script, ConstantStepTime(step_s), shadow)
+    log = run_worker(worker, engine, workload, max_actions=20_000)
+    submits = [item for item in workload if isinstance(item, Submit)]
+    requests = [item.request for item in submits]
+    laws.check_conservation(log, requests)
+    laws.check_tokens(log, requests)
+    laws.check_started(log, requests)
+    laws.check_causality(log, {item.request.id: item.at for item in submits})
+    config = setup.config
+    for _, plan in log.plans:
+        laws.check_budget(
+            plan, max_tokens=config.max_batched_tokens, max_sequences=config.max_num_seqs
+        )
+    for _, view in log.views:
+        laws.check_pages(view)
+    end = worker.view(1e9)
+    laws.check_pages(end)
+    laws.check_drained(end)
+    return log
+
+
+def alone(setup: WorkerSetup, request: Request, sequence: int) -> list[tuple[int, int]]:
+    """(index, token) that the sequence must get: straight from the definition, no scheduler."""
+    sampling = request.sampling
+    resumed = request.resumed[sequence] if request.resumed else ()
+    longest = min(setup.max_model_len, setup.pages * setup.kv.page_tokens)
+    limit = min(sampling.max_tokens or 0, longest - len(request.prompt))
+    stops = {*request.eos_token_ids, *sampling.stop_token_ids}
+    tokens = list(resumed)
+    if tokens and tokens[-1] in stops and len(tokens) >= sampling.min_tokens:
+        return []
+    while len(tokens) < limit:
+        tokens.append(SCRIPT(request, sequence, len(tokens)))
+        if tokens[-1] in stops and len(tokens) >= sampling.min_tokens:
+            break
+    return list(enumerate(tokens))[len(resumed) :]
+
+
+@SETTINGS
+@given(worker_setups(), workloads())
+def test_i1_i2_i3_i4_i5_i6_i10_hold_under_aborts_and_deadlines(
+    setup: WorkerSetup, workload: Workload
+) -> None:
+    run(setup, workload)
+
+
+@SETTINGS
+@given(worker_setups(), workloads(patient=True))
+def test_i9_tokens_do_not_depend_on_neighbours_chunks_pages_or_preemption(
+    setup: WorkerSetup, workload: Workload
+) -> None:
+    check_alone(setup, workload)
+
+
+def check_alone(setup: WorkerSetup, workload: Workload) -> None:
+    """I9: whoever was taken got the tokens that its definition says."""
+    log = run(setup, workload)
+    requests = [item.request for item in workload if isinstance(item, Submit)]
+    for request in requests:
+        if not isinstance(log.of(request.id)[0], Admitted):
+            continue
+        for sequence, tokens in laws.tokens_of(log, request).items():
+            assert tokens == alone(setup, request, sequence)
+
+
+def test_the_workloads_reach_what_they_are_for() -> None:
+    """Preemption, prefix hits, refusals, forks and deadlines all happen, else laws are idle."""
+    seen: set[str] = set()
+
+    @settings(SETTINGS, max_examples=150, derandomize=True, database=None)
+    @given(worker_setups(), workloads())
+    def look(setup: WorkerSetup, workload: Workload) -> None:
+        log = run(setup, workload)
+        seen.update(type(what).__name__ for _, what in log.happenings)
+        seen.update(
+            what.reason.value for _, what in log.happenings if isinstance(what, SequenceEnded)
+        )
+        seen.update("copy" for _, plan in log.plans if plan.copies)
+        if log.views:
+            seen.update("hit" for _ in range(log.views[-1][1].prefix_hit_tokens_total))
+
+    look()
+    wanted = {"Preempted", "Rejected", "Aborted", "Unknown", "copy", "hit"}
+    assert wanted | {FinishReason.STOP, FinishReason.LENGTH, FinishReason.DEADLINE} <= seen
+
+
+def digest(setup: WorkerSetup, workload: Workload) -> str:
+    log = run(setup, workload)
+    return blake2b(repr((log.happenings, log.plans, log.views)).encode()).hexdigest()
+
+
+@settings(SETTINGS, max_examples=40)
+@given(worker_setups(), workloads())
+def test_i7_the_same_run_gives_the_same_bytes(setup: WorkerSetup, workload: Workload) -> None:
+    assert digest(setup, workload) == digest(setup, workload)
+
+
+def fixed_run() -> str:
+    """A digest over many drawn runs, the same draws in every process."""
+    total = blake2b()
+
+    @settings(SETTINGS, max_examples=25, derandomize=True, database=None)
+    @given(worker_setups(), workloads())
+    def go(setup: WorkerSetup, workload: Workload) -> None:
+        total.update(digest(setup, workload).encode())
+
+    go()
+    return total.hexdigest()
+
+
+def test_i7_the_bytes_do_not_depend_on_the_process() -> None:
+    here = Path(__file__)
+    code = f"import {here.stem} as t; print(t.fixed_run())"
+    digests = []
+    for seed in ("1", "2"):
+        paths = f"{here.parent}:{here.parents[3] / 'src'}"
+        environment = dict(os.environ, PYTHONHASHSEED=seed, PYTHONPATH=paths)
+        done = subprocess.run(
+            [sys.executable, "-c", code],
+            env=environment,
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        digests.append(done.stdout.strip())
+    assert digests[0] == digests[1]
+
+
+class Recorder(ScriptedEngine):
+    """Keeps the results."""
+
+    def __init__(self, script: Callable) -> None:
+        super().__init__(script, ConstantStepTime(0.02))
+        self.results: list[StepResult] = []
+
+    def forward(self, plan: StepPlan) -> StepResult:
+        self.results.append(super().forward(plan))
+        return self.results[-1]
+
+
+def foreseen(setup: WorkerSetup, workload: Workload, ends_at: int) -> bool:
+    """Whether plans differ between two worlds before anything was seen that differs.
+
+    In one world sequences end after `ends_at` tokens, in the other they do not.
+    """
+
+    def short(request: Request, sequence: int, index: int) -> int:
+        return EOS if index >= ends_at else 1 + SCRIPT(request, sequence, index) % 5
+
+    def long(request: Request, sequence: int, index: int) -> int:
+        return 1 + SCRIPT(request, sequence, index) % 5
+
+    engines = [Recorder(short), Recorder(long)]
+    one, other = (run_worker(setup.build(), engine, workload) for engine in engines)
+    for number, (plan, twin) in enumerate(zip(one.plans, other.plans, strict=False)):
+        if plan != twin:
+            return True
+        if engines[0].results[number] != engines[1].results[number]:
+            return False
+    return False
+
+
+@settings(SETTINGS, max_examples=60)
+@given(worker_setups(), workloads(), st.integers(1, 10))
+def test_i11_decisions_do_not_depend_on_the_true_output_length(
+    setup: WorkerSetup, workload: Workload, ends_at: int
+) -> None:
+    assert not foreseen(setup, workload, ends_at)
+
+
+# ── negative controls: each law finds a part that breaks it ───────────────────────────────────
+
+
+class ForgetfulPool(PagePool):
+    """Loses a page of every release."""
+
+    def release(self, pages) -> None:
+        super().release(pages[1:])
+
+
+class ParentlessKeys(BlockKeys):
+    """Names a block by its own tokens only."""
+
+    def key(self, parent, tokens, extra=b"") -> bytes:
+        return super().key(None, tokens, extra)
+
+
+class SharesIncompleteBlocks(sequence_memory.SequenceMemory):
+    """A fork reads, and writes, the incomplete block of its source."""
+
+    def fork(self, leader, follower) -> None:
+        super().fork(leader, follower)
+        first = leader.prompt_len // self.block_tokens * self.pool.pages_per_block
+        follower.table[first:], tail = (
+            leader.table[first : len(follower.table)],
+            follower.table[first:],
+        )
+        self.pool.share(follower.table[first:])
+        self.pool.release(tail)
+        self.copied(follower)
+
+
+class ForgetsCopies(sequence_memory.SequenceMemory):
+    """A fork has pages of its own that nobody fills."""
+
+    def copies(self, sequence) -> list:
+        return []
+
+
+class CountsTooMuch(sequence_memory.SequenceMemory):
+    """After a prefix hit it takes more for computed than was found."""
+
+    def start(self, sequence, match):
+        answer = super().start(sequence, match)
+        sequence.computed = min(len(sequence.tokens) - 1, sequence.computed + len(match.pages))
+        return answer
+
+
+class Deaf(completion.Completion):
+    """Reports no end."""
+
+    def take(self, flight, result, now, events) -> None:
+        super().take(flight, result, now, events)
+        events[:] = [event for event in events if not isinstance(event, SequenceEnded)]
+
+
+class Stutters(completion.Completion):
+    """Says everything twice."""
+
+    def take(self, flight, result, now, events) -> None:
+        super().take(flight, result, now, events)
+        events += events
+
+
+class NeverStarts(admission.Admission):
+    """Waits although nothing runs."""
+
+    def crowded(self, candidate, crowd):
+        return admission.Hold(admission.HoldReason.BUDGET, "not today")
+
+
+class Leaves(roster.Roster):
+    """Takes a sequence out while the running step uses its pages."""
+
+    def end(self, ends, now) -> None:
+        for one in ends:
+            one.in_flight = False
+        super().end(ends, now)
+
+
+def spendthrift(running, memory, *, number, budget, ended):
+    return batching.batch(running, memory, number=number, budget=budget + 8, ended=ended)
+
+
+MUTANTS = {
+    "i4 forgets a release": ("PagePool", ForgetfulPool),
+    "i5 keys without parent": ("BlockKeys", ParentlessKeys),
+    "i5 shares incomplete blocks": ("SequenceMemory", SharesIncompleteBlocks),
+    "i5 forgets copies": ("SequenceMemory", ForgetsCopies),
+    "i5 counts too much as computed": ("SequenceMemory", CountsTooMuch),
+    "i1 reports no end": ("Completion", Deaf),
+    "i2 says tokens twice": ("Completion", Stutters),
+    "i4 never starts": ("Admission", NeverStarts),
+    "i3 gives pages back too early": ("Roster", Leaves),
+    "i10 ignores the budget": ("batch", spendthrift),
+}
+
+
+@pytest.mark.parametrize("name", MUTANTS)
+def test_the_laws_find(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    part, mutant = MUTANTS[name]
+    monkeypatch.setattr(scheduler, part, mutant)
+
+    @settings(
+        SETTINGS,
+        max_examples=400,
+        derandomize=True,
+        database=None,
+        phases=[Phase.generate],
+        report_multiple_bugs=False,
+    )
+    @given(worker_setups(), workloads())
+    def search(setup: WorkerSetup, workload: Workload) -> None:
+        run(setup, workload)
+
+    with pytest.raises((BugError, KeyError)):
+        search()
+
+
+def test_i9_finds_an_end_that_comes_too_early(monkeypatch: pytest.MonkeyPatch) -> None:
+    def hasty(sequence) -> FinishReason:
+        """Forgets min_tokens."""
+        stopped = sequence.tokens[-1] in sequence.owner.stops
+        return FinishReason.STOP if stopped else FinishReason.LENGTH
+
+    monkeypatch.setattr(completion, "ending", hasty)
+
+    @settings(SETTINGS, max_examples=400, derandomize=True, database=None, phases=[Phase.generate])
+    @given(worker_setups(), workloads(patient=True))
+    def search(setup: WorkerSetup, workload: Workload) -> None:
+        check_alone(setup, workload)
+
+    with pytest.raises(AssertionError):
+        search()
+
+
+def test_i11_finds_a_scheduler_that_knows_the_future(monkeypatch: pytest.MonkeyPatch) -> None:
+    @settings(
+        SETTINGS,
+        max_examples=400,
+        derandomize=True,
+        database=None,
+        phases=[Phase.generate],
+    )
+    @given(worker_setups(), workloads())
+    def search(setup: WorkerSetup, workload: Workload) -> None:
+        worlds = iter([2, 24])
+
+        class Clairvoyant(History):
+            def __init__(self, **facts) -> None:
+                super().__init__(**facts)
+                self.truth = next(worlds)
+
+            def predict(self, generated: int, cap: int) -> int:
+                return max(generated + 1, min(cap, self.truth))
+
+        monkeypatch.setattr(scheduler, "History", Clairvoyant)
+        assert not foreseen(setup, workload, ends_at=2)
+
+    with pytest.raises(AssertionError):
+        search()

@@ -1,0 +1,112 @@
+"""The scheduler, driven in any order that a driver may choose, under the numbered laws."""
+
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+
+from antiphon.sim import RunLog, ScriptedEngine, ShadowKv, hashed_script
+from antiphon.testing import laws
+from antiphon.testing.strategies import VOCAB_SIZE, WorkerSetup, requests, worker_setups
+from antiphon.types import Admitted, Request, RequestId, StepPlan
+
+SCRIPT = hashed_script(VOCAB_SIZE)
+
+
+class SchedulerMachine(RuleBasedStateMachine):
+    """add, abort, expire, step and complete in any order; some samples are faults."""
+
+    @initialize(setup=worker_setups())
+    def build(self, setup: WorkerSetup) -> None:
+        self.setup = setup
+        self.scheduler = setup.build()
+        self.now = 0.0
+        self.plan: StepPlan | None = None
+        self.log = RunLog()
+        self.requests: dict[RequestId, Request] = {}
+        self.living: list[RequestId] = []
+        self.faulty = False
+        self.engine = ScriptedEngine(self.script, shadow=ShadowKv(setup.kv.page_tokens))
+
+    def script(self, request: Request, sequence: int, index: int) -> int | str:
+        return "logits are not finite" if self.faulty else SCRIPT(request, sequence, index)
+
+    def note(self, *happenings) -> None:
+        self.log.happenings += ((self.now, what) for what in happenings)
+
+    @rule(data=st.data())
+    def add(self, data: st.DataObject) -> None:
+        request = data.draw(requests(id=f"r{len(self.requests)}", now=self.now))
+        answer = self.scheduler.add(request, self.now)
+        self.requests[request.id] = request
+        self.note(answer)
+        if isinstance(answer, Admitted):
+            self.living.append(request.id)
+
+    @precondition(lambda self: self.living)
+    @rule(data=st.data(), sequence=st.sampled_from([None, 0, 1]))
+    def abort(self, data: st.DataObject, sequence: int | None) -> None:
+        id = data.draw(st.sampled_from(self.living))
+        self.note(self.scheduler.abort(id, self.now, sequence))
+
+    @rule(wait_s=st.sampled_from([0.0, 0.1, 0.5]))
+    def expire(self, wait_s: float) -> None:
+        self.now += wait_s
+        self.note(*self.scheduler.expire(self.now))
+        deadline = self.scheduler.next_deadline()
+        assert deadline is None or deadline > self.now
+
+    @precondition(lambda self: self.plan is None)
+    @rule()
+    def step(self) -> None:
+        self.plan = self.scheduler.step(self.now)
+        view = self.scheduler.view(self.now)
+        if self.plan is None:
+            assert (view.running, view.waiting) == (0, 0), "I8: idle while there is work"
+            return
+        config = self.setup.config
+        laws.check_budget(
+            self.plan,
+            max_tokens=config.max_batched_tokens,
+            max_sequences=config.max_num_seqs,
+        )
+        full = sum(len(chunk.tokens) for chunk in self.plan.chunks) == config.max_batched_tokens
+        if not full:
+            computing = {chunk.request.id for chunk in self.plan.chunks}
+            assert len(computing) == view.running, "I8: a running request is left out"
+            assert not view.waiting or self.scheduler.hold, "I8: somebody waits for no reason"
+
+    @precondition(lambda self: self.plan is not None)
+    @rule(faulty=st.sampled_from([False, False, False, False, True]))
+    def complete(self, faulty: bool) -> None:
+        plan, self.plan = self.plan, None
+        assert plan is not None
+        self.faulty = faulty
+        result = self.engine.forward(plan)
+        self.note(*self.scheduler.complete(plan, result, self.now))
+
+    @invariant()
+    def i3_pages_are_conserved(self) -> None:
+        if hasattr(self, "scheduler"):
+            laws.check_pages(self.scheduler.view(self.now))
+
+    def teardown(self) -> None:
+        """I1, I2, I4: run to the end; everything has ended once and nothing is left."""
+        if not hasattr(self, "scheduler"):
+            return
+        for _ in range(5000):
+            if self.plan is not None:
+                self.complete(faulty=False)
+            self.step()
+            if self.plan is None:
+                break
+        self.note(*self.scheduler.expire(self.now))
+        laws.check_drained(self.scheduler.view(self.now))
+        living = [self.requests[id] for id in self.living]
+        laws.check_conservation(self.log, living)
+        laws.check_tokens(self.log, living)
+
+
+SchedulerMachine.TestCase.settings = settings(
+    max_examples=120, stateful_step_count=40, deadline=None
+)
+TestSchedulerMachine = SchedulerMachine.TestCase

@@ -1,0 +1,166 @@
+"""The configuration: any mapping becomes a Config or a ConfigError that names the key."""
+
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from antiphon.core.config import as_mapping, build, entries, format_size, is_loopback, parse_size
+from antiphon.errors import ConfigError
+from antiphon.types import Config
+
+ENTRIES = list(entries())
+TABLES = sorted({entry.table for entry in ENTRIES})
+NAMES = sorted({entry.name for entry in ENTRIES})
+
+anything = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats()
+    | st.text(max_size=8)
+    | st.binary(max_size=4)
+    | st.sampled_from(["2GiB", "127.0.0.1", "0.0.0.0", "fp32", 10**80, "9" * 400 + "GiB", set()]),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=4), inner),
+    max_leaves=6,
+)
+near_misses = st.dictionaries(
+    st.sampled_from(TABLES) | st.text(max_size=8),
+    st.dictionaries(st.sampled_from(NAMES) | st.text(max_size=8) | st.integers(), anything)
+    | anything,
+    max_size=4,
+)
+
+
+def within(entry: Any) -> st.SearchStrategy[Any]:
+    low, high = entry.key.low, entry.key.high
+    if entry.key.choices:
+        return st.sampled_from(entry.key.choices)
+    if entry.name == "host":
+        return st.sampled_from(["127.0.0.1", "::1", "localhost", "127.8.9.1"])
+    values = {
+        str: st.text(st.characters(codec="utf-8", exclude_characters="\0"), min_size=1).filter(
+            lambda text: text.strip() != ""
+        ),
+        bool: st.booleans(),
+        int: st.integers(low, high),
+        float: st.floats(low, high),
+        tuple: st.lists(st.integers(0, 99), unique=True, max_size=5),
+    }[entry.kind]
+    return values | st.none() if entry.optional else values
+
+
+@st.composite
+def valid_values(draw: st.DrawFn) -> dict[str, dict[str, Any]]:
+    """Every key is absent or in its range; pages divide blocks, budgets hold all sequences."""
+    values: dict[str, dict[str, Any]] = {}
+    for entry in ENTRIES:
+        if draw(st.booleans()):
+            values.setdefault(entry.table, {})[entry.name] = draw(within(entry))
+    pages = draw(st.integers(1, 64))
+    blocks = pages * draw(st.integers(1, 4096 // 64))
+    values.setdefault("kv", {}).update(page_tokens=pages, block_tokens=blocks)
+    sequences = draw(st.integers(1, 65536))
+    budget = draw(st.integers(sequences, 2**20))
+    values.setdefault("scheduler", {}).update(max_num_seqs=sequences, max_batched_tokens=budget)
+    return values
+
+
+@given(near_misses)
+@settings(max_examples=500, deadline=None)
+def test_any_mapping_is_a_config_or_a_config_error(values: Any) -> None:
+    try:
+        config = build(values)
+    except ConfigError as error:
+        assert "\n" not in str(error)
+        assert len(str(error)) < 600
+    else:
+        assert build(as_mapping(config)) == config
+
+
+@given(valid_values())
+@settings(max_examples=100, deadline=None)
+def test_what_is_in_range_is_taken_and_survives_the_round_trip(values: Any) -> None:
+    config = build(values)
+    for table, names in values.items():
+        for name, value in names.items():
+            taken = getattr(getattr(config, table), name)
+            assert taken == (tuple(value) if isinstance(value, list) else value)
+    assert build(as_mapping(config)) == config
+
+
+@given(st.sampled_from(ENTRIES), st.data())
+@settings(max_examples=200, deadline=None)
+def test_one_bad_value_is_named_with_what_is_allowed(entry: Any, data: st.DataObject) -> None:
+    beyond = [object(), {}, b"x"]
+    if entry.key.high is not None and entry.kind is not tuple:
+        beyond += [entry.key.high + 1, entry.key.low - 1, float("nan"), float("inf"), True, "7"]
+    if entry.kind is tuple:
+        beyond += [[-1], [1, 1], [True], ["0"], [1.0], 3]
+    if entry.kind is str:
+        beyond += ["", "  ", "a\0b", 3, ["a"]]
+    if entry.kind is bool:
+        beyond += [0, 1, "true"]
+    if not entry.optional:
+        beyond.append(None)
+    value = data.draw(st.sampled_from(beyond))
+    with pytest.raises(ConfigError) as caught:
+        build({entry.table: {entry.name: value}})
+    assert f"{entry.table}.{entry.name} = " in str(caught.value)
+    assert entry.allowed in str(caught.value)
+
+
+def test_the_defaults_are_the_dataclasses_defaults() -> None:
+    assert build({}) == Config()
+    assert build({table: {} for table in TABLES}) == Config()
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"kv": {"page_token": 1}}, 'unknown key "page_token" in [kv]: did you mean page_tokens'),
+        ({"kvs": {}}, 'unknown table "kvs": did you mean [kv]?'),
+        ({"page_tokens": 1}, 'unknown table "page_tokens": did you mean page_tokens in [kv]?'),
+        ({"model": {"prt": 1}}, "did you mean port in [http]?"),
+        ({"http": {"zzzzz": 1}}, "known are host, port"),
+        ({"zzzzz": {}}, "known are [model], [kv]"),
+        ({"kv": 3}, "[kv] = 3: must be a table"),
+        ({"http": {"port": 65536}}, "http.port = 65536: must be an integer from 0 to 65535"),
+        ({"http": {"port": "80"}}, 'http.port = "80": must be an integer'),
+        ({"model": {"dtype": "fp8"}}, 'model.dtype = "fp8": must be one of "fp32"'),
+        ({"kv": {"memory_bytes": "lots"}}, 'a size such as "512MB" or "2GiB"'),
+        ({"kv": {"page_tokens": 48}}, "kv.block_tokens = 64: must be a multiple of"),
+        ({"scheduler": {"max_num_seqs": 513}}, "scheduler.max_batched_tokens = 512: must be at"),
+        ({"http": {"host": "0.0.0.0"}}, 'http.host = "0.0.0.0": others can reach this address'),
+    ],
+)
+def test_messages(values: Any, message: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        build(values)
+    assert message in str(caught.value)
+
+
+def test_another_host_is_fine_with_keys() -> None:
+    config = build({"http": {"host": "0.0.0.0", "api_key_file": "keys.txt"}})
+    assert config.http.api_key_file == "keys.txt"
+
+
+@given(st.integers(0, 2**50))
+@settings(deadline=None)
+def test_sizes_round_trip(size_bytes: int) -> None:
+    assert parse_size(format_size(size_bytes)) == size_bytes
+
+
+@pytest.mark.parametrize(
+    ("text", "size_bytes"),
+    [("2GiB", 2 * 1024**3), ("512MB", 512 * 1000**2), ("7 kB", 7000), ("1.5GiB", None)]
+    + [(text, None) for text in ("", "GiB", "-1GiB", "2gib", "2 G", "٣GiB", "9" * 19 + "B")],
+)
+def test_sizes(text: str, size_bytes: int | None) -> None:
+    assert parse_size(text) == size_bytes
+
+
+def test_only_addresses_that_stay_on_this_machine_are_loopback() -> None:
+    assert all(is_loopback(host) for host in ("127.0.0.1", "127.1.2.3", "::1", "localhost"))
+    assert not any(is_loopback(host) for host in ("0.0.0.0", "::", "10.0.0.1", "box", "127.1"))

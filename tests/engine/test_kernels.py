@@ -1,0 +1,174 @@
+"""Lanes and row kernels against plain torch, and attention over pages against its oracle."""
+
+import numpy as np
+import pytest
+import torch
+from numba import njit
+from tiny_llama import EVEN_SPEC, Bench, model_of
+
+from antiphon.engine import lanes as simd
+from antiphon.engine import reference
+from antiphon.engine.attention import Geometry, attend, scratch_floats
+from antiphon.engine.batch import Batch, Run
+from antiphon.engine.rope import rotation_table
+from antiphon.engine.row_kernels import gated_silu, rms_norm, rotate_and_store
+
+
+@njit
+def lane_results(values, sums, exponentials):
+    for at in range(0, values.size, simd.LANES):
+        lanes = simd.load(values, at)
+        sums[at // simd.LANES] = simd.total(lanes)
+        simd.store(exponentials, at, simd.exp(lanes))
+
+
+@njit
+def sums_of_sixteen(values, sums):
+    simd.store(sums, 0, simd.sum_each(values, 0))
+
+
+@njit
+def first_lanes(values, count, target):
+    fill = simd.splat(np.float32(-1.0))
+    simd.store(target, 0, simd.keep_first(simd.load(values, 0), count, fill))
+
+
+def randoms(*shape: int) -> torch.Tensor:
+    return torch.randn(shape, generator=torch.Generator().manual_seed(sum(shape)))
+
+
+def test_exponential_is_within_two_ulp_over_its_range() -> None:
+    values = np.linspace(-87, 88, 16 * 5000, dtype=np.float32)
+    sums, found = np.empty(5000, np.float32), np.empty_like(values)
+    lane_results(values, sums, found)
+    expected = np.exp(values.astype(np.float64))
+    assert np.abs(found / expected - 1).max() < 2 * 2.0**-23
+
+
+def test_exponential_clamps_and_keeps_nan() -> None:
+    values = np.full(16, -1e30, np.float32)
+    values[:3] = np.nan, np.inf, -np.inf
+    found = np.empty_like(values)
+    lane_results(values, np.empty(1, np.float32), found)
+    assert np.isnan(found[0])
+    assert np.isfinite(found[1:]).all()
+    assert (found[2:] < 1e-37).all()
+
+
+def test_sums_of_lanes() -> None:
+    values = randoms(256).numpy()
+    folded, merged = np.empty(16, np.float32), np.empty(16, np.float32)
+    lane_results(values, folded, np.empty_like(values))
+    sums_of_sixteen(values, merged)
+    expected = values.reshape(16, 16).astype(np.float64).sum(1)
+    np.testing.assert_allclose(folded, expected, atol=1e-5)
+    np.testing.assert_allclose(merged, expected, atol=1e-5)
+
+
+@pytest.mark.parametrize("count", [0, 1, 15, 16, 40])
+def test_keeping_the_first_lanes(count: int) -> None:
+    values, found = randoms(16).numpy(), np.empty(16, np.float32)
+    first_lanes(values, count, found)
+    np.testing.assert_array_equal(found[:count], values[:count])
+    assert (found[count:] == -1).all()
+
+
+def test_norm_matches_torch() -> None:
+    rows, gain = randoms(5, 96), randoms(96)
+    found = torch.empty_like(rows)
+    rms_norm(rows.numpy(), gain.numpy(), np.float32(1e-5), 96, found.numpy())
+    torch.testing.assert_close(found, reference.rms_norm(rows, gain, 1e-5))
+
+
+def test_norm_takes_the_mean_over_the_true_width() -> None:
+    rows, gain = randoms(5, 96), randoms(96)
+    rows[:, 90:] = 0
+    found = torch.empty_like(rows)
+    rms_norm(rows.numpy(), gain.numpy(), np.float32(1e-5), 90, found.numpy())
+    expected = reference.rms_norm(rows[:, :90], gain[:90], 1e-5)
+    torch.testing.assert_close(found[:, :90], expected)
+
+
+def test_gated_silu_matches_torch_at_any_size() -> None:
+    gate_up = randoms(7, 96) * torch.tensor([1.0, 10, 100, 1e-3, 1e4, 0, -50])[:, None]
+    found = torch.empty(7, 48)
+    gated_silu(gate_up.numpy(), found.numpy())
+    torch.testing.assert_close(found, reference.gated_silu(gate_up))
+
+
+def geometry_of(bench: Bench) -> Geometry:
+    spec, layout = bench.model.spec, bench.memory.layout
+    return Geometry(
+        heads=spec.heads,
+        kv_heads=spec.kv_heads,
+        head_dim=spec.head_dim,
+        head_width=layout.head_width,
+        page_tokens=layout.page_tokens,
+        page_stride=layout.page_stride,
+    )
+
+
+@pytest.mark.parametrize("page_tokens", [1, 5, 16])
+def test_rotation_matches_torch_and_keys_and_values_reach_their_slots(page_tokens: int) -> None:
+    bench = Bench(model_of(EVEN_SPEC), page_tokens, pages=200)
+    spec, start, count = EVEN_SPEC, 7, 40
+    table = bench.lane([0] * 64).table
+    run = Run(tokens=[0] * count, start=start, table=table, sampled=False)
+    batch = Batch.of([run], bench.memory.layout)
+    cosines, sines = rotation_table(spec, 64)
+    qkv = randoms(count, (spec.heads + 2 * spec.kv_heads) * spec.head_dim)
+    before = qkv.clone().view(count, -1, spec.head_dim)
+    rotate_and_store(
+        qkv.numpy(),
+        batch.positions,
+        batch.places,
+        cosines.numpy(),
+        sines.numpy(),
+        bench.memory.flat.numpy(),
+        geometry_of(bench),
+        1,
+    )
+    span = slice(start, start + count)
+    turned = reference.rotate(before[:, : spec.heads + spec.kv_heads], cosines[span], sines[span])
+    found = qkv.view(count, -1, spec.head_dim)
+    torch.testing.assert_close(found[:, : spec.heads + spec.kv_heads], turned)
+    for row in range(count):
+        entry, slot = divmod(start + row, page_tokens)
+        page = bench.memory.tensor[table.pages[entry], 1, :, :, slot]
+        assert torch.equal(page[0], found[row, spec.heads : spec.heads + spec.kv_heads])
+        assert torch.equal(page[1], before[row, spec.heads + spec.kv_heads :])
+    written = torch.isfinite(bench.memory.flat).sum().item()
+    assert written == count * 2 * spec.kv_heads * spec.head_dim
+
+
+@pytest.mark.parametrize("page_tokens", [1, 16, 64])
+@pytest.mark.parametrize("threads", [1, 3])
+def test_attention_matches_the_oracle(page_tokens: int, threads: int) -> None:
+    """Prefill, a later chunk and decodes in one batch, over pages in no order."""
+    bench = Bench(model_of(EVEN_SPEC), page_tokens, pages=6 * 256)
+    torch.manual_seed(5)
+    bench.memory.flat.copy_(torch.randn_like(bench.memory.flat))
+    spans = [(0, 1), (0, 130), (63, 1), (64, 1), (100, 17), (180, 1)]
+    runs = [
+        Run(tokens=[0] * count, start=start, table=bench.lane([0] * 256).table, sampled=False)
+        for start, count in spans
+    ]
+    batch = Batch.of(runs, bench.memory.layout)
+    spec, rows, geometry = EVEN_SPEC, len(batch.tokens), geometry_of(bench)
+    qkv = torch.randn(rows, (spec.heads + 2 * spec.kv_heads) * spec.head_dim)
+    found = torch.full((rows, spec.heads * spec.head_dim), float("nan"))
+    for thread in range(threads):
+        attend(
+            qkv.numpy(),
+            found.numpy(),
+            bench.memory.flat.numpy(),
+            batch.tables,
+            batch.blocks,
+            geometry,
+            1,
+            torch.empty(scratch_floats(geometry)).numpy(),
+            (thread, threads),
+        )
+    queries = qkv[:, : spec.heads * spec.head_dim].view(rows, spec.heads, spec.head_dim)
+    expected = reference.attend(queries, batch, bench.memory, layer=1)
+    torch.testing.assert_close(found, expected.flatten(1), atol=1e-5, rtol=1e-5)

@@ -1,0 +1,100 @@
+"""Layout, copies and limits of the KV memory."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+from tiny_llama import EVEN_SPEC, ODD_SPEC
+
+from antiphon.engine.kv_memory import KvMemory, available_bytes, layout_of
+from antiphon.errors import BugError, UsageError
+from antiphon.types import PageCopy
+
+
+def test_bytes_of_smollm2() -> None:
+    spec = replace(EVEN_SPEC, layers=30, kv_heads=3, head_dim=64)
+    layout = layout_of(spec, 16)
+    assert layout.token_bytes == 30 * 2 * 3 * 64 * 4
+    assert layout.page_bytes == 16 * layout.token_bytes
+
+
+@pytest.mark.parametrize("page_tokens", [1, 16, 64])
+def test_a_page_is_one_contiguous_run_over_all_layers(page_tokens: int) -> None:
+    memory = KvMemory(layout_of(ODD_SPEC, page_tokens), 3)
+    page = memory.tensor[1]
+    assert page.is_contiguous()
+    assert page.numel() == memory.layout.page_stride
+    assert page.data_ptr() == memory.flat.data_ptr() + memory.layout.page_bytes
+
+
+def test_copies_are_whole_pages_in_order() -> None:
+    memory = KvMemory(layout_of(ODD_SPEC, 4), 3)
+    memory.flat.copy_(torch.arange(memory.flat.numel()))
+    first = memory.tensor[0].clone()
+    memory.copy((PageCopy(0, 1), PageCopy(1, 2)))
+    assert torch.equal(memory.tensor, first.expand(3, *first.shape))
+
+
+@pytest.mark.parametrize("copy", [PageCopy(0, 3), PageCopy(-1, 0), PageCopy(3, 0)])
+def test_a_page_that_does_not_exist_is_a_bug(copy: PageCopy) -> None:
+    memory = KvMemory(layout_of(ODD_SPEC, 4), 3)
+    with pytest.raises(BugError, match="has 3 pages"):
+        memory.copy((copy,))
+
+
+@pytest.mark.parametrize("page_tokens", [0, 65, -1])
+def test_page_size_out_of_range(page_tokens: int) -> None:
+    with pytest.raises(UsageError, match=r"kv\.page_tokens"):
+        layout_of(ODD_SPEC, page_tokens)
+
+
+def test_as_many_whole_pages_as_fit() -> None:
+    layout = layout_of(ODD_SPEC, 4)
+    assert KvMemory.of_bytes(layout, 3 * layout.page_bytes - 1).pages == 2
+
+
+def test_less_than_a_page_is_refused() -> None:
+    layout = layout_of(ODD_SPEC, 4)
+    with pytest.raises(UsageError, match=r"kv\.memory_bytes"):
+        KvMemory.of_bytes(layout, layout.page_bytes - 1)
+
+
+def test_more_than_the_machine_has_is_refused_before_anything_is_allocated() -> None:
+    with pytest.raises(UsageError, match=r"lower kv\.memory_bytes"):
+        KvMemory.of_bytes(layout_of(ODD_SPEC, 4), 2**55)
+
+
+def machine(root: Path, available_kib: int, cgroup: dict[str, str]) -> Path:
+    (root / "proc").mkdir()
+    meminfo = f"MemTotal: 99999999 kB\nMemAvailable: {available_kib} kB\n"
+    (root / "proc/meminfo").write_text(meminfo)
+    for name, value in cgroup.items():
+        path = root / "sys/fs/cgroup" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(value + "\n")
+    return root
+
+
+@pytest.mark.parametrize(
+    ("cgroup", "expected"),
+    [
+        ({}, 1000 * 1024),
+        ({"memory.max": "max", "memory.current": "5"}, 1000 * 1024),
+        ({"memory.max": "500000", "memory.current": "100000"}, 400000),
+        ({"memory.max": "100", "memory.current": "200"}, 0),
+        (
+            {"memory/memory.limit_in_bytes": "9000", "memory/memory.usage_in_bytes": "1000"},
+            8000,
+        ),
+        ({"memory.max": "9000000000", "memory.current": "0"}, 1000 * 1024),
+    ],
+)
+def test_available_memory_heeds_the_container(
+    tmp_path: Path, cgroup: dict[str, str], expected: int
+) -> None:
+    assert available_bytes(machine(tmp_path, 1000, cgroup)) == expected
+
+
+def test_where_nothing_is_known_nothing_is_refused(tmp_path: Path) -> None:
+    assert available_bytes(tmp_path) == 2**63

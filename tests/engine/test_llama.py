@@ -1,0 +1,125 @@
+"""The forward pass against transformers, and the law that a row's bits depend on nothing else."""
+
+from dataclasses import replace
+from functools import cache
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tiny_llama import EVEN_SPEC, ODD_SPEC, Bench, model_of, oracle_of, tensors_of
+
+from antiphon.checkpoint import LinearScaling, Llama3Scaling, ModelSpec
+from antiphon.engine.llama import LlamaModel
+
+LLAMA3 = Llama3Scaling(
+    factor=8.0, low_freq_factor=1.0, high_freq_factor=4.0, original_context_len=64
+)
+SPECS = {
+    "odd": ODD_SPEC,
+    "even": EVEN_SPEC,
+    "tied": replace(ODD_SPEC, tied_embeddings=True),
+    "untied": replace(EVEN_SPEC, tied_embeddings=False),
+    "multi-head": replace(ODD_SPEC, kv_heads=6),
+    "multi-query": replace(EVEN_SPEC, kv_heads=1),
+    "wide heads": replace(EVEN_SPEC, heads=2, head_dim=80),
+    "biases": replace(ODD_SPEC, attention_bias=True, mlp_bias=True),
+    "llama3 rope": replace(ODD_SPEC, rope_scaling=LLAMA3),
+    "linear rope": replace(EVEN_SPEC, rope_scaling=LinearScaling(factor=4.0)),
+    "theta": replace(EVEN_SPEC, rope_theta=500000.0),
+}
+CONTEXT = ODD_SPEC.context_len
+
+
+def random_tokens(spec: ModelSpec, count: int, seed: int) -> list[int]:
+    generator = torch.Generator().manual_seed(seed)
+    return torch.randint(spec.vocab_size, (count,), generator=generator).tolist()
+
+
+@pytest.mark.parametrize("spec", SPECS.values(), ids=SPECS.keys())
+def test_logits_match_transformers_at_every_position(spec: ModelSpec) -> None:
+    tensors = tensors_of(spec)
+    oracle = oracle_of(spec, tensors)
+    bench = Bench(LlamaModel(spec, dict(tensors)), page_tokens=16, pages=2 * CONTEXT // 16)
+    tokens = random_tokens(spec, CONTEXT, seed=3)
+    with torch.inference_mode():
+        expected = oracle(torch.tensor([tokens])).logits[0]
+    lane = bench.lane(tokens)
+    first = bench.step([(lane, 100)])
+    rest = torch.cat([bench.step([(lane, 1)]) for _ in range(CONTEXT - 100)])
+    ours = torch.cat([first, rest])
+    assert expected.std() > 0.1
+    torch.testing.assert_close(ours, expected[99:], atol=1e-4, rtol=0)
+
+
+def test_the_mapping_is_emptied_so_that_fused_copies_do_not_double_the_memory() -> None:
+    tensors = tensors_of(ODD_SPEC)
+    LlamaModel(ODD_SPEC, tensors)
+    assert not tensors
+
+
+MODELS = {spec: model_of(spec) for spec in (ODD_SPEC, EVEN_SPEC)}
+
+
+class Alone:
+    """The reference: one sequence by itself, token after token, in pages of 16."""
+
+    def __init__(self, spec: ModelSpec, seed: int) -> None:
+        self.tokens = random_tokens(spec, CONTEXT, seed)
+        bench = Bench(MODELS[spec], page_tokens=16, pages=CONTEXT // 16)
+        lane = bench.lane(self.tokens)
+        self.logits = torch.cat([bench.step([(lane, 1)]) for _ in range(CONTEXT)])
+        self.kv = bench.kv(lane)
+
+
+@cache
+def alone(spec: ModelSpec, seed: int) -> Alone:
+    return Alone(spec, seed)
+
+
+@settings(deadline=None, max_examples=60)
+@given(st.data())
+def test_bits_depend_on_neither_neighbours_nor_chunking_nor_page_size(data: st.DataObject) -> None:
+    spec = data.draw(st.sampled_from([ODD_SPEC, EVEN_SPEC]), "spec")
+    page_tokens = data.draw(st.sampled_from([1, 3, 16, 64]), "page_tokens")
+    lengths = data.draw(st.lists(st.integers(1, CONTEXT), min_size=1, max_size=4), "lengths")
+    bench = Bench(MODELS[spec], page_tokens, 4 * (CONTEXT // page_tokens + 1), seed=len(lengths))
+    ones = [alone(spec, number) for number in range(len(lengths))]
+    lanes = [bench.lane(one.tokens[:length]) for one, length in zip(ones, lengths, strict=True)]
+    sizes = st.one_of(st.just(1), st.integers(1, 20), st.integers(1, CONTEXT))
+    while any(lane.done < len(lane.tokens) for lane in lanes):
+        ready = [n for n, lane in enumerate(lanes) if lane.done < len(lane.tokens)]
+        chosen = data.draw(st.lists(st.sampled_from(ready), min_size=1, unique=True), "step")
+        logits = bench.step([(lanes[n], data.draw(sizes, "chunk")) for n in chosen])
+        for row, n in zip(logits, chosen, strict=True):
+            assert torch.equal(row, ones[n].logits[lanes[n].done - 1])
+        if len(ready) == 1 and lanes[ready[0]].done < len(lanes[ready[0]].tokens) - 40:
+            # Bound the example: what is left goes in one chunk.
+            logits = bench.step([(lanes[ready[0]], CONTEXT)])
+            assert torch.equal(logits[0], ones[ready[0]].logits[lanes[ready[0]].done - 1])
+    for lane, one in zip(lanes, ones, strict=True):
+        assert torch.equal(bench.kv(lane), one.kv[: lane.done])
+
+
+@pytest.mark.parametrize("spec", [ODD_SPEC, EVEN_SPEC], ids=["odd", "even"])
+def test_bits_do_not_depend_on_the_number_of_threads(spec: ModelSpec) -> None:
+    one = alone(spec, 0)
+    before = torch.get_num_threads()
+    try:
+        for threads in (1, 2):
+            torch.set_num_threads(threads)
+            bench = Bench(MODELS[spec], page_tokens=16, pages=CONTEXT // 16)
+            lane = bench.lane(one.tokens)
+            logits = bench.step([(lane, CONTEXT)])
+            assert torch.equal(logits[0], one.logits[-1])
+            assert torch.equal(bench.kv(lane), one.kv)
+    finally:
+        torch.set_num_threads(before)
+
+
+def test_what_nobody_wrote_is_never_read() -> None:
+    """`Bench` fills the memory with NaN: a read past the written slots would show in the logits."""
+    bench = Bench(MODELS[EVEN_SPEC], page_tokens=64, pages=2)
+    lane = bench.lane(alone(EVEN_SPEC, 0).tokens[:65])
+    for count in (1, 30, 33, 1):
+        assert torch.isfinite(bench.step([(lane, count)])).all()

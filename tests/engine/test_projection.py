@@ -1,0 +1,42 @@
+"""The law that all others stand on, checked for the BLAS and the processor that run the tests."""
+
+import pytest
+import torch
+
+from antiphon.engine.projection import ROW_MULTIPLE, padded_rows, project
+from antiphon.errors import BugError
+
+SHAPES = [(960, 576), (576, 1536), (3072, 576), (64, 64), (160, 96), (300, 112), (2048, 2048)]
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize(("outputs", "inputs"), SHAPES)
+def test_a_rows_product_is_bitwise_the_same_in_any_batch(
+    outputs: int, inputs: int, threads: int
+) -> None:
+    generator = torch.Generator().manual_seed(outputs + inputs)
+    weight = torch.randn(outputs, inputs, generator=generator)
+    bias = torch.randn(outputs, generator=generator)
+    rows = torch.randn(520, inputs, generator=generator)
+    before = torch.get_num_threads()
+    try:
+        torch.set_num_threads(1)
+        whole = project(rows, weight, bias)
+        torch.set_num_threads(threads)
+        for count in (8, 16, 24, 40, 64, 104, 256, 512):
+            for first in (0, 8, 256):
+                part = project(rows[first : first + count].clone(), weight, bias)
+                assert torch.equal(part, whole[first : first + count])
+    finally:
+        torch.set_num_threads(before)
+
+
+def test_padding() -> None:
+    assert [padded_rows(rows) for rows in (0, 1, 7, 8, 9, 16)] == [8, 8, 8, 8, 16, 16]
+    assert padded_rows(5) % ROW_MULTIPLE == 0
+
+
+@pytest.mark.parametrize("rows", [0, 1, 7, 12])
+def test_other_numbers_of_rows_are_refused(rows: int) -> None:
+    with pytest.raises(BugError, match=f"{rows} rows"):
+        project(torch.zeros(rows, 16), torch.zeros(4, 16))

@@ -1,0 +1,130 @@
+"""Kernels on torch's threads, and the cores they may use."""
+
+import os
+import subprocess
+import sys
+import threading
+
+import numpy as np
+import pytest
+import torch
+
+from antiphon.engine.thread_team import ThreadTeam, use_cores
+from antiphon.errors import UsageError
+
+
+@pytest.mark.parametrize("threads", [1, 2, 4])
+def test_every_thread_runs_once_with_its_own_number(threads: int) -> None:
+    before = torch.get_num_threads()
+    seen, lock = [], threading.Lock()
+
+    def kernel(thread: int, count: int) -> None:
+        with lock:
+            seen.append((thread, count))
+
+    try:
+        torch.set_num_threads(threads)
+        for _ in range(20):
+            seen.clear()
+            ThreadTeam().run(kernel)
+            # OpenMP may give fewer threads than were asked for, but always whole shares.
+            assert sorted(seen) == [(n, len(seen)) for n in range(len(seen))]
+            assert 1 <= len(seen) <= threads
+    finally:
+        torch.set_num_threads(before)
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_a_failure_on_any_thread_is_raised_after_all_have_finished(threads: int) -> None:
+    before = torch.get_num_threads()
+    finished = []
+
+    def kernel(thread: int, count: int) -> None:
+        finished.append(thread)
+        if thread == count - 1:
+            raise ZeroDivisionError
+
+    try:
+        torch.set_num_threads(threads)
+        with pytest.raises(ZeroDivisionError):
+            ThreadTeam().run(kernel)
+        assert len(finished) in (1, threads)
+    finally:
+        torch.set_num_threads(before)
+
+
+def test_without_the_library_the_calling_thread_does_it_all(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def missing(name: str) -> None:
+        raise OSError(name)
+
+    monkeypatch.setattr("ctypes.CDLL", missing)
+    before, seen = torch.get_num_threads(), []
+    try:
+        torch.set_num_threads(2)
+        ThreadTeam().run(lambda thread, threads: seen.append((thread, threads)))
+    finally:
+        torch.set_num_threads(before)
+    assert seen == [(0, 1)]
+
+
+def in_a_process(code: str) -> str:
+    environment = {k: v for k, v in os.environ.items() if not k.startswith("OMP_")}
+    result = subprocess.run(
+        [sys.executable, "-c", code],
+        env=environment | {"PYTHONPATH": os.pathsep.join(sys.path)},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+    )
+    return result.stdout.strip()
+
+
+@pytest.mark.skipif(not hasattr(os, "sched_getaffinity"), reason="pins threads on Linux only")
+def test_cores_pin_the_thread_and_set_torchs_threads() -> None:
+    core = min(os.sched_getaffinity(0))
+    found = in_a_process(
+        "import os, torch; from antiphon.engine import use_cores;"
+        f"print(use_cores([{core}]), os.sched_getaffinity(0), torch.get_num_threads())"
+    )
+    assert found == f"1 {{{core}}} 1"
+
+
+@pytest.mark.skipif(not hasattr(os, "sched_getaffinity"), reason="pins threads on Linux only")
+def test_no_cores_means_all_that_the_process_may_use() -> None:
+    count = len(os.sched_getaffinity(0))
+    found = in_a_process(
+        "import torch; from antiphon.engine import use_cores;"
+        "print(use_cores([]), torch.get_num_threads())"
+    )
+    assert found == f"{count} {count}"
+
+
+def test_importing_the_engine_changes_no_global() -> None:
+    found = in_a_process(
+        "import os, torch; before = (torch.get_num_threads(), dict(os.environ));"
+        "import antiphon.engine; print(before == (torch.get_num_threads(), dict(os.environ)))"
+    )
+    assert found == "True"
+
+
+def test_a_core_that_is_not_there_is_refused() -> None:
+    with pytest.raises(UsageError, match=r"engine\.cores: core 9999"):
+        use_cores([9999])
+
+
+def test_shares_cover_the_work() -> None:
+    before = torch.get_num_threads()
+    done = np.zeros(1000, np.int64)
+
+    def kernel(thread: int, threads: int) -> None:
+        done[thread::threads] += 1
+
+    try:
+        torch.set_num_threads(2)
+        ThreadTeam().run(kernel)
+    finally:
+        torch.set_num_threads(before)
+    assert (done == 1).all()

@@ -1,0 +1,80 @@
+"""Tiny random Llama models in memory, the oracle's copy of them, and a bench to run tokens."""
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+import torch
+from transformers import LlamaConfig, LlamaForCausalLM
+
+from antiphon.checkpoint import ModelSpec
+from antiphon.engine.batch import Batch, PageTable, Run
+from antiphon.engine.kv_memory import KvMemory, layout_of
+from antiphon.engine.llama import LlamaModel
+from antiphon.testing.tiny_models import TINY_SPEC, hf_config, random_tensors
+
+ODD_SPEC = TINY_SPEC
+"""No width is a whole number of vectors."""
+EVEN_SPEC = replace(
+    TINY_SPEC, hidden=64, heads=4, kv_heads=2, head_dim=64, intermediate=128, tied_embeddings=True
+)
+"""All widths are whole vectors, heads as wide as a real model's."""
+
+
+def tensors_of(spec: ModelSpec, seed: int = 1) -> dict[str, torch.Tensor]:
+    return {name: torch.from_numpy(array) for name, array in random_tensors(spec, seed).items()}
+
+
+def model_of(spec: ModelSpec, seed: int = 1) -> LlamaModel:
+    return LlamaModel(spec, tensors_of(spec, seed))
+
+
+def oracle_of(spec: ModelSpec, tensors: dict[str, torch.Tensor]) -> LlamaForCausalLM:
+    """transformers' model with the same weights; float32, eager."""
+    oracle = LlamaForCausalLM(LlamaConfig(**hf_config(spec))).eval()
+    missing, unexpected = oracle.load_state_dict(tensors, strict=False)
+    assert not unexpected
+    assert set(missing) <= ({"lm_head.weight"} if spec.tied_embeddings else set())
+    oracle.tie_weights()
+    return oracle
+
+
+@dataclass(slots=True)
+class Lane:
+    """One sequence on its way through the model."""
+
+    tokens: list[int]
+    table: PageTable
+    done: int = 0
+
+
+class Bench:
+    """Feeds sequences to a model in any interleaving, and reads back what it computed."""
+
+    def __init__(self, model: LlamaModel, page_tokens: int, pages: int, seed: int = 0) -> None:
+        self.model = model
+        self.memory = KvMemory(layout_of(model.spec, page_tokens), pages)
+        # What nobody wrote must not be read: let it show.
+        self.memory.flat.fill_(float("nan"))
+        self._free = np.random.default_rng(seed).permutation(pages).tolist()
+
+    def lane(self, tokens: list[int]) -> Lane:
+        table = PageTable()
+        wanted = -(-len(tokens) // self.memory.layout.page_tokens)
+        table.extend(0, [self._free.pop() for _ in range(wanted)])
+        return Lane(tokens, table)
+
+    def step(self, work: list[tuple[Lane, int]]) -> torch.Tensor:
+        """Compute the next `count` tokens of each lane; logits of each lane's last one."""
+        runs = []
+        for lane, count in work:
+            tokens = lane.tokens[lane.done : lane.done + count]
+            runs.append(Run(tokens=tokens, start=lane.done, table=lane.table, sampled=True))
+            lane.done += len(tokens)
+        return self.model.forward(Batch.of(runs, self.memory.layout), self.memory)
+
+    def kv(self, lane: Lane) -> torch.Tensor:
+        """Keys and values by position: [computed, layers, 2, kv_heads, head_width]."""
+        places = torch.arange(lane.done)
+        size = self.memory.layout.page_tokens
+        pages = torch.from_numpy(lane.table.pages)[places // size]
+        return self.memory.tensor[pages, :, :, :, places % size]

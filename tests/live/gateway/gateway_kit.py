@@ -1,0 +1,66 @@
+"""What the gateway's tests share: a running service, real HTTP, and a reader of event streams."""
+
+import asyncio
+import contextlib
+import json
+import time
+from collections.abc import AsyncIterator, Callable
+
+import uvicorn
+
+from antiphon.live.gateway import Gateway, Metrics, Prompts, Service
+from antiphon.types import HttpConfig
+
+MODEL = "scripted"
+
+
+def events_of(stream: str) -> list[dict]:
+    """The JSON events of a finished event stream, which must end in [DONE]."""
+    lines = [line.removeprefix("data: ") for line in stream.split("\n\n") if line[:5] == "data:"]
+    assert lines[-1] == "[DONE]"
+    return [json.loads(line) for line in lines[:-1]]
+
+
+@contextlib.asynccontextmanager
+async def serving(
+    link, tokenizer, template, config: HttpConfig, clock: Callable[[], float] = time.monotonic
+) -> AsyncIterator[Service]:
+    """A service whose gateway runs."""
+    metrics = Metrics(MODEL, link.view)
+    gateway = Gateway(link, tokenizer, metrics, clock=clock)
+    pump = asyncio.create_task(gateway.run())
+    try:
+        yield Service(
+            gateway=gateway,
+            prompts=Prompts(tokenizer, template),
+            metrics=metrics,
+            worker=link.info,
+            served_name=MODEL,
+            config=config,
+            clock=clock,
+            created=1,
+        )
+    finally:
+        pump.cancel()
+        await asyncio.gather(pump, return_exceptions=True)
+
+
+@contextlib.asynccontextmanager
+async def listening(app) -> AsyncIterator[str]:
+    """Real HTTP on a free loopback port; yields the base URL."""
+    server = uvicorn.Server(
+        uvicorn.Config(
+            app, host="127.0.0.1", port=0, log_level="warning", access_log=False, lifespan="off"
+        )
+    )
+    task = asyncio.create_task(server.serve())
+    while not server.started:
+        await asyncio.sleep(0.005)
+        assert not task.done(), "the server did not come up"
+    port = server.servers[0].sockets[0].getsockname()[1]
+    try:
+        yield f"http://127.0.0.1:{port}"
+    finally:
+        server.should_exit = True
+        server.force_exit = True
+        await task

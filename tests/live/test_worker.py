@@ -1,0 +1,411 @@
+import asyncio
+import io
+import random
+import threading
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from live_kit import (
+    INFO,
+    PAGES,
+    SCRIPT,
+    Clock,
+    Driver,
+    Engine,
+    HeldEngine,
+    next_events,
+    request,
+    scheduler,
+    turns,
+    worker,
+)
+
+from antiphon.core.recorder import Entry, replay
+from antiphon.errors import BugError
+from antiphon.live.worker import MAX_FAULTS_IN_A_ROW, Worker
+from antiphon.types import (
+    Aborted,
+    Admitted,
+    Event,
+    FinishReason,
+    Outcome,
+    Rejected,
+    RejectReason,
+    Request,
+    RequestId,
+    SequenceEnded,
+    Started,
+    StepPlan,
+    StepResult,
+    TokenGenerated,
+    Unknown,
+)
+from antiphon.wire import DecisionLogWriter, read_decision_log
+
+A, B = RequestId("a"), RequestId("b")
+
+
+def assert_at_rest(worker: Worker) -> None:
+    view = worker.view()
+    assert (view.running, view.waiting, view.held_pages) == (0, 0, 0)
+    assert view.free_pages + view.cached_pages == view.total_pages == PAGES
+
+
+def ended(events: Sequence[Event]) -> list[tuple[RequestId, int, FinishReason]]:
+    return [(e.request, e.sequence, e.reason) for e in events if isinstance(e, SequenceEnded)]
+
+
+async def test_a_request_runs_on_the_engines_thread() -> None:
+    engine = Engine()
+    async with worker(engine) as link:
+        asked = request("a", max_tokens=3)
+        assert await link.add(asked) == Admitted(request=A)
+        events = []
+        while not ended(events):
+            events += await next_events(link)
+        await link.drain()
+        assert_at_rest(link)
+    assert isinstance(events[0], Started)
+    tokens = [event for event in events if isinstance(event, TokenGenerated)]
+    assert [event.token for event in tokens] == [SCRIPT(asked, 0, index) for index in range(3)]
+    assert ended(events) == [(A, 0, FinishReason.LENGTH)]
+    assert len(engine.threads) == 1
+    assert engine.threads.isdisjoint({threading.main_thread().name})
+
+
+async def test_an_abort_during_a_pass_takes_effect_at_once() -> None:
+    """Its answer does not wait for the pass, its pages do, and the next plan is without it."""
+    engine = HeldEngine()
+    async with worker(engine) as link:
+        await link.add(request("a"))
+        await engine.begun()
+        await link.add(request("b", max_tokens=2))
+        assert await link.abort(A, 1) == Aborted(request=A, sequences=(0,))
+        assert await link.abort(A, 1) == Unknown(request=A)
+        assert link.view().held_pages == 1
+        engine.let_go()
+        await engine.begun()
+        assert [chunk.request.id for plan in engine.plans for chunk in plan.chunks] == ["a"]
+        engine.let_go(9)
+        events = await next_events(link)
+        while not ended(events):
+            events += await next_events(link)
+        await link.drain()
+        assert_at_rest(link)
+    assert {chunk.request.id for plan in engine.plans[1:] for chunk in plan.chunks} == {"b"}
+    of_a = [type(event) for event in events if event.request == A]
+    assert of_a == [Started], "what an ended sequence still computes is not reported"
+
+
+async def test_an_abort_frees_pages_when_the_pass_completes() -> None:
+    engine = HeldEngine()
+    async with worker(engine) as link:
+        await link.add(request("a", n=2))
+        await engine.begun()
+        assert await link.abort(A, 1, 1) == Aborted(request=A, sequences=(1,))
+        assert await link.abort(A, 1) == Aborted(request=A, sequences=(0,))
+        assert link.view().held_pages > 0
+        engine.let_go()
+        await link.drain()
+        assert_at_rest(link)
+
+
+async def test_an_abort_of_another_attempt_ends_nothing() -> None:
+    engine = HeldEngine()
+    async with worker(engine) as link:
+        await link.add(replace(request("a"), attempt=2))
+        assert await link.abort(A, 1) == Unknown(request=A)
+        assert await link.abort(B, 1) == Unknown(request=B)
+        assert await link.abort(A, 2, 7) == Unknown(request=A)
+        assert await link.abort(A, 2) == Aborted(request=A, sequences=(0,))
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+async def test_two_hundred_requests_with_random_aborts(seed: int) -> None:
+    """Each ends once, tokens are the script's, pages return; twice over, memory is the same."""
+    chance = random.Random(seed)
+    asked: dict[RequestId, Request] = {}
+    doomed: dict[tuple[RequestId, int], int] = {}
+
+    def watch(driver: Driver, token: TokenGenerated) -> None:
+        if doomed.get((token.request, token.sequence)) == token.index:
+            driver.cancel(token.request, chance.choice([None, token.sequence]))
+
+    def ask(number: int) -> Request:
+        length, shared = chance.randint(1, 30), [7] * 8 * chance.randint(0, 2)
+        prompt = [*shared, *(chance.randrange(100) for _ in range(length))]
+        return request(f"r{number}", prompt, chance.randint(1, 20), chance.choice([1, 1, 2]))
+
+    async with worker(Engine(), max_batched_tokens=48) as link:
+        driver = Driver(link, watch)
+        for round in range(2):
+            for number in range(round * 100, round * 100 + 100):
+                one = ask(number)
+                asked[one.id] = one
+                if chance.random() < 0.4:
+                    doomed[one.id, chance.randrange(one.sampling.n)] = chance.randrange(10)
+                driver.start(one)
+                if chance.random() < 0.1:
+                    driver.cancel(one.id)
+                if chance.random() < 0.2:
+                    await asyncio.sleep(0)
+            await driver.finish()
+            while link.view().held_pages:  # a pass may still use what was aborted last
+                await asyncio.sleep(0)
+            assert_at_rest(link)
+            assert not link._live
+    await driver.stop()
+
+    assert driver.records.keys() == asked.keys()
+    outcomes = [record.outcome for record in driver.records.values()]
+    assert set(outcomes) == {Outcome.FINISHED, Outcome.CANCELLED}
+    assert outcomes.count(Outcome.CANCELLED) > 30
+    for (id, sequence), tokens in driver.tokens.items():
+        assert tokens == [SCRIPT(asked[id], sequence, index) for index in range(len(tokens))]
+    for id, record in driver.records.items():
+        if record.outcome is Outcome.FINISHED:
+            sampling = asked[id].sampling
+            assert record.output_tokens == sampling.n * (sampling.max_tokens or 0)
+
+
+async def test_drain_finishes_what_runs_and_refuses_what_is_new() -> None:
+    engine = HeldEngine()
+    async with worker(engine) as link:
+        await link.add(request("a", max_tokens=3))
+        draining = asyncio.ensure_future(link.drain())
+        await engine.begun()
+        refused = await link.add(request("b"))
+        assert isinstance(refused, Rejected)
+        assert refused.reason is RejectReason.DRAINING
+        assert not draining.done()
+        engine.let_go(3)
+        events = await next_events(link)
+        while not ended(events):
+            events += await next_events(link)
+        await draining
+        assert ended(events) == [(A, 0, FinishReason.LENGTH)]
+        assert_at_rest(link)
+        assert link.healthy
+
+
+@pytest.mark.parametrize("error", [RuntimeError, BugError, StopIteration])
+async def test_a_failed_pass_ends_its_requests_only(error: type[Exception]) -> None:
+    """One is in the middle of its prompt, one waits: it is served, and finds no poisoned KV."""
+    prompt = range(40)
+    engine = Engine(fails=lambda plan: plan.number == 1, error=error)
+    async with worker(engine, max_batched_tokens=16) as link:
+        driver = Driver(link, lambda driver, token: None)
+        driver.start(request("a", prompt, n=2))
+        await driver.finish()
+        record = driver.records[A]
+        assert record.outcome is Outcome.FAILED
+        assert record.finish_reasons == (FinishReason.ERROR, FinishReason.ERROR)
+        assert record.message == "the engine failed in this step"
+        assert (link.faults_total, link.healthy) == (1, True)
+        assert_at_rest(link)
+        driver.start(request("b", prompt))
+        await driver.finish()
+        assert driver.records[B].outcome is Outcome.FINISHED
+        assert_at_rest(link)
+    await driver.stop()
+    assert engine.plans[1].chunks[0].samples == (), "the failing chunk was to be an early one"
+
+
+async def test_faults_in_a_row_make_it_unhealthy() -> None:
+    engine = Engine(fails=lambda plan: True)
+    async with worker(engine) as link:
+        driver = Driver(link, lambda driver, token: None)
+        for number in range(40):  # more than run at once: some are still waiting at the end
+            driver.start(request(f"r{number}", [number] * 20))
+        await driver.finish()
+        assert len(engine.plans) == MAX_FAULTS_IN_A_ROW == link.faults_total
+        assert not link.healthy
+        assert {record.outcome for record in driver.records.values()} == {Outcome.FAILED}
+        messages = {record.message for record in driver.records.values()}
+        assert messages == {"the engine failed in this step", "the engine failed 3 times in a row"}
+        refused = await link.add(request("late"))
+        assert isinstance(refused, Rejected)
+        assert "unhealthy" in refused.message
+        await link.drain()
+        assert_at_rest(link)
+    await driver.stop()
+
+
+async def test_a_pass_that_works_forgives_earlier_faults() -> None:
+    engine = Engine(fails=lambda plan: plan.number % 3 != 2)
+    async with worker(engine) as link:
+        driver = Driver(link, lambda driver, token: None)
+        for number in range(9):
+            driver.start(request(f"r{number}", max_tokens=1))
+            await driver.finish()
+        assert (link.faults_total, link.healthy) == (6, True)
+    await driver.stop()
+
+
+class WrongNumber(Engine):
+    def forward(self, plan: StepPlan) -> StepResult:
+        return replace(super().forward(plan), number=plan.number + 1)
+
+
+async def test_a_broken_law_stops_the_worker_and_reaches_the_reader() -> None:
+    async with worker(WrongNumber()) as link:
+        await link.add(request("a"))
+        with pytest.raises(BugError, match="step 0 is completed but is not outstanding"):
+            await anext(link.events())
+        assert not link.healthy
+        refused = await link.add(request("b"))
+        assert isinstance(refused, Rejected)
+        assert refused.message == "the worker is gone"
+        await link.drain()
+
+
+async def test_close_ends_what_is_left_after_the_running_pass() -> None:
+    engine = HeldEngine()
+    link = worker(engine)
+    link.start()
+    with pytest.raises(BugError, match="started twice"):
+        link.start()
+    await link.add(request("a", n=2))
+    await engine.begun()
+    closing = asyncio.ensure_future(link.close())
+    await turns()
+    assert not closing.done()
+    engine.let_go()
+    await closing
+    events = [event async for batch in link.events() for event in batch]
+    assert ended(events) == [(A, 0, FinishReason.ERROR), (A, 1, FinishReason.ERROR)]
+    assert_at_rest(link)
+    assert not [thread for thread in threading.enumerate() if INFO.id in thread.name]
+    await link.close()
+
+
+async def test_a_worker_that_was_never_started_can_be_closed() -> None:
+    link = worker(Engine())
+    await link.close()
+    assert [batch async for batch in link.events()] == []
+
+
+async def test_a_sleeping_worker_decides_nothing_and_wakes_at_once() -> None:
+    entries: list[Entry] = []
+    async with worker(Engine(), log_decision=entries.append) as link:
+        await turns()
+        asleep = len(entries)
+        await turns(1000)
+        assert len(entries) == asleep == 1
+        await link.add(request("a", max_tokens=1))
+        assert ended(await next_events(link)) == [(A, 0, FinishReason.LENGTH)]
+
+
+async def test_deadlines_pass_between_steps() -> None:
+    clock, engine = Clock(), HeldEngine()
+    async with worker(engine, clock=clock) as link:
+        await link.add(request("a", max_tokens=100, deadline=5.0))
+        await engine.begun()
+        clock.now = 5.0
+        engine.let_go()
+        events = await next_events(link)
+        while not ended(events):
+            events += await next_events(link)
+        await link.drain()
+        assert ended(events) == [(A, 0, FinishReason.DEADLINE)]
+        assert len(engine.plans) == 1
+        assert_at_rest(link)
+
+
+async def test_a_resumed_request_that_had_said_everything_ends_at_once() -> None:
+    engine = Engine()
+    async with worker(engine) as link:
+        await link.add(request("a", max_tokens=2, resumed=((5, 6),)))
+        assert ended(await next_events(link)) == [(A, 0, FinishReason.LENGTH)]
+        await link.drain()
+    assert engine.plans == []
+
+
+async def test_the_worker_does_not_run_ahead_of_its_reader() -> None:
+    engine = HeldEngine()
+    async with worker(engine) as link:
+        await link.add(request("a", max_tokens=50))
+        engine.let_go(100)
+        await engine.begun()
+        await engine.begun()
+        third = asyncio.ensure_future(engine.begun())
+        await asyncio.wait([third], timeout=0.05)
+        assert not third.done()
+        events = await next_events(link)
+        await third
+        while not ended(events):
+            events += await next_events(link)
+        indices = [event.index for event in events if isinstance(event, TokenGenerated)]
+        assert indices == list(range(50))
+
+
+async def log_of_a_run(log: io.BufferedIOBase) -> None:
+    """A live run with everything in it: shared prompts, aborts, a deadline, a fault, a refusal."""
+    chance = random.Random(5)
+    engine = Engine(fails=lambda plan: plan.number == 17)
+    link = worker(engine, log_decision=DecisionLogWriter(log), max_batched_tokens=24)  # type: ignore[arg-type]
+
+    def watch(driver: Driver, token: TokenGenerated) -> None:
+        if chance.random() < 0.02:
+            driver.cancel(token.request, chance.choice([None, token.sequence]))
+
+    async with link:
+        driver = Driver(link, watch)
+        for number in range(80):
+            prompt = [*[3] * 8 * chance.randint(0, 2), *range(chance.randint(1, 20))]
+            driver.start(
+                request(f"r{number}", prompt, chance.randint(1, 12), chance.choice([1, 2]))
+            )
+            if chance.random() < 0.3:
+                await asyncio.sleep(0)
+        driver.start(request("too-long", range(100), n=16))
+        await driver.finish()
+    await driver.stop()
+
+
+async def test_a_live_decision_log_replays_to_the_same_decisions(tmp_path: Path) -> None:
+    path = tmp_path / "decisions.jsonl"
+    with path.open("wb") as file:
+        await log_of_a_run(file)
+    with path.open("rb") as file:
+        entries = list(read_decision_log(file, str(path)))
+    methods = {entry.method for entry in entries}
+    assert methods >= {"add", "abort", "step", "complete", "fail"}
+    assert replay(entries, scheduler(max_batched_tokens=24)) == []
+    assert replay(entries, scheduler(max_batched_tokens=23)), "another machine decides otherwise"
+
+
+async def test_a_changed_token_in_a_live_log_is_found() -> None:
+    log = io.BytesIO()
+    await log_of_a_run(log)
+    lines = log.getvalue().splitlines(keepends=True)
+    place = next(
+        place
+        for place, line in enumerate(lines)
+        if b'"complete"' in line and b'"result"' in line and b'"token":' in line
+    )
+    before, after = lines[place].split(b'"token":', 1)
+    digits = len(after) - len(after.lstrip(b"0123456789"))
+    lines[place] = before + b'"token":99' + after[digits:]
+    differences = replay(read_decision_log(lines), scheduler(max_batched_tokens=24))
+    assert differences and differences[0].number == place
+    assert differences[0].path.endswith(".token")
+
+
+async def test_a_full_disk_ends_the_log_and_not_the_worker() -> None:
+    written: list[Entry] = []
+
+    def full(entry: Entry) -> None:
+        written.append(entry)
+        if len(written) == 3:
+            raise OSError("no space left on device")
+
+    async with worker(Engine(), log_decision=full) as link:
+        await link.add(request("a", max_tokens=5))
+        events = await next_events(link)
+        while not ended(events):
+            events += await next_events(link)
+        assert link.healthy
+    assert len(written) == 3

@@ -1,0 +1,49 @@
+"""I6: virtual time has a total order and never runs backwards."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from antiphon.errors import BugError
+from antiphon.sim import VirtualLoop
+
+
+@given(st.lists(st.sampled_from([0.0, 0.5, 1.0, 2.0]), max_size=20))
+def test_i6_actions_run_by_time_then_by_who_was_scheduled_first(times: list[float]) -> None:
+    loop, ran = VirtualLoop(), []
+    for number, at in enumerate(times):
+        loop.call_at(at, lambda at=at, number=number: ran.append((loop.now, at, number)))
+    loop.run()
+    assert [entry[1:] for entry in ran] == sorted((at, n) for n, at in enumerate(times))
+    assert all(now == at for now, at, _ in ran)
+
+
+def test_an_action_for_now_runs_after_those_already_there() -> None:
+    loop, ran = VirtualLoop(), []
+
+    def first() -> None:
+        ran.append("first")
+        loop.call_at(loop.now, lambda: ran.append("third"))
+
+    loop.call_at(1.0, first)
+    loop.call_at(1.0, lambda: ran.append("second"))
+    loop.run()
+    assert ran == ["first", "second", "third"]
+
+
+@pytest.mark.parametrize("at", [0.5, float("nan")])
+def test_i6_the_past_is_closed(at: float) -> None:
+    loop = VirtualLoop(now=1.0)
+    with pytest.raises(BugError, match="future"):
+        loop.call_at(at, lambda: None)
+
+
+def test_a_loop_that_never_rests_is_a_bug() -> None:
+    loop = VirtualLoop()
+
+    def again() -> None:
+        loop.call_at(loop.now, again)
+
+    again()
+    with pytest.raises(BugError, match="come to rest within 10"):
+        loop.run(max_actions=10)

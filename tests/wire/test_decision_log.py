@@ -1,0 +1,186 @@
+import io
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from antiphon.core.recorder import Entry, first_difference, recorded, replay
+from antiphon.core.requests import RequestBook
+from antiphon.errors import BugError, UsageError
+from antiphon.types import (
+    Admitted,
+    FinishReason,
+    Request,
+    RequestId,
+    SamplingParams,
+    SequenceEnded,
+    SequenceKey,
+    TokenGenerated,
+    WorkerId,
+)
+from antiphon.wire import DecisionLogWriter, read_decision_log
+from antiphon.wire.decision_log import KINDS
+
+HEADER = b'{"log":"antiphon-decisions","version":1}\n'
+
+
+def written(*entries: Entry) -> bytes:
+    file = io.BytesIO()
+    write = DecisionLogWriter(file)
+    for entry in entries:
+        write(entry)
+    return file.getvalue()
+
+
+def read(log: bytes) -> list[Entry]:
+    return list(read_decision_log(io.BytesIO(log), "a.log"))
+
+
+def entry(decision: object, **facts: object) -> Entry:
+    return Entry(number=1, method="step", facts=tuple(facts.items()), decision=decision)
+
+
+def request(id: str, prompt: tuple[int, ...] = (1, 2, 3)) -> Request:
+    return Request(id=RequestId(id), prompt=prompt, sampling=SamplingParams(seed=1))
+
+
+values = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers(-(2**63), 2**63 - 1)
+    | st.floats()
+    | st.text()
+    | st.sampled_from(sorted(KINDS)).flatmap(lambda name: st.from_type(KINDS[name])),
+    lambda inner: st.lists(inner, max_size=4).map(tuple),
+    max_leaves=8,
+)
+st.register_type_strategy(int, st.integers(-(2**63), 2**63 - 1))
+
+
+@settings(deadline=None, max_examples=200)
+@given(st.lists(st.tuples(values, values), max_size=4))
+def test_what_is_written_is_read(pairs: list[tuple[object, object]]) -> None:
+    entries = [entry(decision, fact=fact) for fact, decision in pairs]
+    back = read(written(*entries))
+    assert first_difference(entries, back) is None
+    for ours, theirs in zip(entries, back, strict=True):
+        assert type(ours.decision) is type(theirs.decision)
+
+
+def run(write: Callable[[Entry], None]) -> None:
+    """A request with two sequences: a stop string, a late token, and a plain end."""
+    book = recorded(RequestBook(WorkerId("w0")), ("start", "heard", "cancel", "due"), write)
+    asked = Request(
+        id=RequestId("r1"), prompt=(1, 2), sampling=SamplingParams(n=2, max_tokens=9, seed=0)
+    )
+    book.start(asked, 0.0)
+    book.heard(Admitted(request=asked.id), 0.1)
+    for index, sequence in ((0, 0), (0, 1), (1, 0), (1, 1), (2, 0)):
+        token = TokenGenerated(
+            request=asked.id, attempt=1, sequence=sequence, index=index, token=40 + index
+        )
+        book.heard(token, 0.2 + index)
+        if (index, sequence) == (1, 0):
+            book.cancel(asked.id, 1.3, sequence=0, reason=FinishReason.STOP)
+    ended = SequenceEnded(request=asked.id, attempt=1, sequence=1, reason=FinishReason.LENGTH)
+    book.heard(ended, 4.0)
+    book.due(5.0)
+
+
+def test_a_log_on_disk_replays_to_the_same_decisions(tmp_path: Path) -> None:
+    path = tmp_path / "decisions.jsonl"
+    with path.open("wb") as file:
+        run(DecisionLogWriter(file))
+    with path.open("rb") as file:
+        entries = list(read_decision_log(file, str(path)))
+    assert len(entries) == 10
+    assert replay(entries, RequestBook(WorkerId("w0"))) == []
+
+
+def test_one_changed_token_is_found() -> None:
+    """In a decision the replay departs there; in a fact it departs in what follows from it."""
+    file = io.BytesIO()
+    run(DecisionLogWriter(file))
+    lines = file.getvalue().splitlines(keepends=True)
+    changed = 0
+    for place, line in enumerate(lines):
+        tampered = line.replace(b'"token":40', b'"token":99', 1)
+        if tampered == line:
+            continue
+        changed += 1
+        log = b"".join([*lines[:place], tampered, *lines[place + 1 :]])
+        differences = replay(read(log), RequestBook(WorkerId("w0")))
+        assert [found.number for found in differences] == [place]
+        assert differences[0].path == "[0].token.token"
+        assert {differences[0].recorded, differences[0].replayed} == {40, 99}
+    assert changed == 2
+
+
+def test_a_request_is_written_in_full_once() -> None:
+    asked = request("r1", tuple(range(1000, 2000)))
+    log = written(entry(asked), entry((asked, asked)), entry(request("r1", (7,))), entry(asked))
+    sizes = [len(line) for line in log.splitlines()]
+    assert sizes[2] < 300 < 5000 < sizes[1]
+    assert sizes[3] < 700 and sizes[4] > 5000, "the same id with other content is another request"
+    back = read(log)
+    assert first_difference(back[1].decision, (asked, asked)) is None
+    assert first_difference(back[2].decision, request("r1", (7,))) is None
+    assert first_difference(back[3].decision, asked) is None
+
+
+def test_writer_and_reader_forget_the_same_requests() -> None:
+    many = [request(f"r{number}") for number in range(1500)]
+    entries = [entry(asked) for asked in (*many, *many[::100], *many[-30:])]
+    assert first_difference(read(written(*entries)), entries) is None
+
+
+def line(**changes: object) -> bytes:
+    plain = {"number": 1, "method": "step", "facts": {}, "decision": None}
+    return msgspec.json.encode(plain | changes) + b"\n"
+
+
+@pytest.mark.parametrize(
+    ("log", "message"),
+    [
+        (b"", "a.log: line 1: the header is missing"),
+        (b"garbage\n", "a.log: line 1: "),
+        (b'{"log":"other","version":1}\n', "line 1: not a decision log: 'other'"),
+        (b'{"log":"antiphon-decisions","version":2}\n', "line 1: version 2, but .* reads 1"),
+        (HEADER + line()[:-9], "line 2: .* truncated"),
+        (HEADER + line() + b"\n", "line 3: "),
+        (HEADER + b"[]\n", "line 2: Expected `object`"),
+        (HEADER + line(number="1"), r"line 2: Expected `int`, got `str` - at `\$.number`"),
+        (HEADER + line(extra=1), "line 2: .*unknown field `extra`"),
+        (HEADER + line(decision={"kind": "Nonsense", "value": {}}), "unknown kind 'Nonsense'"),
+        (HEADER + line(decision={"kind": ["Abort"], "value": {}}), r"unknown kind \['Abort'\]"),
+        (HEADER + line(decision={"kind": "Abort"}), r"kind and value, not \['kind'\]"),
+        (HEADER + line(decision={"kind": "Abort", "value": {}}), "line 2: Object missing required"),
+        (HEADER + line(decision={"kind": "FinishReason", "value": "?"}), "Invalid enum value"),
+        (
+            HEADER + line(decision={"kind": "Request", "value": {"ref": ["r1", 1]}}),
+            "line 2: request 'r1', attempt 1, was not written before",
+        ),
+        (HEADER + line(decision={"kind": "Request", "value": {}}), "needs an id and an attempt"),
+        (HEADER + line(decision={"kind": "Request", "value": 1}), "needs an id and an attempt"),
+        (HEADER + line(decision={"float": "1e5"}), "line 2: .*float"),
+        (HEADER + line(decision={"float": "nan", "x": 1}), "line 2: "),
+        (HEADER + line(decision=None)[:-6] + b"[" * 100_000 + b"\n", "line 2: "),
+    ],
+)
+def test_a_malformed_line_is_named(log: bytes, message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        read(log)
+
+
+@pytest.mark.parametrize("value", [object(), {"a": 1}, {1}, b"raw", Entry])
+def test_what_no_log_can_hold_is_refused(value: object) -> None:
+    with pytest.raises(BugError, match=f"can't hold a {type(value).__name__}"):
+        written(entry(value))
+
+
+def test_the_table_covers_the_vocabulary() -> None:
+    assert {"Request", "StepPlan", "StepResult", "WorkerView", "Earlier", "Raised"} <= KINDS.keys()
+    assert KINDS["SequenceKey"] is SequenceKey
