@@ -1,7 +1,8 @@
 """Matrix products of int8 weights with int16 activations: exact, fast, the same on every path."""
 
 from .cpu_level import CpuLevel, cpu_levels
-from .gemm import matmul, multiply, multiply_on
+from .fused_rows import norm_quantize, silu_quantize
+from .gemm import matmul, multiply
 from .kernel_cache import KERNEL_REVISION
 from .quantize import PackedWeight, QuantizedRows, pack, quantize_rows
 
@@ -13,7 +14,8 @@ __all__ = [
     "cpu_levels",
     "matmul",
     "multiply",
-    "multiply_on",
+    "norm_quantize",
     "pack",
     "quantize_rows",
+    "silu_quantize",
 ]

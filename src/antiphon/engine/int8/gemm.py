@@ -2,13 +2,12 @@
 
     Σ over inputs is an exact int32, then out = float32(Σ) · (row scale · channel scale).
 
-Loops, from the outside (Goto & van de Geijn 2008): a block of rows that fits a small L2
-cache; the panels of 16 channels; the tiles of the block, which find the panel in L1. One or a few
-rows are one tile, so the weights stream past once, in the order in which they lie in memory.
+Loops, from the outside (Goto & van de Geijn 2008): a block of rows that fits a small L2 cache;
+the panels of 16 channels; the tiles of the block, which find the panel in L1. One or a few rows are
+one tile, so the weights stream past once, in the order in which they lie in memory.
 """
 
 from collections.abc import Callable
-from concurrent.futures import Executor, wait
 
 import numpy as np
 from numba import njit
@@ -58,8 +57,9 @@ def multiply(
 ) -> None:
     """out ← rows · weightᵀ, float32 [rows, channels]; releases the interpreter lock meanwhile.
 
-    `panels` (a contiguous range) limits the work to the channels of those panels: threads that take
-    disjoint ranges may run at once. `level` is the best that this CPU has, unless given.
+    `panels` (a contiguous range, see `PackedWeight.share`) limits the work to the channels of those
+    panels: threads with disjoint ranges may run at once, and every channel is computed by one of
+    them, from the same integers. `level` is the best that this CPU has, unless given.
     """
     _check(rows, weight, out)
     every = range(len(weight.panels))
@@ -76,26 +76,6 @@ def multiply(
         panels.start,
         panels.stop,
     )
-
-
-def multiply_on(
-    pool: Executor, threads: int, rows: QuantizedRows, weight: PackedWeight, out: np.ndarray
-) -> None:
-    """`multiply` with the channels shared out among the calling thread and threads − 1 of `pool`.
-
-    Every channel is computed by exactly one thread from the same integers: the result is that of
-    `multiply`. Worth its hand-over (some 20 µs) for blocks of rows, not for decode steps.
-    """
-    count = len(weight.panels)
-    bounds = [count * share // threads for share in range(threads + 1)]
-    others = [
-        pool.submit(multiply, rows, weight, out, panels=range(bounds[i], bounds[i + 1]))
-        for i in range(1, threads)
-    ]
-    multiply(rows, weight, out, panels=range(bounds[0], bounds[1]))
-    wait(others)
-    for other in others:
-        other.result()
 
 
 def _check(rows: QuantizedRows, weight: PackedWeight, out: np.ndarray) -> None:

@@ -7,14 +7,19 @@ from typing import Any
 
 from numba import njit
 
+_CALLED_BESIDE = ("lanes.py", "row_kernels.py")
+
 
 def _revision() -> str:
-    """Digest of this folder's sources: it changes whenever any kernel may compute something else.
+    """Digest of the sources: it changes whenever any kernel of this folder may compute otherwise.
 
-    Line ends count too, file times do not: two machines with the same sources agree.
+    Of this folder and of what its kernels call beside it; file times do not count, so two machines
+    with the same sources agree.
     """
-    digest = hashlib.blake2b(digest_size=8, person=b"antiphon-kernels"[:16])
-    for source in sorted(Path(__file__).parent.glob("*.py")):
+    folder = Path(__file__).parent
+    beside = [folder.parent / name for name in _CALLED_BESIDE]
+    digest = hashlib.blake2b(digest_size=8)
+    for source in sorted(folder.glob("*.py")) + beside:
         text = source.read_bytes()
         digest.update(f"{source.name}:{len(text)}:".encode() + text)
     return digest.hexdigest()

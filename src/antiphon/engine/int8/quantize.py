@@ -62,6 +62,11 @@ class PackedWeight:
         """Inputs with padding: the row length of the matching `QuantizedRows`."""
         return self.panels.shape[1] * 2
 
+    def share(self, thread: int, threads: int) -> range:
+        """The panels of thread number `thread` of `threads`: shares differ by one panel at most."""
+        count = len(self.panels)
+        return range(count * thread // threads, count * (thread + 1) // threads)
+
     @property
     def nbytes(self) -> int:
         """Memory that the weight takes."""

@@ -66,10 +66,15 @@ def test_code_for_a_smaller_cpu_computes_the_same_bits(tmp_path, cpu, features, 
 
 
 def test_the_revision_follows_the_sources(tmp_path, monkeypatch):
-    (tmp_path / "one.py").write_text("a = 1\n")
-    (tmp_path / "two.py").write_text("b = 2\n")
-    monkeypatch.setattr(kernel_cache, "__file__", str(tmp_path / "one.py"))
-    first = kernel_cache._revision()
-    assert kernel_cache._revision() == first
-    (tmp_path / "two.py").write_text("b = 3\n")
-    assert kernel_cache._revision() != first
+    folder = tmp_path / "int8"
+    folder.mkdir()
+    sources = [folder / "gemm.py", tmp_path / "lanes.py", tmp_path / "row_kernels.py"]
+    for source in sources:
+        source.write_text("a = 1\n")
+    monkeypatch.setattr(kernel_cache, "__file__", str(folder / "gemm.py"))
+    seen = [kernel_cache._revision()]
+    assert kernel_cache._revision() == seen[0]
+    for source in sources:
+        source.write_text("a = 2\n")
+        seen.append(kernel_cache._revision())
+    assert len(set(seen)) == 4
