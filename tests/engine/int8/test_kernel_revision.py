@@ -23,7 +23,7 @@ for rows in (1, 2, 5, 33):
     gemm.matmul(x, weight, out)
     digest.update(out.tobytes())
 level = cpu_levels()[0]
-used = (gemm._KERNELS[level], quantize._quantize_rows, quantize._pack_channels)
+used = (gemm.KERNELS[level], quantize._quantize_rows, quantize._pack_channels)
 hits = sum(sum(kernel.stats.cache_hits.values()) for kernel in used)
 misses = sum(sum(kernel.stats.cache_misses.values()) for kernel in used)
 print(level.value, hits, misses, digest.hexdigest())
@@ -68,7 +68,8 @@ def test_code_for_a_smaller_cpu_computes_the_same_bits(tmp_path, cpu, features, 
 def test_the_revision_follows_the_sources(tmp_path, monkeypatch):
     folder = tmp_path / "int8"
     folder.mkdir()
-    sources = [folder / "gemm.py", tmp_path / "lanes.py", tmp_path / "row_kernels.py"]
+    beside = ("attention.py", "lanes.py", "row_kernels.py")
+    sources = [folder / "gemm.py", *(tmp_path / name for name in beside)]
     for source in sources:
         source.write_text("a = 1\n")
     monkeypatch.setattr(kernel_cache, "__file__", str(folder / "gemm.py"))
@@ -77,4 +78,4 @@ def test_the_revision_follows_the_sources(tmp_path, monkeypatch):
     for source in sources:
         source.write_text("a = 2\n")
         seen.append(kernel_cache._revision())
-    assert len(set(seen)) == 4
+    assert len(set(seen)) == 5

@@ -3,19 +3,25 @@
 from .cpu_level import CpuLevel, cpu_levels
 from .fused_rows import norm_quantize, silu_quantize
 from .gemm import matmul, multiply
-from .kernel_cache import KERNEL_REVISION
-from .quantize import PackedWeight, QuantizedRows, pack, quantize_rows
+from .kernel_cache import KERNEL_REVISION, PACKING_REVISION
+from .packed_block import block_bytes, from_block, to_block
+from .quantize import ACTIVATION_BITS, PackedWeight, QuantizedRows, pack, quantize_rows
 
 __all__ = [
+    "ACTIVATION_BITS",
     "KERNEL_REVISION",
+    "PACKING_REVISION",
     "CpuLevel",
     "PackedWeight",
     "QuantizedRows",
+    "block_bytes",
     "cpu_levels",
+    "from_block",
     "matmul",
     "multiply",
     "norm_quantize",
     "pack",
     "quantize_rows",
     "silu_quantize",
+    "to_block",
 ]

@@ -1,13 +1,16 @@
 """Compiled kernels that are kept on disk, and the revision that names them."""
 
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
 from numba import njit
 
-_CALLED_BESIDE = ("lanes.py", "row_kernels.py")
+_CALLED_BESIDE = ("attention.py", "lanes.py", "row_kernels.py")
+
+
+_PACKING = ("microkernel.py", "packed_block.py", "quantize.py")
 
 
 def _revision() -> str:
@@ -17,15 +20,20 @@ def _revision() -> str:
     with the same sources agree.
     """
     folder = Path(__file__).parent
-    beside = [folder.parent / name for name in _CALLED_BESIDE]
+    return _digest([*sorted(folder.glob("*.py")), *(folder.parent / n for n in _CALLED_BESIDE)])
+
+
+def _digest(sources: Iterable[Path]) -> str:
     digest = hashlib.blake2b(digest_size=8)
-    for source in sorted(folder.glob("*.py")) + beside:
+    for source in sources:
         text = source.read_bytes()
         digest.update(f"{source.name}:{len(text)}:".encode() + text)
     return digest.hexdigest()
 
 
 KERNEL_REVISION = _revision()
+PACKING_REVISION = _digest(Path(__file__).parent / name for name in _PACKING)
+"""Names the packed form: weights that another revision packed are packed anew."""
 
 
 def kernel(function: Callable[..., Any]) -> Callable[..., Any]:
