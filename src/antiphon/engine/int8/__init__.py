@@ -5,6 +5,7 @@ from .fused_rows import norm_quantize, silu_quantize
 from .gemm import matmul, multiply
 from .kernel_cache import KERNEL_REVISION
 from .quantize import PackedWeight, QuantizedRows, pack, quantize_rows
+from .weight_block import place_together
 
 __all__ = [
     "KERNEL_REVISION",
@@ -16,6 +17,7 @@ __all__ = [
     "multiply",
     "norm_quantize",
     "pack",
+    "place_together",
     "quantize_rows",
     "silu_quantize",
 ]
