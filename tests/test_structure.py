@@ -1,6 +1,5 @@
 """The shape of the project: what is loaded when, how long files are, what the map mentions."""
 
-import os
 import re
 import subprocess
 import sys
@@ -21,7 +20,6 @@ def loaded_by(statement: str) -> set[str]:
         text=True,
         check=True,
         timeout=60,
-        env={**os.environ, "PYTHONPATH": str(ROOT / "src")},
     )
     return set(done.stdout.split())
 

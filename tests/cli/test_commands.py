@@ -1,7 +1,6 @@
 """The commands as a person meets them: output, errors, exit codes, and what they load."""
 
 import json
-import os
 import re
 import subprocess
 import sys
@@ -54,7 +53,6 @@ def loaded_by(*arguments: str) -> set[str]:
         capture_output=True,
         text=True,
         timeout=60,
-        env={**os.environ, "PYTHONPATH": str(ROOT / "src")},
     )
     assert done.returncode == 0, done.stderr
     return set(done.stdout.splitlines()[-1].split())

@@ -1,4 +1,4 @@
-"""Real server processes. One with the real model serves the whole session."""
+"""Real server processes. One with the real model serves the client's tests."""
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -9,7 +9,7 @@ from e2e_process import Served
 from antiphon.testing.tiny_models import TINY_SPEC, random_tensors, write_gguf
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def server() -> Iterator[Served]:
     """SmolLM2-135M on a free port."""
     served = Served("serve", "smollm2-135m", "--port", "0", "--kv-memory", "256MB")

@@ -1,17 +1,14 @@
 """An `antiphon` process, started as a user would."""
 
-import os
 import re
 import signal
 import subprocess
 import sys
 import threading
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-ROOT = Path(__file__).parents[2]
 START_S = 120.0
 """The first start of all converts weights and compiles kernels."""
 
@@ -25,7 +22,6 @@ class Served:
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
-            env=environment(),
         )
         self.output: list[str] = []
         self._ready = threading.Event()
@@ -69,12 +65,6 @@ def antiphon(*arguments: str) -> list[str]:
     return [sys.executable, "-m", "antiphon", *arguments]
 
 
-def environment() -> dict[str, str]:
-    return {**os.environ, "PYTHONPATH": str(ROOT / "src")}
-
-
 def run(*arguments: str) -> subprocess.CompletedProcess[str]:
     """A command that is expected to end by itself."""
-    return subprocess.run(
-        antiphon(*arguments), capture_output=True, text=True, timeout=120, env=environment()
-    )
+    return subprocess.run(antiphon(*arguments), capture_output=True, text=True, timeout=120)

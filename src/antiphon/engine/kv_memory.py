@@ -81,7 +81,8 @@ class KvMemory:
         if needed > available:
             raise UsageError(
                 f"kv.memory_bytes: {needed} bytes of KV memory are asked for, but this machine "
-                f"(or its container) has only {available} bytes free: lower it (--kv-memory)"
+                f"(or its container) has only {available} bytes free: "
+                "lower kv.memory_bytes (--kv-memory)"
             )
         self.layout = layout
         self.pages = pages

@@ -86,7 +86,7 @@ class Server:
         ) as worker:
             metrics = Metrics(self._served_name, worker.view)
             gateway = Gateway(worker, model.tokenizer, metrics, clock=time.monotonic)
-            http = _Http(self._app(gateway, metrics, info), self._config.http)
+            http = _Http(self._app(gateway, metrics, worker), self._config.http)
             http.on_started = self._greet
             hearing = asyncio.create_task(gateway.run())
             serving = asyncio.create_task(http.serve(sockets=[self._listener]))
@@ -100,16 +100,17 @@ class Server:
             await asyncio.wait((hearing,))
         return self._exit_code
 
-    def _app(self, gateway: Gateway, metrics: Metrics, info: WorkerInfo) -> FastAPI:
+    def _app(self, gateway: Gateway, metrics: Metrics, worker: Worker) -> FastAPI:
         service = Service(
             gateway=gateway,
             prompts=Prompts(self._model.tokenizer, self._model.template),
             metrics=metrics,
-            worker=info,
+            worker=worker.info,
             served_name=self._served_name,
             config=self._config.http,
             clock=time.monotonic,
             created=int(time.time()),
+            worker_healthy=lambda: worker.healthy,
         )
         return create_app(service, self._keys)
 
@@ -171,6 +172,7 @@ class _Http(uvicorn.Server):
                 log_config=None,
                 access_log=False,
                 server_header=False,
+                proxy_headers=False,
                 timeout_graceful_shutdown=_LAST_BYTES_S,
             )
         )

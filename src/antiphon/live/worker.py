@@ -20,6 +20,7 @@ from antiphon.errors import BugError
 from antiphon.types import (
     Aborted,
     Admitted,
+    Engine,
     Event,
     FinishReason,
     Rejected,
@@ -35,7 +36,6 @@ from antiphon.types import (
     WorkerView,
 )
 
-from .engine import Engine
 from .outbox import Outbox
 
 MAX_FAULTS_IN_A_ROW = 3

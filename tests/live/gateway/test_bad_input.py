@@ -9,6 +9,7 @@ from gateway_kit import MODEL
 
 CHAT = "/v1/chat/completions"
 TEXT = "/v1/completions"
+JSON = {"content-type": "application/json"}
 HI = [{"role": "user", "content": "hi"}]
 
 
@@ -20,7 +21,7 @@ def nothing_may_reach_the_worker(puppet):
 
 async def refused(client: httpx.AsyncClient, path: str, body, status: int = 400) -> dict:
     content = body if isinstance(body, bytes | str) else json.dumps(body)
-    response = await client.post(path, content=content)
+    response = await client.post(path, content=content, headers=JSON)
     assert response.status_code == status, response.text
     assert response.headers["content-type"] == "application/json"
     error = response.json()["error"]
@@ -342,15 +343,26 @@ async def test_a_chunked_body_over_the_limit_is_refused_before_it_ends(client, c
             sent += 4096
             yield b" " * 4096
 
-    response = await client.post(CHAT, content=endless())
+    response = await client.post(CHAT, content=endless(), headers=JSON)
     assert response.status_code == 413
     assert sent <= config.max_body_bytes + 3 * 4096
 
 
 async def test_a_lying_content_length(client):
-    headers = {"content-length": "9" * 30}
+    headers = {**JSON, "content-length": "9" * 30}
     response = await client.post(CHAT, content=b"{}", headers=headers)
     assert response.status_code == 413
+
+
+@pytest.mark.parametrize(
+    "media", [None, "", "text/plain", "application/x-www-form-urlencoded", "multipart/form-data"]
+)
+@pytest.mark.parametrize("path", [CHAT, TEXT, "/tokenize", "/detokenize"])
+async def test_a_body_that_is_not_called_json(client, path, media):
+    headers = {} if media is None else {"content-type": media}
+    response = await client.post(path, content=json.dumps(chat()), headers=headers)
+    assert response.status_code == 415
+    assert response.json()["error"]["param"] == "content-type"
 
 
 async def test_unknown_paths_and_methods(client):

@@ -116,6 +116,15 @@ async def test_the_description_covers_every_body(client):
     assert "openapi.json" in docs.text
 
 
+async def test_the_docs_page_needs_no_other_host(client):
+    page = (await client.get("/docs")).text
+    assets = re.findall(r"(?:src|href)=\"([^\"]+)\"", page)
+    assert any(asset.endswith(".js") for asset in assets)
+    for asset in assets:
+        assert asset.startswith("/"), asset
+        assert (await client.get(asset)).status_code == 200, asset
+
+
 async def test_an_exception_that_nobody_expected_leaks_nothing(
     client, service, caplog, monkeypatch
 ):

@@ -3,6 +3,7 @@
 import asyncio
 import json
 import time
+from dataclasses import replace
 
 import httpx
 import pytest
@@ -17,6 +18,7 @@ from antiphon.live.gateway.intake import Call
 from antiphon.types import FinishReason, HttpConfig, Rejected, RejectReason, SamplingParams
 
 CHAT = "/v1/chat/completions"
+JSON = b"Content-Type: application/json; charset=utf-8\r\n"
 
 
 def chat(**fields) -> dict:
@@ -200,7 +202,7 @@ async def test_a_reader_that_is_stuck_gets_what_it_missed_as_one_chunk(
         "query_string": b"",
         "root_path": "",
         "scheme": "http",
-        "headers": [],
+        "headers": [(b"content-type", b"application/json")],
         "server": ("test", 80),
         "client": ("test", 1),
     }
@@ -309,6 +311,18 @@ async def test_a_lost_worker_makes_the_gateway_unhealthy(client, puppet, service
     assert response.json()["error"]["type"] == "service_unavailable_error"
 
 
+async def test_a_worker_that_calls_itself_unhealthy(service, keys):
+    answers = {"healthy": True}
+    app = create_app(replace(service, worker_healthy=lambda: answers["healthy"]), keys)
+    async with httpx.AsyncClient(
+        transport=httpx.ASGITransport(app), base_url="http://test"
+    ) as client:
+        for healthy, status in ((True, 200), (False, 503)):
+            answers["healthy"] = healthy
+            for path in ("/ready", "/health"):
+                assert (await client.get(path)).status_code == status
+
+
 async def test_while_the_model_loads(keys):
     app = create_app(None, keys)
     transport = httpx.ASGITransport(app)
@@ -348,7 +362,9 @@ async def test_a_body_that_trickles_in_is_408(url, monkeypatch):
     monkeypatch.setattr(body_module, "BODY_TIMEOUT_S", 0.05)
     host, port = url.removeprefix("http://").split(":")
     reader, writer = await asyncio.open_connection(host, int(port))
-    writer.write(b"POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n{")
+    writer.write(
+        b"POST /v1/completions HTTP/1.1\r\nHost: x\r\n" + JSON + b"Content-Length: 100\r\n\r\n{"
+    )
     head = await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), 10)
     writer.close()
     assert head.startswith(b"HTTP/1.1 408")
@@ -357,7 +373,11 @@ async def test_a_body_that_trickles_in_is_408(url, monkeypatch):
 async def test_a_body_over_the_limit_on_a_real_socket(url, config):
     host, port = url.removeprefix("http://").split(":")
     reader, writer = await asyncio.open_connection(host, int(port))
-    writer.write(b"POST /v1/completions HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n")
+    writer.write(
+        b"POST /v1/completions HTTP/1.1\r\nHost: x\r\n"
+        + JSON
+        + b"Transfer-Encoding: chunked\r\n\r\n"
+    )
     piece = b"4000\r\n" + b" " * 0x4000 + b"\r\n"
     for _ in range(config.max_body_bytes // 0x4000 + 1):
         writer.write(piece)

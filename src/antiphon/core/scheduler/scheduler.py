@@ -146,7 +146,10 @@ class Scheduler:
         if self._flight is not None:
             raise BugError("a step was asked for while another is outstanding")
         roster = self._roster
-        if not self._secure_decodes() or not roster.running:
+        preempted = self._secure_decodes()
+        if preempted and roster.running:
+            self.hold = Hold(HoldReason.PAGES, "memory ran out: a running sequence gave way")
+        else:
             self._start_waiting(now)
         self._flight = batch(
             roster.running.values(),

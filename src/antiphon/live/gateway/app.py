@@ -1,6 +1,7 @@
 """The ASGI application: routes, the layer around them, and what each failure looks like."""
 
 from fastapi import FastAPI
+from fastapi_offline import FastAPIOffline
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
@@ -10,7 +11,7 @@ from antiphon.errors import BugError, ClientError, PeerError
 
 from . import generation_routes, info_routes
 from .auth import Keyring
-from .boundary import Boundary
+from .boundary import DOCS_ASSETS, Boundary
 from .errors import CLIENT_GONE, HttpError, from_client_error, unavailable
 from .openapi import describe
 from .service import Service
@@ -18,10 +19,12 @@ from .service import Service
 
 def create_app(service: Service | None, keys: Keyring) -> FastAPI:
     """The application. With `service=None` it says 503 until `app.state.service` is set."""
-    app = FastAPI(
+    # /docs must work without a network, and must not run a script that a third party serves.
+    app = FastAPIOffline(
         title="Antiphon",
         version=__version__,
         redoc_url=None,
+        static_url=DOCS_ASSETS,
         description="OpenAI-compatible API of one served model.",
     )
     app.state.service = service

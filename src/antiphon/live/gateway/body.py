@@ -21,10 +21,20 @@ BODY_TIMEOUT_S = 60.0
 async def read_body(request: Request, limit: int) -> bytes:
     """The whole body. Raises `ClientError` 413 as soon as it passes `limit` bytes.
 
+    Anything but `application/json` is a 415: a web page can make a browser post plain text to
+    this server without asking, but not JSON.
     The declared length is checked first; a chunked body is counted while it comes in. A body that
     takes longer than `BODY_TIMEOUT_S` is a 408. Raises `ClientDisconnect` when the client leaves
     in the middle.
     """
+    media = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if media != "application/json":
+        raise ClientError(
+            "Send the header Content-Type: application/json",
+            field="content-type",
+            status=415,
+            code="unsupported_media_type",
+        )
     try:
         async with asyncio.timeout(BODY_TIMEOUT_S):
             return await _read(request, limit)

@@ -17,6 +17,8 @@ _log = logging.getLogger(__name__)
 _SANE_ID = re.compile(r"[A-Za-z0-9._:/+=@-]{1,128}\Z")
 _OPEN_PATHS = frozenset({"/health", "/ready", "/version", "/docs", "/openapi.json"})
 """What needs no key: it tells nothing about tenants. `/metrics` does, so it needs one."""
+DOCS_ASSETS = "/docs-assets"
+"""Scripts and styles of `/docs`: they need no key either."""
 
 
 class Boundary:
@@ -61,7 +63,7 @@ class Boundary:
         try:
             state = scope.setdefault("state", {})
             state["request_id"] = request_id
-            if scope["path"] not in _OPEN_PATHS:
+            if not _is_open(scope["path"]):
                 state["tenant"] = self._keys.tenant(headers.get("authorization"))
             await self._app(scope, receive, send_marked)
         except ClientError as refusal:
@@ -76,3 +78,7 @@ class Boundary:
         finally:
             route = scope.get("route")
             self._count(getattr(route, "path", "unmatched"), status)
+
+
+def _is_open(path: str) -> bool:
+    return path in _OPEN_PATHS or path.startswith(f"{DOCS_ASSETS}/")

@@ -2,7 +2,7 @@
 
 | what happened | status | type |
 |---|---|---|
-| wrong request | 400, 404, 405, 413 | invalid_request_error |
+| wrong request | 400, 404, 405, 408, 413, 415 | invalid_request_error |
 | no or wrong key | 401 | invalid_request_error |
 | full queue | 429 + Retry-After | rate_limit_error |
 | our fault | 500 | server_error |

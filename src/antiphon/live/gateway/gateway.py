@@ -139,8 +139,7 @@ class Gateway:
             self._open[request.id] = _Open(request, reply, self._tokenizer)
         self._idle.clear()
         for request in requests:
-            if request.id in self._open:
-                self._execute(self._book.start(request, now))
+            self._execute(self._book.start(request, now))
         self._arm()
         return reply
 

@@ -70,7 +70,7 @@ async def detokenize(request: Request) -> Response:
 async def health(request: Request) -> Response:
     """200 while the process can do its work: 503 means that it must be restarted."""
     service: Service | None = request.app.state.service
-    sick = service is not None and service.gateway.state is State.UNHEALTHY
+    sick = service is not None and not service.healthy
     return _json({"status": "unhealthy" if sick else "ok"}, 503 if sick else 200)
 
 
@@ -78,7 +78,10 @@ async def health(request: Request) -> Response:
 async def ready(request: Request) -> Response:
     """200 if new requests are taken: 503 while loading, draining, or without a worker."""
     service: Service | None = request.app.state.service
-    state = "loading" if service is None else service.gateway.state.value
+    if service is None:
+        state = "loading"
+    else:
+        state = service.gateway.state.value if service.healthy else State.UNHEALTHY.value
     return _json({"status": state}, 200 if state == State.READY.value else 503)
 
 

@@ -8,7 +8,7 @@ from starlette.requests import Request
 from antiphon.errors import ClientError, PeerError
 from antiphon.types import HttpConfig, ModelInfo, Seconds, WorkerInfo
 
-from .gateway import Gateway
+from .gateway import Gateway, State
 from .metrics import Metrics
 from .prompts import Prompts
 
@@ -25,6 +25,13 @@ class Service:
     config: HttpConfig
     clock: Callable[[], Seconds]
     created: int
+    worker_healthy: Callable[[], bool] = lambda: True
+    """What the worker's owner knows beyond the link, for `/ready` and `/health`."""
+
+    @property
+    def healthy(self) -> bool:
+        """False: this process can't do its work any more and must be restarted."""
+        return self.gateway.state is not State.UNHEALTHY and self.worker_healthy()
 
     @property
     def model(self) -> ModelInfo:

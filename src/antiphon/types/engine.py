@@ -1,8 +1,8 @@
-"""What a worker needs of an engine: one method."""
+"""What a worker, live or virtual, needs of an engine: one method."""
 
 from typing import Protocol
 
-from antiphon.types import StepPlan, StepResult
+from .plan import StepPlan, StepResult
 
 
 class Engine(Protocol):
