@@ -6,6 +6,9 @@ from .gemm import matmul, multiply
 from .kernel_cache import KERNEL_REVISION, PACKING_REVISION
 from .packed_block import block_bytes, from_block, to_block
 from .quantize import ACTIVATION_BITS, PackedWeight, QuantizedRows, pack, quantize_rows
+from .kernel_cache import KERNEL_REVISION
+from .quantize import PackedWeight, QuantizedRows, pack, quantize_rows
+from .weight_block import place_together
 
 __all__ = [
     "ACTIVATION_BITS",
@@ -21,6 +24,7 @@ __all__ = [
     "multiply",
     "norm_quantize",
     "pack",
+    "place_together",
     "quantize_rows",
     "silu_quantize",
     "to_block",
