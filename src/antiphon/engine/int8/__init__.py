@@ -6,8 +6,6 @@ from .gemm import matmul, multiply
 from .kernel_cache import KERNEL_REVISION, PACKING_REVISION
 from .packed_block import block_bytes, from_block, to_block
 from .quantize import ACTIVATION_BITS, PackedWeight, QuantizedRows, pack, quantize_rows
-from .kernel_cache import KERNEL_REVISION
-from .quantize import PackedWeight, QuantizedRows, pack, quantize_rows
 from .weight_block import place_together
 
 __all__ = [

@@ -142,7 +142,7 @@ def _share(count, team):
 
 @kernel
 def _project(values, scale, weight, bias_at, out, team):
-    """out ← rows · weightᵀ + bias for this thread's panels; `weight`: addresses of panels, scales."""
+    """out ← rows · weightᵀ + bias for this thread's panels; `weight`: panels and scales."""
     rows, channels = out.shape
     panel_count = -(-channels // PANEL_CHANNELS)
     panels = carray(_bytes(weight[0]), (panel_count, values.shape[1] // 2, 2 * PANEL_CHANNELS))
