@@ -166,8 +166,11 @@ def assemble(spec: ModelSpec, tensors: dict[str, torch.Tensor]) -> QuantizedWeig
             name: linear(prefix + name, channels, inputs)
             for name, (channels, inputs, _) in projection_shapes(spec).items()
         }
-        norms = {name: tensors[prefix + name] for name in ("attention_norm", "mlp_norm")}
-        return QuantizedLayer(**norms, **projections)
+        return QuantizedLayer(
+            attention_norm=tensors[f"{prefix}attention_norm"],
+            mlp_norm=tensors[f"{prefix}mlp_norm"],
+            **projections,
+        )
 
     return QuantizedWeights(
         embedding=tensors["embedding"],

@@ -16,15 +16,14 @@ sampled rows alone.
 Nothing here checks bounds, and nothing may raise: a thread that left would keep the others waiting.
 """
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-from llvmlite import ir
-from numba import carray, types
-from numba.extending import intrinsic
+from numba.np.numpy_support import carray
 
-from ..attention import Geometry, attend
+from ..attention import attend
 from ..row_kernels import gated_silu, rms_norm, rotate_and_store
+from .addresses import bytes_at, call, floats_at
 from .cpu_level import cpu_levels
 from .gemm import KERNELS
 from .kernel_cache import kernel
@@ -94,44 +93,11 @@ class Room(NamedTuple):
     """Of the rounded rows, float32 [rows]; NaN marks a row that can't be rounded."""
 
 
-@intrinsic
-def _floats(typingctx: Any, address: Any) -> Any:
-    """An int64 as a pointer to float32."""
-    return _pointer_cast(types.float32)(address)
-
-
-def _pointer_cast(element: types.Type) -> Any:
-    pointer = types.CPointer(element)
-
-    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        return builder.inttoptr(args[0], context.get_value_type(pointer))
-
-    return lambda address: (pointer(types.int64), codegen)
-
-
-@intrinsic
-def _bytes(typingctx: Any, address: Any) -> Any:
-    """An int64 as a pointer to int8."""
-    return _pointer_cast(types.int8)(address)
-
-
-@intrinsic
-def _call(typingctx: Any, address: Any) -> Any:
-    """Call the C function `void f(void)` at an address."""
-
-    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        function = ir.FunctionType(ir.VoidType(), []).as_pointer()
-        builder.call(builder.inttoptr(args[0], function), [])
-        return context.get_dummy_value()
-
-    return types.void(types.int64), codegen
-
-
 @kernel
 def _meet(team):
     """Wait for the other threads."""
     if team[1] > 1:
-        _call(team[2])
+        call(team[2])
 
 
 @kernel
@@ -145,12 +111,12 @@ def _project(values, scale, weight, bias_at, out, team):
     """out ← rows · weightᵀ + bias for this thread's panels; `weight`: panels and scales."""
     rows, channels = out.shape
     panel_count = -(-channels // PANEL_CHANNELS)
-    panels = carray(_bytes(weight[0]), (panel_count, values.shape[1] // 2, 2 * PANEL_CHANNELS))
-    scales = carray(_floats(weight[1]), (panel_count * PANEL_CHANNELS,))
+    panels = carray(bytes_at(weight[0]), (panel_count, values.shape[1] // 2, 2 * PANEL_CHANNELS))
+    scales = carray(floats_at(weight[1]), (panel_count * PANEL_CHANNELS,))
     first, last = _share(panel_count, team)
     _multiply(values, scale, panels, scales, out, first, last)
     if bias_at != 0:
-        bias = carray(_floats(bias_at), (channels,))
+        bias = carray(floats_at(bias_at), (channels,))
         for row in range(rows):
             for channel in range(first * PANEL_CHANNELS, min(last * PANEL_CHANNELS, channels)):
                 out[row, channel] += bias[channel]
@@ -159,7 +125,7 @@ def _project(values, scale, weight, bias_at, out, team):
 @kernel
 def _add_norm_round(stream, delta, gain_at, sizes, epsilon, limit, values, scale, normed, team):
     """stream += delta; rounded rows ← norm(stream): this thread's rows."""
-    gain = carray(_floats(gain_at), (sizes.hidden,))
+    gain = carray(floats_at(gain_at), (sizes.hidden,))
     first, last = _share(len(stream), team)
     for row in range(first, last):
         for i in range(sizes.hidden):
@@ -267,16 +233,15 @@ def forward(
     if last - first >= _ROWS_APART:
         crew = (0, 1, 0)
         mine = _part(room, first, last)
-        places = rows.places[first:last]
         my_rows = Rows(
             rows.tokens[first:last],
             rows.positions[first:last],
-            places,
+            rows.places[first:last],
             rows.tables,
             rows.blocks,
             rows.sampled,
         )
-    embedding = carray(_floats(pointers.rest[0]), (sizes.vocabulary, sizes.hidden))
+    embedding = carray(floats_at(pointers.rest[0]), (sizes.vocabulary, sizes.hidden))
     begin, end = _share(len(my_rows.tokens), crew)
     for row in range(begin, end):
         mine.hidden[row] = embedding[my_rows.tokens[row]]
@@ -333,6 +298,3 @@ def forward(
     )
     _meet(team)
     _project(values, scale, (pointers.rest[2], pointers.rest[3]), 0, logits, team)
-
-
-__all__ = ["PROJECTIONS", "Geometry", "Pointers", "Room", "Rows", "Sizes", "forward"]
