@@ -1,5 +1,6 @@
 """Kernels on torch's threads, and the cores they may use."""
 
+import ctypes
 import os
 import subprocess
 import sys
@@ -32,6 +33,31 @@ def test_every_thread_runs_once_with_its_own_number(threads: int) -> None:
             assert 1 <= len(seen) <= threads
     finally:
         torch.set_num_threads(before)
+
+
+def test_threads_wait_for_each_other_at_the_barrier() -> None:
+    """Nobody leaves a round before all have entered it."""
+    team, before = ThreadTeam(), torch.get_num_threads()
+    if team.barrier == 0:
+        pytest.skip("there is no OpenMP library: one thread runs alone")
+    meet = ctypes.CFUNCTYPE(None)(team.barrier)  # releases the interpreter lock while it waits
+    entered = [0, 0]
+    wrong = []
+
+    def kernel(thread: int, threads: int) -> None:
+        for number in range(1, 51):
+            entered[thread] = number
+            meet()
+            wrong.extend(count for count in entered[:threads] if count < number)
+            meet()
+
+    try:
+        torch.set_num_threads(2)
+        team.run(kernel)
+    finally:
+        torch.set_num_threads(before)
+    assert entered[0] == 50
+    assert not wrong
 
 
 @pytest.mark.parametrize("threads", [1, 2])

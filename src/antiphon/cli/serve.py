@@ -29,7 +29,7 @@ def serve(
     served_model_name: Annotated[
         str | None, typer.Option(help="The model's name in the API.", metavar="NAME")
     ] = None,
-    dtype: Annotated[str | None, typer.Option(help="Arithmetic of the forward pass.")] = None,
+    dtype: Annotated[str | None, typer.Option(help="Arithmetic: int8 (fast) or fp32.")] = None,
     max_model_len: Annotated[
         int | None, typer.Option(help="Longest prompt plus output, in tokens.")
     ] = None,

@@ -3,17 +3,23 @@
 from . import spin_limit  # noqa: F401  (before torch)
 from .kv_memory import KvLayout, KvMemory, layout_of
 from .llama import LlamaModel
+from .model import Model, load_llama
 from .numerics import numerics_id
+from .quantized_llama import QuantizedLlama
 from .thread_team import use_cores
 from .torch_engine import TorchEngine
-from .weights import load_weights
+from .weights import load_quantized, load_weights
 
 __all__ = [
     "KvLayout",
     "KvMemory",
     "LlamaModel",
+    "Model",
+    "QuantizedLlama",
     "TorchEngine",
     "layout_of",
+    "load_llama",
+    "load_quantized",
     "load_weights",
     "numerics_id",
     "use_cores",

@@ -6,15 +6,23 @@ from pathlib import Path
 import numba
 import torch
 
+from .int8 import ACTIVATION_BITS
+from .int8 import KERNEL_REVISION as INT8_REVISION
+
 KERNEL_REVISION = 1
 """Raised whenever a kernel, or the order of additions anywhere in the forward pass, changes."""
 
 
-def numerics_id(dtype: str = "fp32", quantisation: str = "none") -> str:
+_QUANTISATION = {"fp32": "none", "int8": f"w8a{ACTIVATION_BITS}.{INT8_REVISION}"}
+
+
+def numerics_id(dtype: str) -> str:
     """Device kind, processor, instruction set, dtype, quantisation and kernel revisions.
 
-    The matrix products come from torch's BLAS, which picks its kernels by processor maker and
-    instruction set; so both, and torch's version, are part of the id.
+    In fp32 the matrix products come from torch's BLAS, which picks its kernels by processor maker
+    and instruction set; so both, and torch's version, are part of the id. The int8 kernels give the
+    same bits on every processor; the id names it all the same, because the angles of the rotary
+    embedding come from the C library. Their revision is the digest of their sources.
     """
     parts = (
         "cpu",
@@ -22,7 +30,7 @@ def numerics_id(dtype: str = "fp32", quantisation: str = "none") -> str:
         _processor_maker(),
         torch.backends.cpu.get_cpu_capability().lower().replace(" ", ""),
         dtype,
-        quantisation,
+        _QUANTISATION[dtype],
         f"torch{torch.__version__.split('+')[0]}",
         f"numba{numba.__version__}",
         f"r{KERNEL_REVISION}",

@@ -13,10 +13,9 @@ from antiphon.checkpoint import Checkpoint, open_checkpoint, resolve
 from antiphon.core.scheduler import Scheduler
 from antiphon.engine import (
     KvMemory,
-    LlamaModel,
     TorchEngine,
     layout_of,
-    load_weights,
+    load_llama,
     numerics_id,
 )
 from antiphon.errors import ConfigError
@@ -114,10 +113,12 @@ def _engine(
         layout_of(checkpoint.spec, config.kv.page_tokens), config.kv.memory_bytes
     )
     folder = config.engine.cache_dir
-    weights = load_weights(
-        checkpoint, dtype=config.model.dtype, cache_dir=Path(folder) if folder else None
+    model = load_llama(
+        checkpoint,
+        dtype=config.model.dtype,
+        cache_dir=Path(folder) if folder else None,
+        context_len=max_model_len,
     )
-    model = LlamaModel(checkpoint.spec, weights, context_len=max_model_len)
     return TorchEngine(model, memory), memory
 
 

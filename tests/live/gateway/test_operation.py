@@ -7,6 +7,7 @@ import pytest
 from gateway_kit import MODEL
 from prometheus_client.parser import text_string_to_metric_families
 
+from antiphon import __version__
 from antiphon.errors import BugError
 from antiphon.live.gateway import State
 from antiphon.live.gateway.metrics import Histogram
@@ -70,6 +71,11 @@ def test_a_histogram_counts_into_the_first_bucket_that_holds_the_value():
     buckets = {s.labels["le"]: s.value for s in samples if s.name == "name_bucket"}
     assert buckets == {"1.0": 2, "2.5": 4, "+Inf": 5}
     assert next(s.value for s in samples if s.name == "name_sum") == 104.5
+
+
+async def test_the_version_says_what_bits_depend_on(client):
+    found = (await client.get("/version")).json()
+    assert found == {"version": __version__, "numerics": "script-v1"}
 
 
 async def test_unknown_paths_make_no_new_series(client):

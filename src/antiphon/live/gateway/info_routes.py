@@ -86,9 +86,11 @@ async def ready(request: Request) -> Response:
 
 
 @router.get("/version", tags=["operation"])
-async def version() -> dict[str, str]:
-    """The version of Antiphon."""
-    return {"version": __version__}
+async def version(request: Request) -> dict[str, str]:
+    """The version of Antiphon and, once a model is loaded, what its bits depend on."""
+    service: Service | None = request.app.state.service
+    numerics = {"numerics": service.model.numerics} if service else {}
+    return {"version": __version__, **numerics}
 
 
 @router.get("/metrics", tags=["operation"], response_class=Response)
