@@ -1,0 +1,40 @@
+"""Compiled kernels that are kept on disk, and the revision that names them."""
+
+import hashlib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from numba import njit
+
+_CALLED_BESIDE = ("lanes.py", "row_kernels.py")
+
+
+def _revision() -> str:
+    """Digest of the sources: it changes whenever any kernel of this folder may compute otherwise.
+
+    Of this folder and of what its kernels call beside it; file times do not count, so two machines
+    with the same sources agree.
+    """
+    folder = Path(__file__).parent
+    beside = [folder.parent / name for name in _CALLED_BESIDE]
+    digest = hashlib.blake2b(digest_size=8)
+    for source in sorted(folder.glob("*.py")) + beside:
+        text = source.read_bytes()
+        digest.update(f"{source.name}:{len(text)}:".encode() + text)
+    return digest.hexdigest()
+
+
+KERNEL_REVISION = _revision()
+
+
+def kernel(function: Callable[..., Any]) -> Callable[..., Any]:
+    """`numba.njit` for a kernel: releases the interpreter lock, IEEE arithmetic, cached on disk.
+
+    Numba's cache looks at the time stamp of the file that holds the function, but not at the files
+    that the function's callees and intrinsics come from: after a change there it would load the old
+    machine code. Hence the revision of all sources is made part of the name that numba files it by.
+    The CPU's name and features are part of numba's key already.
+    """
+    function.__qualname__ = f"{function.__qualname__}_{KERNEL_REVISION}"
+    return njit(nogil=True, cache=True, error_model="numpy")(function)
