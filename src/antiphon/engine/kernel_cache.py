@@ -7,19 +7,25 @@ from typing import Any
 
 from numba import njit
 
-_CALLED_BESIDE = ("lanes.py", "row_kernels.py")
+_BESIDE_INT8 = (
+    "attention.py",
+    "attention_tile.py",
+    "cpu_level.py",
+    "kernel_cache.py",
+    "lanes.py",
+    "row_kernels.py",
+)
 
 
 def _revision() -> str:
-    """Digest of the sources: it changes whenever any kernel of this folder may compute otherwise.
+    """Digest of the sources: it changes whenever any kernel may compute otherwise.
 
-    Of this folder and of what its kernels call beside it; file times do not count, so two machines
-    with the same sources agree.
+    Of all files that hold kernels or what they call; file times do not count, so two machines with
+    the same sources agree.
     """
     folder = Path(__file__).parent
-    beside = [folder.parent / name for name in _CALLED_BESIDE]
     digest = hashlib.blake2b(digest_size=8)
-    for source in sorted(folder.glob("*.py")) + beside:
+    for source in sorted((folder / "int8").glob("*.py")) + [folder / name for name in _BESIDE_INT8]:
         text = source.read_bytes()
         digest.update(f"{source.name}:{len(text)}:".encode() + text)
     return digest.hexdigest()
