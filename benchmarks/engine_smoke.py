@@ -18,7 +18,7 @@ import numpy as np  # noqa: E402
 import torch  # noqa: E402
 
 from antiphon.checkpoint import open_checkpoint, resolve  # noqa: E402
-from antiphon.engine import KvMemory, LlamaModel, layout_of, load_weights, numerics_id  # noqa: E402
+from antiphon.engine import KvMemory, layout_of, load_llama, numerics_id  # noqa: E402
 from antiphon.engine.batch import Batch, PageTable, Run  # noqa: E402
 
 PROMPT = 512
@@ -35,6 +35,7 @@ def timed(call) -> float:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--dtype", choices=("int8", "fp32"), default="int8")
     parser.add_argument("--page-tokens", type=int, default=16)
     parser.add_argument("--cache-dir", type=Path, default=Path.home() / ".cache/antiphon")
     options = parser.parse_args()
@@ -43,7 +44,7 @@ def main() -> None:
 
     started = time.perf_counter()
     checkpoint = open_checkpoint(resolve("smollm2-135m"))
-    model = LlamaModel(checkpoint.spec, load_weights(checkpoint, cache_dir=options.cache_dir))
+    model = load_llama(checkpoint, dtype=options.dtype, cache_dir=options.cache_dir)
     layout = layout_of(checkpoint.spec, options.page_tokens)
     pages = -(-(PROMPT + STEPS) // options.page_tokens)
     memory = KvMemory(layout, SEQUENCES * pages)
@@ -77,7 +78,7 @@ def main() -> None:
         for sequences in (1, SEQUENCES)
     }
     report = {
-        "numerics_id": numerics_id(),
+        "numerics_id": numerics_id(options.dtype),
         "threads": options.threads,
         "page_tokens": options.page_tokens,
         "import_s": import_s,

@@ -18,10 +18,11 @@ import os
 import statistics
 import time
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 
 import numpy as np
+import result
 import torch
 from numba import njit
 
@@ -32,6 +33,7 @@ from antiphon.engine.int8 import (
     cpu_levels,
     multiply,
     pack,
+    place_together,
     quantize_rows,
 )
 from antiphon.engine.int8.gemm import _tile_avx2, _tile_avx512, _tile_generic
@@ -175,8 +177,9 @@ def limits(budget_s: float) -> tuple[float, float]:
     )
 
 
-def by_shape(batches: tuple[int, ...], budget_s: float, hot: bool) -> None:
-    """Print a table: rates of all contestants, by shape and number of rows."""
+def by_shape(batches: Sequence[int], budget_s: float, hot: bool) -> list[dict]:
+    """Print and return a table: rates of all contestants, by shape and number of rows."""
+    table = []
     print("shape              rows | int8 GOP/s   GB/s    ± | GOP/s, ratio: fbgemm | oneDNN | fp32")
     for label, shape in SHAPES.items():
         inputs, channels = shape
@@ -203,9 +206,12 @@ def by_shape(batches: tuple[int, ...], budget_s: float, hot: bool) -> None:
                 f" {spread(times['int8']):4.0%} | {beside}",
                 flush=True,
             )
+            gops = {name: round(value, 1) for name, value in rate.items()}
+            table.append({"shape": label, "rows": batch, "gop_per_s": gops})
+    return table
 
 
-def whole_model(budget_s: float) -> None:
+def whole_model(budget_s: float) -> list[dict]:
     """All matrix products of a step, in order, over 30 layers of weights that differ (135 MB)."""
     layer_shapes = list(SHAPES.values())[:4]
     head_shape = SHAPES["head 576→49152"]
@@ -214,8 +220,10 @@ def whole_model(budget_s: float) -> None:
     def floats(shape: tuple[int, int]) -> np.ndarray:
         return rng.standard_normal((shape[1], shape[0]), np.float32)
 
-    layers = [[pack(floats(shape)) for shape in layer_shapes] for _ in range(LAYERS)]
-    head = pack(floats(head_shape))
+    *flat, head = place_together(
+        [pack(floats(shape)) for shape in layer_shapes * LAYERS + [head_shape]]
+    )
+    layers = [flat[first : first + 4] for first in range(0, len(flat), 4)]
     others = {
         engine: [
             [prepack(torch.from_numpy(floats(s)), engine) for s in layer_shapes]
@@ -224,6 +232,7 @@ def whole_model(budget_s: float) -> None:
         for engine in ENGINES
     }
     other_head = {e: prepack(torch.from_numpy(floats(head_shape)), e) for e in ENGINES}
+    table = []
     print("\nwhole model, matrix products and rounding only (no attention, no norms)")
     for batch, sampled in ((1, 1), (8, 8), (32, 32), (512, 1)):
         xs = [rng.standard_normal((batch, inputs), np.float32) for inputs, _ in layer_shapes]
@@ -264,12 +273,15 @@ def whole_model(budget_s: float) -> None:
             f" {read / median['int8'] / 1e9:5.1f} GB/s; {beside}",
             flush=True,
         )
+        milliseconds = {name: round(value * 1e3, 2) for name, value in median.items()}
+        table.append({"rows": batch, "sampled": sampled, "cpu_ms": milliseconds})
+    return table
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description="Speed of the int8 matrix products.")
-    parser.add_argument("--core", type=int, default=0)
-    parser.add_argument("--budget-s", type=float, default=0.5, help="time for one row of a table")
+    parser.add_argument("--core", type=int, default=min(os.sched_getaffinity(0)))
+    parser.add_argument("--budget-s", type=float, default=0.25, help="time for one row of a table")
     parser.add_argument("--rows", type=int, nargs="*", default=BATCHES)
     parser.add_argument(
         "--hot", action="store_true", help="keep one copy of a weight in the caches"
@@ -288,9 +300,15 @@ def main() -> None:
         f"limits: one core reads {bytes_per_s / 1e9:.1f} GB/s; a tile in L1 does"
         f" {operations_per_s / 1e9:.0f} GOP/s\n"
     )
-    if not options.skip_shapes:
-        by_shape(tuple(options.rows), options.budget_s, options.hot)
-    whole_model(options.budget_s * 4)
+    shapes = [] if options.skip_shapes else by_shape(options.rows, options.budget_s, options.hot)
+    results = {
+        "level": cpu_levels()[0].value,
+        "read_gb_per_s": round(bytes_per_s / 1e9, 1),
+        "tile_gop_per_s": round(operations_per_s / 1e9, 1),
+        "shapes": shapes,
+        "steps": whole_model(options.budget_s * 4),
+    }
+    print(f"\nkept in {result.write(f'int8_gemm_{cpu_levels()[0].value}', results)}")
 
 
 if __name__ == "__main__":

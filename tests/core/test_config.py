@@ -128,7 +128,7 @@ def test_the_defaults_are_the_dataclasses_defaults() -> None:
         ({"kv": 3}, "[kv] = 3: must be a table"),
         ({"http": {"port": 65536}}, "http.port = 65536: must be an integer from 0 to 65535"),
         ({"http": {"port": "80"}}, 'http.port = "80": must be an integer'),
-        ({"model": {"dtype": "fp8"}}, 'model.dtype = "fp8": must be one of "fp32"'),
+        ({"model": {"dtype": "fp8"}}, 'model.dtype = "fp8": must be one of "int8", "fp32"'),
         ({"kv": {"memory_bytes": "lots"}}, 'a size such as "512MB" or "2GiB"'),
         ({"kv": {"page_tokens": 48}}, "kv.block_tokens = 64: must be a multiple of"),
         ({"scheduler": {"max_num_seqs": 513}}, "scheduler.max_batched_tokens = 512: must be at"),

@@ -11,6 +11,9 @@ from transformers import LlamaConfig, LlamaForCausalLM
 
 from antiphon.checkpoint import Checkpoint, GgufTokenizer, open_checkpoint, resolve
 from antiphon.engine.llama import LlamaModel
+from antiphon.engine.model import Model
+from antiphon.engine.quantized_llama import QuantizedLlama
+from antiphon.engine.quantized_weights import QuantizedWeights
 from antiphon.engine.weights import load_weights
 from antiphon.errors import UsageError
 from antiphon.testing.tiny_models import hf_config
@@ -56,7 +59,11 @@ def weights() -> dict[str, torch.Tensor]:
 
 
 @cache
-def model() -> LlamaModel:
+def model(dtype: str = "fp32") -> Model:
+    if dtype == "int8":
+        return QuantizedLlama(
+            checkpoint().spec, QuantizedWeights.take(checkpoint().spec, dict(weights()))
+        )
     return LlamaModel(checkpoint().spec, dict(weights()))
 
 

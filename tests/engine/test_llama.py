@@ -7,9 +7,19 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tiny_llama import EVEN_SPEC, ODD_SPEC, Bench, model_of, oracle_of, tensors_of
+from tiny_llama import (
+    DTYPES,
+    EVEN_SPEC,
+    ODD_SPEC,
+    Bench,
+    model_of,
+    oracle_of,
+    tensors_of,
+)
 
 from antiphon.checkpoint import LinearScaling, Llama3Scaling, ModelSpec
+from antiphon.engine import quantized_llama
+from antiphon.engine.kv_memory import KvDtype
 from antiphon.engine.llama import LlamaModel
 
 LLAMA3 = Llama3Scaling(
@@ -58,33 +68,42 @@ def test_the_mapping_is_emptied_so_that_fused_copies_do_not_double_the_memory() 
     assert not tensors
 
 
-MODELS = {spec: model_of(spec) for spec in (ODD_SPEC, EVEN_SPEC)}
+MODELS = {
+    (spec, dtype): model_of(spec, dtype=dtype) for spec in (ODD_SPEC, EVEN_SPEC) for dtype in DTYPES
+}
+BOTH = pytest.mark.parametrize("dtype", DTYPES)
+KV_DTYPES = pytest.mark.parametrize("kv_dtype", KvDtype)
 
 
 class Alone:
     """The reference: one sequence by itself, token after token, in pages of 16."""
 
-    def __init__(self, spec: ModelSpec, seed: int) -> None:
+    def __init__(self, spec: ModelSpec, dtype: str, seed: int, kv_dtype: KvDtype) -> None:
         self.tokens = random_tokens(spec, CONTEXT, seed)
-        bench = Bench(MODELS[spec], page_tokens=16, pages=CONTEXT // 16)
+        bench = Bench(MODELS[spec, dtype], 16, pages=CONTEXT // 16, kv_dtype=kv_dtype)
         lane = bench.lane(self.tokens)
         self.logits = torch.cat([bench.step([(lane, 1)]) for _ in range(CONTEXT)])
         self.kv = bench.kv(lane)
 
 
 @cache
-def alone(spec: ModelSpec, seed: int) -> Alone:
-    return Alone(spec, seed)
+def alone(spec: ModelSpec, dtype: str, seed: int, kv_dtype: KvDtype = KvDtype.FP32) -> Alone:
+    return Alone(spec, dtype, seed, kv_dtype)
 
 
-@settings(deadline=None, max_examples=60)
+@BOTH
+@KV_DTYPES
+@settings(deadline=None, max_examples=40)
 @given(st.data())
-def test_bits_depend_on_neither_neighbours_nor_chunking_nor_page_size(data: st.DataObject) -> None:
+def test_bits_depend_on_neither_neighbours_nor_chunking_nor_page_size(
+    dtype: str, kv_dtype: KvDtype, data: st.DataObject
+) -> None:
     spec = data.draw(st.sampled_from([ODD_SPEC, EVEN_SPEC]), "spec")
     page_tokens = data.draw(st.sampled_from([1, 3, 16, 64]), "page_tokens")
     lengths = data.draw(st.lists(st.integers(1, CONTEXT), min_size=1, max_size=4), "lengths")
-    bench = Bench(MODELS[spec], page_tokens, 4 * (CONTEXT // page_tokens + 1), seed=len(lengths))
-    ones = [alone(spec, number) for number in range(len(lengths))]
+    model = MODELS[spec, dtype]
+    bench = Bench(model, page_tokens, 4 * (CONTEXT // page_tokens + 1), len(lengths), kv_dtype)
+    ones = [alone(spec, dtype, number, kv_dtype) for number in range(len(lengths))]
     lanes = [bench.lane(one.tokens[:length]) for one, length in zip(ones, lengths, strict=True)]
     sizes = st.one_of(st.just(1), st.integers(1, 20), st.integers(1, CONTEXT))
     while any(lane.done < len(lane.tokens) for lane in lanes):
@@ -101,25 +120,62 @@ def test_bits_depend_on_neither_neighbours_nor_chunking_nor_page_size(data: st.D
         assert torch.equal(bench.kv(lane), one.kv[: lane.done])
 
 
+@BOTH
 @pytest.mark.parametrize("spec", [ODD_SPEC, EVEN_SPEC], ids=["odd", "even"])
-def test_bits_do_not_depend_on_the_number_of_threads(spec: ModelSpec) -> None:
-    one = alone(spec, 0)
+def test_bits_are_the_same_in_a_batch_of_32(spec: ModelSpec, dtype: str) -> None:
+    """Decoding beside 31 others that prefill and decode, each with tokens of its own."""
+    one = alone(spec, dtype, 0)
+    bench = Bench(MODELS[spec, dtype], page_tokens=16, pages=32 * 16)
+    lane = bench.lane(one.tokens[:120])
+    others = [bench.lane(random_tokens(spec, 250, seed)) for seed in range(100, 131)]
+    bench.step([(lane, 100)])
+    for step in range(20):
+        beside = [
+            (other, 9 if number % 7 == step % 7 else 1) for number, other in enumerate(others)
+        ]
+        beside.insert(step, (lane, 1))
+        logits = bench.step(beside)
+        assert torch.equal(logits[step], one.logits[lane.done - 1])
+    assert torch.equal(bench.kv(lane), one.kv[: lane.done])
+
+
+@BOTH
+@pytest.mark.parametrize("spec", [ODD_SPEC, EVEN_SPEC], ids=["odd", "even"])
+def test_bits_do_not_depend_on_the_number_of_threads(
+    spec: ModelSpec, dtype: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Few rows and many: threads share them in two ways."""
+    monkeypatch.setattr(quantized_llama, "_WORTH_SHARING", 0)
+    one = alone(spec, dtype, 0)
     before = torch.get_num_threads()
     try:
-        for threads in (1, 2):
+        for threads in (1, 2, 3):
             torch.set_num_threads(threads)
-            bench = Bench(MODELS[spec], page_tokens=16, pages=CONTEXT // 16)
+            bench = Bench(MODELS[spec, dtype], page_tokens=16, pages=CONTEXT // 16)
             lane = bench.lane(one.tokens)
-            logits = bench.step([(lane, CONTEXT)])
-            assert torch.equal(logits[0], one.logits[-1])
+            for count in (CONTEXT - 11, 1, 10):
+                logits = bench.step([(lane, count)])
+                assert torch.equal(logits[0], one.logits[lane.done - 1])
             assert torch.equal(bench.kv(lane), one.kv)
     finally:
         torch.set_num_threads(before)
 
 
-def test_what_nobody_wrote_is_never_read() -> None:
+@BOTH
+@KV_DTYPES
+def test_what_nobody_wrote_is_never_read(dtype: str, kv_dtype: KvDtype) -> None:
     """`Bench` fills the memory with NaN: a read past the written slots would show in the logits."""
-    bench = Bench(MODELS[EVEN_SPEC], page_tokens=64, pages=2)
-    lane = bench.lane(alone(EVEN_SPEC, 0).tokens[:65])
+    bench = Bench(MODELS[EVEN_SPEC, dtype], page_tokens=64, pages=2, kv_dtype=kv_dtype)
+    lane = bench.lane(alone(EVEN_SPEC, dtype, 0).tokens[:65])
     for count in (1, 30, 33, 1):
         assert torch.isfinite(bench.step([(lane, count)])).all()
+
+
+@BOTH
+@pytest.mark.parametrize("spec", [ODD_SPEC, EVEN_SPEC], ids=["odd", "even"])
+def test_bf16_memory_changes_little_but_something(spec: ModelSpec, dtype: str) -> None:
+    exact, rounded = (alone(spec, dtype, 0, kv_dtype) for kv_dtype in KvDtype)
+    assert not torch.equal(exact.logits, rounded.logits)
+    assert (exact.logits - rounded.logits).abs().mean() < 0.01 * exact.logits.std()
+    # The first layer's keys and values come from the same numbers.
+    assert torch.equal(exact.kv[:, 0].bfloat16(), rounded.kv[:, 0])

@@ -33,7 +33,7 @@ class Recorder:
         return self._model.context_len
 
     def forward(self, batch: Batch, memory: KvMemory) -> torch.Tensor:
-        self.logits.append(self._model.forward(batch, memory))
+        self.logits.append(self._model.forward(batch, memory).clone())
         return self.logits[-1]
 
 

@@ -7,13 +7,13 @@ import torch
 from engine_driver import Driver, Track, request_of, resumed
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tiny_llama import EVEN_SPEC, ODD_SPEC, model_of, tensors_of
+from tiny_llama import DTYPES, EVEN_SPEC, ODD_SPEC, model_from, model_of, tensors_of
 
-from antiphon.engine.llama import LlamaModel
 from antiphon.errors import BugError
 from antiphon.types import Chunk, PageCopy, Request, RequestId, SequenceKey, StepPlan
 
-MODEL = model_of(EVEN_SPEC)
+MODELS = {dtype: model_of(EVEN_SPEC, dtype=dtype) for dtype in DTYPES}
+MODEL = MODELS["int8"]
 VOCABULARY = EVEN_SPEC.vocab_size
 TOKENS = st.integers(0, VOCABULARY - 1)
 PROMPTS = st.lists(TOKENS, min_size=1, max_size=100)
@@ -32,16 +32,19 @@ def outputs_of(tracks: dict[SequenceKey, Track], request: Request) -> list[list[
     return [track.outputs for key, track in sorted(tracks.items()) if key.request == request.id]
 
 
-def alone(request: Request) -> list[list[int]]:
-    driver = Driver(MODEL)
+def alone(request: Request, dtype: str = "int8") -> list[list[int]]:
+    driver = Driver(MODELS[dtype])
     tracks = driver.run([request])
     assert driver.engine.held == 0
     return outputs_of(tracks, request)
 
 
+@pytest.mark.parametrize("dtype", DTYPES)
 @settings(deadline=None, max_examples=40)
 @given(st.data())
-def test_tokens_depend_on_neither_neighbours_nor_chunks_nor_pages(data: st.DataObject) -> None:
+def test_tokens_depend_on_neither_neighbours_nor_chunks_nor_pages(
+    dtype: str, data: st.DataObject
+) -> None:
     count = data.draw(st.integers(1, 4), "requests")
     requests = [
         request_of(
@@ -55,10 +58,11 @@ def test_tokens_depend_on_neither_neighbours_nor_chunks_nor_pages(data: st.DataO
         for number in range(count)
     ]
     page_tokens = data.draw(st.sampled_from([1, 16, 64]), "page_tokens")
-    driver = Driver(MODEL, page_tokens=page_tokens, pages=2000 if page_tokens == 1 else 200)
+    pages = 2000 if page_tokens == 1 else 200
+    driver = Driver(MODELS[dtype], page_tokens=page_tokens, pages=pages)
     tracks = driver.run(requests, chunk=data.draw(st.sampled_from([1, 7, 64, 1000]), "chunk"))
     for request in requests:
-        assert outputs_of(tracks, request) == alone(request)
+        assert outputs_of(tracks, request) == alone(request, dtype)
     assert driver.engine.held == 0
 
 
@@ -114,16 +118,19 @@ def test_logprobs_come_with_the_samples() -> None:
         assert len(logprobs.top) == 3
 
 
-def test_a_poisoned_sequence_faults_alone() -> None:
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("flaw", [torch.nan, torch.inf, -torch.inf])
+def test_a_poisoned_sequence_faults_alone(dtype: str, flaw: float) -> None:
     tensors = tensors_of(EVEN_SPEC)
     tensors["model.embed_tokens.weight"] = tensors["model.embed_tokens.weight"].clone()
     spec = replace(EVEN_SPEC, tied_embeddings=False)
     tensors["lm_head.weight"] = tensors["model.embed_tokens.weight"].clone()
-    tensors["model.embed_tokens.weight"][99] = torch.nan
-    model = LlamaModel(spec, tensors)
+    tensors["model.embed_tokens.weight"][99, 7] = flaw
+    model = model_from(spec, tensors, dtype)
     good, bad = request_of("good", range(50)), request_of("bad", [5, 99, 6], n=2)
     driver = Driver(model)
     tracks = driver.run([good])
+    assert not any(track.fault for track in tracks.values())
     mixed = driver.start(good) + driver.start(bad)
     by_key = {track.key: track for track in mixed}
     by_key[SequenceKey(bad.id, 1)] = Track(bad, 1, list(bad.prompt))
@@ -190,8 +197,11 @@ def test_copying_a_page_that_does_not_exist_is_a_bug() -> None:
         Driver(MODEL).engine.forward(StepPlan(number=1, chunks=(), copies=(PageCopy(999, 0),)))
 
 
-def test_an_odd_model_serves_too() -> None:
-    tracks = Driver(model_of(ODD_SPEC), page_tokens=3).run([request_of("r", range(30), n=2)])
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_an_odd_model_serves_too(dtype: str) -> None:
+    tracks = Driver(model_of(ODD_SPEC, dtype=dtype), page_tokens=3).run(
+        [request_of("r", range(30), n=2)]
+    )
     assert all(len(track.outputs) == 8 for track in tracks.values())
 
 

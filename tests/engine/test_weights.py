@@ -19,6 +19,7 @@ from antiphon.checkpoint import (
     open_checkpoint,
     resolve,
 )
+from antiphon.engine.model import load_llama
 from antiphon.engine.weights import deinterleave, load_weights
 from antiphon.errors import ModelFileError, UsageError
 from antiphon.testing.tiny_models import (
@@ -187,5 +188,5 @@ def test_a_damaged_file_loads_whole_or_is_refused(tmp_path: Path, data: st.DataO
 def test_unknown_dtype(tmp_path: Path) -> None:
     tensors = random_tensors(TINY_SPEC, seed=3)
     checkpoint = open_checkpoint(write_gguf(tmp_path / "a.gguf", TINY_SPEC, tensors))
-    with pytest.raises(UsageError, match="'int3' is not supported; supported: fp32"):
-        load_weights(checkpoint, dtype="int3", cache_dir=None)
+    with pytest.raises(UsageError, match="'int3' is not supported; supported: int8, fp32"):
+        load_llama(checkpoint, dtype="int3", cache_dir=None)

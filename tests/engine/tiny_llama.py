@@ -8,9 +8,14 @@ from transformers import LlamaConfig, LlamaForCausalLM
 
 from antiphon.checkpoint import ModelSpec
 from antiphon.engine.batch import Batch, PageTable, Run
-from antiphon.engine.kv_memory import KvMemory, layout_of
+from antiphon.engine.kv_memory import KvDtype, KvMemory, layout_of
 from antiphon.engine.llama import LlamaModel
+from antiphon.engine.model import Model
+from antiphon.engine.quantized_llama import QuantizedLlama
+from antiphon.engine.quantized_weights import QuantizedWeights
 from antiphon.testing.tiny_models import TINY_SPEC, hf_config, random_tensors
+
+DTYPES = ("fp32", "int8")
 
 ODD_SPEC = TINY_SPEC
 """No width is a whole number of vectors."""
@@ -24,8 +29,14 @@ def tensors_of(spec: ModelSpec, seed: int = 1) -> dict[str, torch.Tensor]:
     return {name: torch.from_numpy(array) for name, array in random_tensors(spec, seed).items()}
 
 
-def model_of(spec: ModelSpec, seed: int = 1) -> LlamaModel:
-    return LlamaModel(spec, tensors_of(spec, seed))
+def model_of(spec: ModelSpec, seed: int = 1, dtype: str = "fp32") -> Model:
+    return model_from(spec, tensors_of(spec, seed), dtype)
+
+
+def model_from(spec: ModelSpec, tensors: dict[str, torch.Tensor], dtype: str) -> Model:
+    if dtype == "int8":
+        return QuantizedLlama(spec, QuantizedWeights.take(spec, tensors))
+    return LlamaModel(spec, tensors)
 
 
 def oracle_of(spec: ModelSpec, tensors: dict[str, torch.Tensor]) -> LlamaForCausalLM:
@@ -50,9 +61,16 @@ class Lane:
 class Bench:
     """Feeds sequences to a model in any interleaving, and reads back what it computed."""
 
-    def __init__(self, model: LlamaModel, page_tokens: int, pages: int, seed: int = 0) -> None:
+    def __init__(
+        self,
+        model: Model,
+        page_tokens: int,
+        pages: int,
+        seed: int = 0,
+        kv_dtype: KvDtype = KvDtype.FP32,
+    ) -> None:
         self.model = model
-        self.memory = KvMemory(layout_of(model.spec, page_tokens), pages)
+        self.memory = KvMemory(layout_of(model.spec, page_tokens, kv_dtype), pages)
         # What nobody wrote must not be read: let it show.
         self.memory.flat.fill_(float("nan"))
         self._free = np.random.default_rng(seed).permutation(pages).tolist()
@@ -70,7 +88,7 @@ class Bench:
             tokens = lane.tokens[lane.done : lane.done + count]
             runs.append(Run(tokens=tokens, start=lane.done, table=lane.table, sampled=True))
             lane.done += len(tokens)
-        return self.model.forward(Batch.of(runs, self.memory.layout), self.memory)
+        return self.model.forward(Batch.of(runs, self.memory.layout), self.memory).clone()
 
     def kv(self, lane: Lane) -> torch.Tensor:
         """Keys and values by position: [computed, layers, 2, kv_heads, head_width]."""

@@ -1,19 +1,27 @@
 """Tokens from tensors: torch lives here."""
 
 from . import spin_limit  # noqa: F401  (before torch)
-from .kv_memory import KvLayout, KvMemory, layout_of
+from .kv_memory import KvDtype, KvLayout, KvMemory, kv_dtype_of, layout_of
 from .llama import LlamaModel
+from .model import Model, load_llama
 from .numerics import numerics_id
+from .quantized_llama import QuantizedLlama
 from .thread_team import use_cores
 from .torch_engine import TorchEngine
-from .weights import load_weights
+from .weights import load_quantized, load_weights
 
 __all__ = [
+    "KvDtype",
     "KvLayout",
     "KvMemory",
     "LlamaModel",
+    "Model",
+    "QuantizedLlama",
     "TorchEngine",
+    "kv_dtype_of",
     "layout_of",
+    "load_llama",
+    "load_quantized",
     "load_weights",
     "numerics_id",
     "use_cores",

@@ -58,7 +58,9 @@ def prefetch(typingctx, array, at):
 
 
 @_typed
-def transpose(typingctx, rows, row_at, first, column, target, target_at, target_stride):
+def transpose(  # noqa: PLR0913 - as a tile
+    typingctx, rows, row_at, first, column, target, target_at, target_stride
+):
     """16 columns of 16 rows: target[target_at + c·target_stride + r] ← rows[row_at[first+r] + c].
 
     `rows` float32 or bfloat16 (as uint16), `row_at` int64, `target` float32; c counts from `column`

@@ -1,7 +1,7 @@
 """Compiled kernels that are kept on disk, and the revision that names them."""
 
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,7 @@ _BESIDE_INT8 = (
     "lanes.py",
     "row_kernels.py",
 )
+_PACKING = ("microkernel.py", "packed_block.py", "quantize.py")
 
 
 def _revision() -> str:
@@ -24,14 +25,20 @@ def _revision() -> str:
     the same sources agree.
     """
     folder = Path(__file__).parent
+    return _digest([*sorted((folder / "int8").glob("*.py")), *(folder / n for n in _BESIDE_INT8)])
+
+
+def _digest(sources: Iterable[Path]) -> str:
     digest = hashlib.blake2b(digest_size=8)
-    for source in sorted((folder / "int8").glob("*.py")) + [folder / name for name in _BESIDE_INT8]:
+    for source in sources:
         text = source.read_bytes()
         digest.update(f"{source.name}:{len(text)}:".encode() + text)
     return digest.hexdigest()
 
 
 KERNEL_REVISION = _revision()
+PACKING_REVISION = _digest(Path(__file__).parent / "int8" / name for name in _PACKING)
+"""Names the packed form: weights that another revision packed are packed anew."""
 
 
 def kernel(function: Callable[..., Any]) -> Callable[..., Any]:

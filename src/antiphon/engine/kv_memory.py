@@ -1,6 +1,7 @@
 """KV memory: pages of keys and values, one page one contiguous run over all layers."""
 
 import mmap
+from contextlib import suppress
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
@@ -23,10 +24,11 @@ class KvDtype(Enum):
 
     FP32 = "fp32"
     BF16 = "bf16"
-    """The upper half of a float32, rounded to nearest even: half the memory, 8 bits of precision."""
+    """The upper half of a float32, rounded to nearest even: half the memory, 8 bits kept."""
 
     @property
     def torch_dtype(self) -> torch.dtype:
+        """The same in torch."""
         match self:
             case KvDtype.FP32:
                 return torch.float32
@@ -149,10 +151,8 @@ def _anonymous(size: int) -> torch.Tensor:
     """
     area = mmap.mmap(-1, size)
     if hasattr(mmap, "MADV_HUGEPAGE"):
-        try:
+        with suppress(OSError):  # a system without huge pages: slower, nothing else
             area.madvise(mmap.MADV_HUGEPAGE)
-        except OSError:
-            pass  # A kernel without huge pages: slower, nothing else.
     return torch.frombuffer(area, dtype=torch.uint8)
 
 

@@ -5,9 +5,9 @@ no multiple of that, its weights get rows and columns of zeros: what they comput
 no part in the rest.
 """
 
-from collections.abc import MutableMapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Self
+from typing import Protocol, Self
 
 import torch
 import torch.nn.functional as F
@@ -17,7 +17,13 @@ from antiphon.checkpoint import ModelSpec
 from .lanes import LANES
 from .projection import project
 
-Tensors = MutableMapping[str, torch.Tensor]
+
+class Tensors(Protocol):
+    """Float32 tensors by Hugging Face name, to be taken once: a dict, or a file read lazily."""
+
+    def pop(self, key: str, /) -> torch.Tensor:
+        """Hand over a tensor."""
+        ...
 
 
 def whole_vectors(width: int) -> int:
@@ -64,26 +70,36 @@ class LlamaWeights:
 
         They are taken out of the mapping one by one, so that copies don't double the memory.
         """
-        hidden = whole_vectors(spec.hidden)
-        embedding = _widen(tensors.pop("model.embed_tokens.weight"), (spec.vocab_size, hidden))
+        embedding = take_table(spec, tensors, "model.embed_tokens.weight")
         head = embedding
         if not spec.tied_embeddings:
-            head = _widen(tensors.pop("lm_head.weight"), (spec.vocab_size, hidden))
+            head = take_table(spec, tensors, "lm_head.weight")
         return cls(
             embedding=embedding,
-            layers=tuple(_take_layer(spec, tensors, number) for number in range(spec.layers)),
-            norm=_widen(tensors.pop("model.norm.weight"), (hidden,)),
+            layers=tuple(take_layer(spec, tensors, number) for number in range(spec.layers)),
+            norm=take_norm(spec, tensors, "model.norm.weight"),
             head=Linear(head),
         )
 
 
-def _take_layer(spec: ModelSpec, tensors: Tensors, number: int) -> Layer:
+def take_table(spec: ModelSpec, tensors: Tensors, name: str) -> torch.Tensor:
+    """The embedding or the head: float32 [vocabulary, hidden, widened]."""
+    return _widen(tensors.pop(name), (spec.vocab_size, whole_vectors(spec.hidden)))
+
+
+def take_norm(spec: ModelSpec, tensors: Tensors, name: str) -> torch.Tensor:
+    """A norm's gain: float32 [hidden, widened]."""
+    return _widen(tensors.pop(name), (whole_vectors(spec.hidden),))
+
+
+def take_layer(spec: ModelSpec, tensors: Tensors, number: int) -> Layer:
+    """Layer `number`; its tensors are taken out of the mapping."""
     prefix = f"model.layers.{number}."
     hidden, inner = (spec.hidden,), (spec.intermediate,)
     queries, keys = (spec.heads, spec.head_dim), (spec.kv_heads, spec.head_dim)
 
     def norm(name: str) -> torch.Tensor:
-        return _widen(tensors.pop(f"{prefix}{name}.weight"), (whole_vectors(spec.hidden),))
+        return take_norm(spec, tensors, f"{prefix}{name}.weight")
 
     def fused(
         parts: Sequence[tuple[str, tuple[int, ...]]], inputs: tuple[int, ...], bias: bool

@@ -6,15 +6,24 @@ from pathlib import Path
 import numba
 import torch
 
-KERNEL_REVISION = 1
+from .int8 import ACTIVATION_BITS
+from .int8 import KERNEL_REVISION as INT8_REVISION
+from .kv_memory import KvDtype
+
+KERNEL_REVISION = 2
 """Raised whenever a kernel, or the order of additions anywhere in the forward pass, changes."""
 
 
-def numerics_id(dtype: str = "fp32", quantisation: str = "none") -> str:
-    """Device kind, processor, instruction set, dtype, quantisation and kernel revisions.
+_QUANTISATION = {"fp32": "none", "int8": f"w8a{ACTIVATION_BITS}.{INT8_REVISION}"}
 
-    The matrix products come from torch's BLAS, which picks its kernels by processor maker and
-    instruction set; so both, and torch's version, are part of the id.
+
+def numerics_id(dtype: str, kv_dtype: KvDtype = KvDtype.FP32) -> str:
+    """Device kind, processor, instruction set, dtype, quantisation, KV dtype, kernel revisions.
+
+    In fp32 the matrix products come from torch's BLAS, which picks its kernels by processor maker
+    and instruction set; so both, and torch's version, are part of the id. The int8 kernels give the
+    same bits on every processor; the id names it all the same, because the angles of the rotary
+    embedding come from the C library. Their revision is the digest of their sources.
     """
     parts = (
         "cpu",
@@ -22,7 +31,8 @@ def numerics_id(dtype: str = "fp32", quantisation: str = "none") -> str:
         _processor_maker(),
         torch.backends.cpu.get_cpu_capability().lower().replace(" ", ""),
         dtype,
-        quantisation,
+        _QUANTISATION[dtype],
+        f"kv{kv_dtype.value}",
         f"torch{torch.__version__.split('+')[0]}",
         f"numba{numba.__version__}",
         f"r{KERNEL_REVISION}",

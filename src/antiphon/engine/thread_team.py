@@ -50,6 +50,16 @@ class ThreadTeam:
         except OSError:
             self._openmp = self._inside = None
 
+    @property
+    def barrier(self) -> int:
+        """Address of the C function `void f(void)` at which the team's threads wait for each other.
+
+        0 where `run` uses one thread only. Every thread must call it equally often in a `run`.
+        """
+        if self._openmp is None:
+            return 0
+        return ctypes.cast(self._openmp.GOMP_barrier, ctypes.c_void_p).value or 0
+
     def run(self, kernel: Callable[[int, int], None]) -> None:
         """Call `kernel(thread, threads)` once per thread, concurrently; return when all are done.
 

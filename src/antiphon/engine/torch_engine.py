@@ -19,7 +19,7 @@ from antiphon.types import (
 
 from .batch import Batch, PageTable, Run
 from .kv_memory import KvMemory
-from .llama import LlamaModel
+from .model import Model
 from .sampler import Draw, sample
 
 
@@ -45,7 +45,7 @@ class _Sequence:
 class TorchEngine:
     """Runs one model on one KV memory. Not thread-safe: one `forward` at a time."""
 
-    def __init__(self, model: LlamaModel, memory: KvMemory) -> None:
+    def __init__(self, model: Model, memory: KvMemory) -> None:
         self._model = model
         self._memory = memory
         self._sequences: dict[SequenceKey, _Sequence] = {}

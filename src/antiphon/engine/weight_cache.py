@@ -31,21 +31,25 @@ _KEPT_FILES = 4
 _SPARE_BYTES = 1024**3
 _ABANDONED_S = 3600.0
 _ALIGNMENT = 64
+_READ_BYTES = 256 * 1024
+_STORAGE = {torch.float32: "F32", torch.uint8: "U8"}
 _LOG = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class CachedTensor:
-    """A float32 tensor that belongs in a file; `values()` computes it, for a miss."""
+    """A tensor that belongs in a file; `values()` computes it, for a miss."""
 
     name: str
     shape: tuple[int, ...]
     values: Callable[[], torch.Tensor]
+    dtype: torch.dtype = torch.float32
+    """float32 or uint8."""
 
     @property
     def size(self) -> int:
         """Bytes in the file."""
-        return 4 * prod(self.shape)
+        return self.dtype.itemsize * prod(self.shape)
 
 
 class WeightCache:
@@ -117,11 +121,33 @@ def _read(path: Path, wanted: Sequence[CachedTensor]) -> dict[str, torch.Tensor]
         tensors = {tensor.name: file.get_tensor(tensor.name) for tensor in wanted}
     for tensor in wanted:
         loaded = tensors[tensor.name]
-        if loaded.dtype != torch.float32 or tuple(loaded.shape) != tensor.shape:
+        if loaded.dtype != tensor.dtype or tuple(loaded.shape) != tensor.shape:
             return None
-    with ThreadPoolExecutor(os.cpu_count()) as pool:
-        found = dict(zip(tensors, pool.map(_checksum, tensors.values()), strict=True))
-    return tensors if found == checksums else None
+    return tensors if _file_checksums(path, wanted) == checksums else None
+
+
+def _file_checksums(path: Path, wanted: Sequence[CachedTensor]) -> dict[str, str]:
+    """Of the tensors as they lie in the file, which is read, not mapped.
+
+    Touching a mapping would make the whole file resident, and most of an embedding never is.
+    """
+    with path.open("rb") as file:
+        header_len = int.from_bytes(file.read(8), "little")
+        places = json.loads(file.read(header_len))
+        start = 8 + header_len
+
+        def checksum(name: str) -> str:
+            begin, end = places[name]["data_offsets"]
+            found = 0
+            for at in range(begin, end, _READ_BYTES):
+                part = os.pread(file.fileno(), min(_READ_BYTES, end - at), start + at)
+                found = zlib.crc32(part, found)
+            return f"{found:08x}"
+
+        # The largest first: no thread is left alone with it at the end.
+        names = [tensor.name for tensor in sorted(wanted, key=lambda tensor: -tensor.size)]
+        with ThreadPoolExecutor(os.cpu_count()) as pool:
+            return dict(zip(names, pool.map(checksum, names), strict=True))
 
 
 def _write(file: BinaryIO, wanted: Sequence[CachedTensor]) -> None:
@@ -144,7 +170,8 @@ def _header(wanted: Sequence[CachedTensor], checksums: dict[str, str]) -> bytes:
     offset = 0
     for tensor in wanted:
         span = [offset, offset + tensor.size]
-        places[tensor.name] = {"dtype": "F32", "shape": tensor.shape, "data_offsets": span}
+        storage = _STORAGE[tensor.dtype]
+        places[tensor.name] = {"dtype": storage, "shape": tensor.shape, "data_offsets": span}
         offset += tensor.size
     text = json.dumps(places).encode()
     text += b" " * (-(8 + len(text)) % _ALIGNMENT)

@@ -1,4 +1,4 @@
-"""A checkpoint's tensors as torch tensors, ready for the forward pass."""
+"""A checkpoint's tensors, ready for the forward pass: as float32, or quantised and packed."""
 
 import logging
 from collections.abc import Callable
@@ -7,38 +7,60 @@ from pathlib import Path
 import torch
 
 from antiphon.checkpoint import Checkpoint, StorageType, TensorEntry
-from antiphon.errors import ModelFileError, UsageError
+from antiphon.errors import ModelFileError
 
 from .dequantize import dequantize
+from .quantized_weights import REVISION as QUANTIZED_REVISION
+from .quantized_weights import QuantizedWeights, assemble, parts
 from .weight_cache import CachedTensor, WeightCache
 
-_DTYPES = {"fp32": torch.float32}
 _LOG = logging.getLogger(__name__)
 
 
-def load_weights(
-    checkpoint: Checkpoint, *, dtype: str = "fp32", cache_dir: Path | None
-) -> dict[str, torch.Tensor]:
-    """All tensors of the checkpoint by Hugging Face name, contiguous, of `dtype`, finite.
+def load_weights(checkpoint: Checkpoint, *, cache_dir: Path | None) -> dict[str, torch.Tensor]:
+    """All tensors of the checkpoint by Hugging Face name: contiguous, float32, finite.
 
     Rows of q and k are in Hugging Face's order (rotary halves side by side). With tied embeddings
     there is no `lm_head.weight`. Tensors may be memory-mapped: they must not be written to.
 
     Converted weights are kept in `cache_dir/weights` (see `WeightCache`), so that the next start
     only maps them; None, or a folder that can't be used (one warning is logged), converts in
-    memory. Raises `UsageError` for an unknown dtype, `ModelFileError` for a value that is NaN or
-    infinite. The shapes were checked when the checkpoint was opened.
+    memory. Raises `ModelFileError` for a value that is NaN or infinite. The shapes were checked
+    when the checkpoint was opened.
     """
-    if dtype not in _DTYPES:
-        raise UsageError(f"dtype {dtype!r} is not supported; supported: {', '.join(_DTYPES)}")
     entries = checkpoint.tensors.values()
     if cache_dir is not None and any(map(_needs_conversion, entries)):
         cache = WeightCache(cache_dir / "weights")
-        name = f"{checkpoint.identity.hex()}-{dtype}"
+        name = f"{checkpoint.identity.hex()}-fp32"
         tensors = _through_cache(cache, name, [_cached(entry) for entry in entries])
         if tensors is not None:
             return tensors
     return {entry.name: _convert(entry) for entry in entries}
+
+
+def load_quantized(checkpoint: Checkpoint, *, cache_dir: Path | None) -> QuantizedWeights:
+    """The checkpoint's weights quantised to int8 and packed; cached, and refused, as above.
+
+    Cached or not, they are the same to the bit.
+    """
+    spec = checkpoint.spec
+    if cache_dir is not None:
+        cache = WeightCache(cache_dir / "weights")
+        name = f"{checkpoint.identity.hex()}-{QUANTIZED_REVISION}"
+        tensors = _through_cache(cache, name, parts(spec, _Stored(checkpoint)))
+        if tensors is not None:
+            return assemble(spec, tensors)
+    return QuantizedWeights.take(spec, _Stored(checkpoint))
+
+
+class _Stored:
+    """A checkpoint's tensors, each converted when it is taken."""
+
+    def __init__(self, checkpoint: Checkpoint) -> None:
+        self._entries = checkpoint.tensors
+
+    def pop(self, key: str, /) -> torch.Tensor:
+        return _convert(self._entries[key])
 
 
 def _through_cache(

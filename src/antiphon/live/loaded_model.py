@@ -13,10 +13,10 @@ from antiphon.checkpoint import Checkpoint, open_checkpoint, resolve
 from antiphon.core.scheduler import Scheduler
 from antiphon.engine import (
     KvMemory,
-    LlamaModel,
     TorchEngine,
+    kv_dtype_of,
     layout_of,
-    load_weights,
+    load_llama,
     numerics_id,
 )
 from antiphon.errors import ConfigError
@@ -110,14 +110,16 @@ def _engine(
     config: Config, checkpoint: Checkpoint, max_model_len: int
 ) -> tuple[TorchEngine, KvMemory]:
     """Memory comes first: if there is too little, nobody waits for weights."""
-    memory = KvMemory.of_bytes(
-        layout_of(checkpoint.spec, config.kv.page_tokens), config.kv.memory_bytes
-    )
+    kv_dtype = kv_dtype_of(config.kv.dtype, config.model.dtype)
+    layout = layout_of(checkpoint.spec, config.kv.page_tokens, kv_dtype)
+    memory = KvMemory.of_bytes(layout, config.kv.memory_bytes)
     folder = config.engine.cache_dir
-    weights = load_weights(
-        checkpoint, dtype=config.model.dtype, cache_dir=Path(folder) if folder else None
+    model = load_llama(
+        checkpoint,
+        dtype=config.model.dtype,
+        cache_dir=Path(folder) if folder else None,
+        context_len=max_model_len,
     )
-    model = LlamaModel(checkpoint.spec, weights, context_len=max_model_len)
     return TorchEngine(model, memory), memory
 
 
@@ -126,7 +128,7 @@ def _info(config: Config, checkpoint: Checkpoint, memory: KvMemory) -> ModelInfo
     return ModelInfo(
         name=checkpoint.name if checkpoint.path == Path(name) else name,
         identity=checkpoint.identity,
-        numerics=numerics_id(config.model.dtype),
+        numerics=numerics_id(config.model.dtype, memory.layout.dtype),
         vocab_size=spec.vocab_size,
         context_len=spec.context_len,
         eos_token_ids=spec.eos_token_ids,

@@ -31,7 +31,10 @@ class ModelConfig:
     served_name: Annotated[
         str | None, Key("Name in the API; without it: the model's own name.")
     ] = None
-    dtype: Annotated[str, Key("Arithmetic of the forward pass.", choices=("fp32",))] = "fp32"
+    dtype: Annotated[
+        str,
+        Key("Arithmetic: int8 weights (fast), or fp32, the reference.", choices=("int8", "fp32")),
+    ] = "int8"
     max_model_len: Annotated[
         int | None,
         Key("Longest prompt plus output in tokens; without it: the model's context.", 2, 2**24),
@@ -48,6 +51,13 @@ class KvConfig:
     page_tokens: Annotated[
         int, Key("Tokens a page; 1 is Token Attention. Divides block_tokens.", 1, 64)
     ] = 16
+    dtype: Annotated[
+        str,
+        Key(
+            "What keys and values are kept as; auto: bf16 with int8 arithmetic, fp32 with fp32.",
+            choices=("auto", "fp32", "bf16"),
+        ),
+    ] = "auto"
     block_tokens: Annotated[
         int, Key("Tokens a block, the unit of content addressing.", 1, 4096)
     ] = 64

@@ -24,7 +24,7 @@ for rows in (1, 2, 5, 33):
     gemm.matmul(x, weight, out)
     digest.update(out.tobytes())
 level = cpu_levels()[0]
-used = (gemm._KERNELS[level], quantize._quantize_rows, quantize._pack_channels)
+used = (gemm.KERNELS[level], quantize._quantize_rows, quantize._pack_channels)
 hits = sum(sum(kernel.stats.cache_hits.values()) for kernel in used)
 misses = sum(sum(kernel.stats.cache_misses.values()) for kernel in used)
 print(level.value, hits, misses, digest.hexdigest())
@@ -67,8 +67,7 @@ def test_code_for_a_smaller_cpu_computes_the_same_bits(tmp_path, cpu, features, 
 
 
 def test_the_revision_follows_the_sources(tmp_path, monkeypatch):
-    folder = tmp_path / "int8"
-    folder.mkdir()
+    (tmp_path / "int8").mkdir()
     sources = [tmp_path / name for name in ("int8/gemm.py", *kernel_cache._BESIDE_INT8)]
     for source in sources:
         source.write_text("a = 1\n")

@@ -1,21 +1,29 @@
 """Matrix products of int8 weights with int16 activations: exact, fast, the same on every path."""
 
 from ..cpu_level import CpuLevel, cpu_levels
+from ..kernel_cache import KERNEL_REVISION, PACKING_REVISION
 from .fused_rows import norm_quantize, silu_quantize
 from .gemm import matmul, multiply
-from ..kernel_cache import KERNEL_REVISION
-from .quantize import PackedWeight, QuantizedRows, pack, quantize_rows
+from .packed_block import block_bytes, from_block, to_block
+from .quantize import ACTIVATION_BITS, PackedWeight, QuantizedRows, pack, quantize_rows
+from .weight_block import place_together
 
 __all__ = [
+    "ACTIVATION_BITS",
     "KERNEL_REVISION",
+    "PACKING_REVISION",
     "CpuLevel",
     "PackedWeight",
     "QuantizedRows",
+    "block_bytes",
     "cpu_levels",
+    "from_block",
     "matmul",
     "multiply",
     "norm_quantize",
     "pack",
+    "place_together",
     "quantize_rows",
     "silu_quantize",
+    "to_block",
 ]

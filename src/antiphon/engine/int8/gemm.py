@@ -67,7 +67,7 @@ def multiply(
     if panels.step != 1 or not 0 <= panels.start <= panels.stop <= len(every):
         raise ValueError(f"panels {panels} must be a contiguous part of {every}")
     level = cpu_levels()[0] if level is None else level
-    _KERNELS[level](
+    KERNELS[level](
         rows.values,
         rows.scale,
         weight.panels,
@@ -161,7 +161,7 @@ def _multiply_generic(values, row_scale, panels, channel_scale, out, first, last
     _multiply(_tile_generic, _widened_generic, _TALLEST_GENERIC, rows, weight, out, (first, last))
 
 
-_KERNELS: dict[CpuLevel, Callable[..., None]] = {
+KERNELS: dict[CpuLevel, Callable[..., None]] = {
     CpuLevel.AVX512: _multiply_avx512,
     CpuLevel.AVX2: _multiply_avx2,
     CpuLevel.GENERIC: _multiply_generic,

@@ -1,0 +1,56 @@
+"""What the engine asks of a model, and the models there are: one for each dtype."""
+
+from pathlib import Path
+from typing import Protocol
+
+import torch
+
+from antiphon.checkpoint import Checkpoint, ModelSpec
+from antiphon.errors import UsageError
+
+from .batch import Batch
+from .kv_memory import KvMemory
+from .llama import LlamaModel
+from .quantized_llama import QuantizedLlama
+from .weights import load_quantized, load_weights
+
+
+class Model(Protocol):
+    """Weights and a forward pass; holds no sequence's state."""
+
+    @property
+    def spec(self) -> ModelSpec:
+        """The model's sizes."""
+        ...
+
+    @property
+    def context_len(self) -> int:
+        """Positions run to `context_len` − 1."""
+        ...
+
+    def forward(self, batch: Batch, memory: KvMemory) -> torch.Tensor:
+        """Logits float32 [sampled rows, vocabulary], valid until the next call.
+
+        Writes the rows' keys and values to `memory`. A row's results are bitwise the same in any
+        batch and any chunking, at any page size, on any number of threads.
+        """
+        ...
+
+
+def load_llama(
+    checkpoint: Checkpoint, *, dtype: str, cache_dir: Path | None, context_len: int | None = None
+) -> Model:
+    """The checkpoint's model, computing in `dtype`: "int8" (fast) or "fp32" (the reference).
+
+    Raises `UsageError` for another dtype, `ModelFileError` for a weight that is NaN or infinite.
+    `cache_dir`: see `load_weights`.
+    """
+    match dtype:
+        case "int8":
+            quantized = load_quantized(checkpoint, cache_dir=cache_dir)
+            return QuantizedLlama(checkpoint.spec, quantized, context_len=context_len)
+        case "fp32":
+            weights = load_weights(checkpoint, cache_dir=cache_dir)
+            return LlamaModel(checkpoint.spec, weights, context_len=context_len)
+        case _:
+            raise UsageError(f"dtype {dtype!r} is not supported; supported: int8, fp32")

@@ -1,0 +1,194 @@
+"""The Llama family with int8 weights on the CPU: one compiled call a step and thread."""
+
+import numpy as np
+import torch
+
+from antiphon.checkpoint import ModelSpec
+
+from .attention import Geometry, scratch_floats
+from .batch import Batch
+from .int8.llama_forward import PROJECTIONS, Pointers, Room, Rows, Sizes, forward
+from .kv_memory import KvMemory
+from .llama_weights import whole_vectors
+from .quantized_weights import QuantizedLinear, QuantizedWeights, projection_shapes
+from .rope import rotation_table
+from .thread_team import ThreadTeam
+
+_WORTH_SHARING = 2**28
+"""Multiply-adds of a step from which on threads share it: about 8 ms of one core.
+
+A single token of a small model is as fast on one core, which then waits for nobody.
+"""
+
+
+class QuantizedLlama:
+    """int8 weights per channel, 12-bit activations per row, exact sums between them.
+
+    Holds no sequence's state. Attention, norms and the residual stream are float32. A row with a
+    NaN or an infinity gets NaN logits, and no other row does. Positions run to `context_len` − 1
+    (default: the model's own context).
+    """
+
+    def __init__(
+        self, spec: ModelSpec, weights: QuantizedWeights, *, context_len: int | None = None
+    ) -> None:
+        self.spec = spec
+        self.context_len = context_len or spec.context_len
+        self._weights = weights  # the kernel has addresses only
+        self._pointers = _pointers(weights)
+        self._weight_count = weights.count
+        self._sizes = _sizes(spec)
+        self._epsilon = np.float32(spec.rms_norm_eps)
+        cosines, sines = rotation_table(spec, self.context_len)
+        self._rotation = cosines.numpy(), sines.numpy()
+        self._team = ThreadTeam()
+        self._buffers = _Buffers(self._sizes)
+        self._scratch: list[np.ndarray] = []
+
+    def forward(self, batch: Batch, memory: KvMemory) -> torch.Tensor:
+        """Logits float32 [sampled rows, vocabulary], valid until the next call.
+
+        Writes the rows' keys and values to `memory`. All of a layer's rows are written before any
+        is read, so a row sees earlier positions of its own batch.
+        """
+        rooms, logits = self._buffers.of(len(batch.tokens), len(batch.sampled))
+        geometry = _geometry(self.spec, memory)
+        scratch = self._thread_scratch(geometry)
+        rows = Rows(
+            batch.tokens, batch.positions, batch.places, batch.tables, batch.blocks, batch.sampled
+        )
+        flat, barrier = memory.elements, self._team.barrier
+
+        def share(thread: int, threads: int) -> None:
+            forward(
+                self._pointers,
+                self._sizes,
+                geometry,
+                self._epsilon,
+                rows,
+                rooms,
+                flat,
+                self._rotation,
+                scratch[thread],
+                logits,
+                (thread, threads, barrier),
+            )
+
+        if len(rows.tokens) * self._weight_count < _WORTH_SHARING:
+            share(0, 1)
+        else:
+            self._team.run(share)
+        return torch.from_numpy(logits)
+
+    def _thread_scratch(self, geometry: Geometry) -> list[np.ndarray]:
+        """One array a thread; torch aligns them to whole vectors."""
+        while len(self._scratch) < torch.get_num_threads():
+            self._scratch.append(torch.empty(scratch_floats(geometry)).numpy())
+        return self._scratch
+
+
+def _geometry(spec: ModelSpec, memory: KvMemory) -> Geometry:
+    return Geometry(
+        heads=spec.heads,
+        kv_heads=spec.kv_heads,
+        head_dim=spec.head_dim,
+        head_width=memory.layout.head_width,
+        page_tokens=memory.layout.page_tokens,
+        page_stride=memory.layout.page_stride,
+    )
+
+
+def _sizes(spec: ModelSpec) -> Sizes:
+    shapes = projection_shapes(spec)
+    return Sizes(
+        hidden=whole_vectors(spec.hidden),
+        mean_count=spec.hidden,
+        qkv=shapes["qkv"][0],
+        attended=shapes["attention_out"][1],
+        inner=shapes["down"][1],
+        vocabulary=spec.vocab_size,
+    )
+
+
+def _pointers(weights: QuantizedWeights) -> Pointers:
+    def projection(linear: QuantizedLinear) -> tuple[int, int, int]:
+        bias = 0 if linear.bias is None else linear.bias.data_ptr()
+        weight = linear.weight
+        return weight.panels.ctypes.data, weight.channel_scale.ctypes.data, bias
+
+    layers = []
+    for layer in weights.layers:
+        row = [layer.attention_norm.data_ptr(), layer.mlp_norm.data_ptr()]
+        for name in PROJECTIONS:
+            row += projection(getattr(layer, name))
+        layers.append(row)
+    head = projection(weights.head)
+    rest = [weights.embedding.data_ptr(), weights.norm.data_ptr(), *head[:2]]
+    return Pointers(np.array(layers, np.int64), np.array(rest, np.int64), _limits(weights))
+
+
+def _limits(weights: QuantizedWeights) -> np.ndarray:
+    """Rows of one width are rounded to one limit: the smallest that their weights allow."""
+    kinds = (("qkv", "gate_up"), ("attention_out",), ("down",))
+    limits = [
+        min(
+            getattr(layer, name).weight.activation_limit
+            for layer in weights.layers
+            for name in names
+        )
+        for names in kinds
+    ]
+    limits[0] = min(limits[0], weights.head.weight.activation_limit)
+    return np.array(limits, np.float32)
+
+
+class _Buffers:
+    """Memory of a step, kept from step to step; it grows to the largest one so far."""
+
+    def __init__(self, sizes: Sizes) -> None:
+        self._sizes = sizes
+        self._flat: dict[str, torch.Tensor] = {}
+        self._views: dict[tuple[int, int], tuple[tuple[Room, Room], np.ndarray]] = {}
+
+    def of(self, rows: int, sampled: int) -> tuple[tuple[Room, Room], np.ndarray]:
+        """Buffers for `rows` rows and for the `sampled` ones of them, and logits of the latter.
+
+        What was handed out before is overwritten.
+        """
+        if (rows, sampled) not in self._views:
+            rooms = self._room("", rows), self._room("sampled_", sampled)
+            logits = self._view("logits", (sampled, self._sizes.vocabulary), torch.float32)
+            self._views = {(rows, sampled): (rooms, logits)}
+        return self._views[rows, sampled]
+
+    def _room(self, prefix: str, rows: int) -> Room:
+        sizes = self._sizes
+        floats = {
+            "hidden": sizes.hidden,
+            "delta": sizes.hidden,
+            "qkv": sizes.qkv,
+            "attended": sizes.attended,
+            "gate_up": 2 * sizes.inner,
+        }
+        rounded = {
+            "values": sizes.hidden,
+            "attended_values": sizes.attended,
+            "inner_values": sizes.inner,
+        }
+        widths = [(floats, torch.float32), (rounded, torch.int16)]
+        return Room(
+            **{
+                name: self._view(prefix + name, (rows, width), dtype)
+                for sizes_of, dtype in widths
+                for name, width in sizes_of.items()
+            },
+            scale=self._view(prefix + "scale", (rows,), torch.float32),
+        )
+
+    def _view(self, name: str, shape: tuple[int, ...], dtype: torch.dtype) -> np.ndarray:
+        """torch aligns to whole vectors."""
+        count = torch.Size(shape).numel()
+        flat = self._flat.get(name)
+        if flat is None or len(flat) < count:
+            flat = self._flat[name] = torch.zeros(count, dtype=dtype)
+        return flat[:count].view(shape).numpy()
