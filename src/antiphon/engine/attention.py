@@ -133,7 +133,7 @@ def _take_queries(qkv, first_row, rows, column, span, scale, queries):
 
 @njit(inline="always")
 def _locate(key_at, table, page_tokens, page_stride, head_at, width, start, end):
-    """Where a tile's keys, from position `start` on, lie; from `end` on: where the last one does."""
+    """Where the keys from `start` on lie; from position `end` on, where the last one does."""
     entry, slot, key = start // page_tokens, start % page_tokens, 0
     seen = min(TILE, end - start)
     while key < seen:
