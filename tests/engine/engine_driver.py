@@ -6,7 +6,7 @@ from itertools import count
 
 import numpy as np
 
-from antiphon.engine.kv_memory import KvMemory, layout_of
+from antiphon.engine.kv_memory import KvDtype, KvMemory, layout_of
 from antiphon.engine.model import Model
 from antiphon.engine.torch_engine import TorchEngine
 from antiphon.types import (
@@ -59,9 +59,15 @@ class Driver:
     """Runs requests on a `TorchEngine`, `chunk` prompt tokens a step for each sequence."""
 
     def __init__(
-        self, model: Model, *, page_tokens: int = 16, pages: int = 200, seed: int = 0
+        self,
+        model: Model,
+        *,
+        page_tokens: int = 16,
+        pages: int = 200,
+        seed: int = 0,
+        kv_dtype: KvDtype = KvDtype.FP32,
     ) -> None:
-        self.memory = KvMemory(layout_of(model.spec, page_tokens), pages)
+        self.memory = KvMemory(layout_of(model.spec, page_tokens, kv_dtype), pages)
         self.memory.flat.fill_(float("nan"))
         self.engine = TorchEngine(model, self.memory)
         self.free = np.random.default_rng(seed).permutation(pages).tolist()

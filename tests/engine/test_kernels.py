@@ -10,6 +10,7 @@ from antiphon.engine import lanes as simd
 from antiphon.engine import reference
 from antiphon.engine.attention import Geometry, attend, scratch_floats
 from antiphon.engine.batch import Batch, Run
+from antiphon.engine.kv_memory import KvDtype
 from antiphon.engine.rope import rotation_table
 from antiphon.engine.row_kernels import gated_silu, rms_norm, rotate_and_store
 
@@ -20,11 +21,6 @@ def lane_results(values, sums, exponentials):
         lanes = simd.load(values, at)
         sums[at // simd.LANES] = simd.total(lanes)
         simd.store(exponentials, at, simd.exp(lanes))
-
-
-@njit
-def sums_of_sixteen(values, sums):
-    simd.store(sums, 0, simd.sum_each(values, 0))
 
 
 @njit
@@ -57,12 +53,10 @@ def test_exponential_clamps_and_keeps_nan() -> None:
 
 def test_sums_of_lanes() -> None:
     values = randoms(256).numpy()
-    folded, merged = np.empty(16, np.float32), np.empty(16, np.float32)
+    folded = np.empty(16, np.float32)
     lane_results(values, folded, np.empty_like(values))
-    sums_of_sixteen(values, merged)
     expected = values.reshape(16, 16).astype(np.float64).sum(1)
     np.testing.assert_allclose(folded, expected, atol=1e-5)
-    np.testing.assert_allclose(merged, expected, atol=1e-5)
 
 
 @pytest.mark.parametrize("count", [0, 1, 15, 16, 40])
@@ -71,6 +65,28 @@ def test_keeping_the_first_lanes(count: int) -> None:
     first_lanes(values, count, found)
     np.testing.assert_array_equal(found[:count], values[:count])
     assert (found[count:] == -1).all()
+
+
+@njit
+def copy_lanes(source, target):
+    for at in range(0, source.size, simd.LANES):
+        simd.store(target, at, simd.load(source, at))
+
+
+def test_bf16_rounds_to_nearest_even_like_torch() -> None:
+    """Every upper half with the lower halves around a tie; a NaN stays one, whatever its bits."""
+    lower = np.array([0, 1, 0x7FFF, 0x8000, 0x8001, 0xFFFF], np.uint32)
+    bits = ((np.arange(2**16, dtype=np.uint32)[:, None] << 16) | lower).reshape(-1)
+    floats = torch.from_numpy(bits.view(np.float32))
+    halves = np.empty(bits.size, np.uint16)
+    copy_lanes(floats.numpy(), halves)
+    expected, found = floats.bfloat16(), torch.from_numpy(halves).view(torch.bfloat16)
+    real = ~floats.isnan()
+    assert torch.equal(found[real].view(torch.int16), expected[real].view(torch.int16))
+    assert found[~real].isnan().all()
+    widened = np.empty(bits.size, np.float32)
+    copy_lanes(halves, widened)
+    assert torch.equal(torch.from_numpy(widened)[real], expected.float()[real])
 
 
 def test_norm_matches_torch() -> None:
@@ -124,7 +140,7 @@ def test_rotation_matches_torch_and_keys_and_values_reach_their_slots(page_token
         batch.places,
         cosines.numpy(),
         sines.numpy(),
-        bench.memory.flat.numpy(),
+        bench.memory.elements,
         geometry_of(bench),
         1,
     )
@@ -141,11 +157,12 @@ def test_rotation_matches_torch_and_keys_and_values_reach_their_slots(page_token
     assert written == count * 2 * spec.kv_heads * spec.head_dim
 
 
+@pytest.mark.parametrize("kv_dtype", KvDtype)
 @pytest.mark.parametrize("page_tokens", [1, 16, 64])
 @pytest.mark.parametrize("threads", [1, 3])
-def test_attention_matches_the_oracle(page_tokens: int, threads: int) -> None:
+def test_attention_matches_the_oracle(page_tokens: int, threads: int, kv_dtype: KvDtype) -> None:
     """Prefill, a later chunk and decodes in one batch, over pages in no order."""
-    bench = Bench(model_of(EVEN_SPEC), page_tokens, pages=6 * 256)
+    bench = Bench(model_of(EVEN_SPEC), page_tokens, pages=6 * 256, kv_dtype=kv_dtype)
     torch.manual_seed(5)
     bench.memory.flat.copy_(torch.randn_like(bench.memory.flat))
     spans = [(0, 1), (0, 130), (63, 1), (64, 1), (100, 17), (180, 1)]
@@ -161,7 +178,7 @@ def test_attention_matches_the_oracle(page_tokens: int, threads: int) -> None:
         attend(
             qkv.numpy(),
             found.numpy(),
-            bench.memory.flat.numpy(),
+            bench.memory.elements,
             batch.tables,
             batch.blocks,
             geometry,

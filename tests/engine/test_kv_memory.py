@@ -7,16 +7,32 @@ import pytest
 import torch
 from tiny_llama import EVEN_SPEC, ODD_SPEC
 
-from antiphon.engine.kv_memory import KvMemory, available_bytes, layout_of
+from antiphon.engine.kv_memory import KvDtype, KvMemory, available_bytes, kv_dtype_of, layout_of
 from antiphon.errors import BugError, UsageError
 from antiphon.types import PageCopy
 
 
 def test_bytes_of_smollm2() -> None:
     spec = replace(EVEN_SPEC, layers=30, kv_heads=3, head_dim=64)
-    layout = layout_of(spec, 16)
-    assert layout.token_bytes == 30 * 2 * 3 * 64 * 4
-    assert layout.page_bytes == 16 * layout.token_bytes
+    for kv_dtype, element_bytes in ((KvDtype.FP32, 4), (KvDtype.BF16, 2)):
+        layout = layout_of(spec, 16, kv_dtype)
+        assert layout.token_bytes == 30 * 2 * 3 * 64 * element_bytes
+        assert layout.page_bytes == 16 * layout.token_bytes
+        memory = KvMemory.of_bytes(layout, 5 * layout.page_bytes)
+        assert (memory.pages, memory.elements.nbytes) == (5, 5 * layout.page_bytes)
+
+
+@pytest.mark.parametrize(
+    ("asked", "model", "expected"),
+    [
+        ("auto", "int8", KvDtype.BF16),
+        ("auto", "fp32", KvDtype.FP32),
+        ("fp32", "int8", KvDtype.FP32),
+        ("bf16", "fp32", KvDtype.BF16),
+    ],
+)
+def test_auto_follows_the_arithmetic(asked: str, model: str, expected: KvDtype) -> None:
+    assert kv_dtype_of(asked, model) is expected
 
 
 @pytest.mark.parametrize("page_tokens", [1, 16, 64])
@@ -28,8 +44,9 @@ def test_a_page_is_one_contiguous_run_over_all_layers(page_tokens: int) -> None:
     assert page.data_ptr() == memory.flat.data_ptr() + memory.layout.page_bytes
 
 
-def test_copies_are_whole_pages_in_order() -> None:
-    memory = KvMemory(layout_of(ODD_SPEC, 4), 3)
+@pytest.mark.parametrize("kv_dtype", KvDtype)
+def test_copies_are_whole_pages_in_order(kv_dtype: KvDtype) -> None:
+    memory = KvMemory(layout_of(ODD_SPEC, 4, kv_dtype), 3)
     memory.flat.copy_(torch.arange(memory.flat.numel()))
     first = memory.tensor[0].clone()
     memory.copy((PageCopy(0, 1), PageCopy(1, 2)))

@@ -3,6 +3,7 @@
 import torch
 
 from antiphon.engine import int8
+from antiphon.engine.kv_memory import KvDtype
 from antiphon.engine.numerics import KERNEL_REVISION, numerics_id
 
 
@@ -21,3 +22,9 @@ def test_another_dtype_has_another_id() -> None:
 
 def test_the_quantised_id_names_bits_and_kernels() -> None:
     assert f"-int8-w8a12.{int8.KERNEL_REVISION}-" in numerics_id("int8")
+
+
+def test_the_dtype_of_the_kv_memory_has_another_id() -> None:
+    ids = {numerics_id("int8", kv_dtype) for kv_dtype in KvDtype}
+    assert len(ids) == 2
+    assert "-kvbf16-" in numerics_id("int8", KvDtype.BF16)

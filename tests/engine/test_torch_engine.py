@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tiny_llama import DTYPES, EVEN_SPEC, ODD_SPEC, model_from, model_of, tensors_of
 
+from antiphon.engine.kv_memory import KvDtype
 from antiphon.errors import BugError
 from antiphon.types import Chunk, PageCopy, Request, RequestId, SequenceKey, StepPlan
 
@@ -32,8 +33,10 @@ def outputs_of(tracks: dict[SequenceKey, Track], request: Request) -> list[list[
     return [track.outputs for key, track in sorted(tracks.items()) if key.request == request.id]
 
 
-def alone(request: Request, dtype: str = "int8") -> list[list[int]]:
-    driver = Driver(MODELS[dtype])
+def alone(
+    request: Request, dtype: str = "int8", kv_dtype: KvDtype = KvDtype.FP32
+) -> list[list[int]]:
+    driver = Driver(MODELS[dtype], kv_dtype=kv_dtype)
     tracks = driver.run([request])
     assert driver.engine.held == 0
     return outputs_of(tracks, request)
@@ -59,10 +62,11 @@ def test_tokens_depend_on_neither_neighbours_nor_chunks_nor_pages(
     ]
     page_tokens = data.draw(st.sampled_from([1, 16, 64]), "page_tokens")
     pages = 2000 if page_tokens == 1 else 200
-    driver = Driver(MODELS[dtype], page_tokens=page_tokens, pages=pages)
+    kv_dtype = data.draw(st.sampled_from(KvDtype), "kv_dtype")
+    driver = Driver(MODELS[dtype], page_tokens=page_tokens, pages=pages, kv_dtype=kv_dtype)
     tracks = driver.run(requests, chunk=data.draw(st.sampled_from([1, 7, 64, 1000]), "chunk"))
     for request in requests:
-        assert outputs_of(tracks, request) == alone(request, dtype)
+        assert outputs_of(tracks, request) == alone(request, dtype, kv_dtype)
     assert driver.engine.held == 0
 
 
@@ -98,13 +102,17 @@ def test_a_preempted_sequence_counts_no_output_twice_and_loses_none(
     assert driver.engine.held == 0
 
 
-def test_a_fork_does_not_write_into_its_siblings_page() -> None:
+@pytest.mark.parametrize("kv_dtype", KvDtype)
+def test_a_fork_does_not_write_into_its_siblings_page(kv_dtype: KvDtype) -> None:
     request = request_of("r", range(20), n=3, temperature=2.0, max_tokens=20)
-    tracks = Driver(MODEL).run([request])
+    tracks = Driver(MODEL, kv_dtype=kv_dtype).run([request])
     assert len({tuple(track.outputs) for track in tracks.values()}) == 3
     for number in range(3):
         single = resumed(request, *(track.outputs[:1] for track in tracks.values()))
-        assert alone(single)[number] == tracks[SequenceKey(request.id, number)].outputs
+        assert (
+            alone(single, kv_dtype=kv_dtype)[number]
+            == tracks[SequenceKey(request.id, number)].outputs
+        )
 
 
 def test_logprobs_come_with_the_samples() -> None:

@@ -8,7 +8,7 @@ from transformers import LlamaConfig, LlamaForCausalLM
 
 from antiphon.checkpoint import ModelSpec
 from antiphon.engine.batch import Batch, PageTable, Run
-from antiphon.engine.kv_memory import KvMemory, layout_of
+from antiphon.engine.kv_memory import KvDtype, KvMemory, layout_of
 from antiphon.engine.llama import LlamaModel
 from antiphon.engine.model import Model
 from antiphon.engine.quantized_llama import QuantizedLlama
@@ -61,9 +61,16 @@ class Lane:
 class Bench:
     """Feeds sequences to a model in any interleaving, and reads back what it computed."""
 
-    def __init__(self, model: Model, page_tokens: int, pages: int, seed: int = 0) -> None:
+    def __init__(
+        self,
+        model: Model,
+        page_tokens: int,
+        pages: int,
+        seed: int = 0,
+        kv_dtype: KvDtype = KvDtype.FP32,
+    ) -> None:
         self.model = model
-        self.memory = KvMemory(layout_of(model.spec, page_tokens), pages)
+        self.memory = KvMemory(layout_of(model.spec, page_tokens, kv_dtype), pages)
         # What nobody wrote must not be read: let it show.
         self.memory.flat.fill_(float("nan"))
         self._free = np.random.default_rng(seed).permutation(pages).tolist()

@@ -40,6 +40,9 @@ def serve(
     page_tokens: Annotated[
         int | None, typer.Option(help="Tokens a page of KV memory; 1 is Token Attention.")
     ] = None,
+    kv_dtype: Annotated[
+        str | None, typer.Option(help="What keys and values are kept as: auto, fp32 or bf16.")
+    ] = None,
     max_num_seqs: Annotated[
         int | None, typer.Option(help="Most sequences that run at once.")
     ] = None,
@@ -77,6 +80,7 @@ def serve(
         ("model", "max_model_len"): max_model_len,
         ("kv", "memory_bytes"): kv_memory,
         ("kv", "page_tokens"): page_tokens,
+        ("kv", "dtype"): kv_dtype,
         ("scheduler", "max_num_seqs"): max_num_seqs,
         ("scheduler", "max_batched_tokens"): max_batched_tokens,
         ("engine", "cores"): parse_cores(cores),

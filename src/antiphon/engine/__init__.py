@@ -1,7 +1,7 @@
 """Tokens from tensors: torch lives here."""
 
 from . import spin_limit  # noqa: F401  (before torch)
-from .kv_memory import KvLayout, KvMemory, layout_of
+from .kv_memory import KvDtype, KvLayout, KvMemory, kv_dtype_of, layout_of
 from .llama import LlamaModel
 from .model import Model, load_llama
 from .numerics import numerics_id
@@ -11,12 +11,14 @@ from .torch_engine import TorchEngine
 from .weights import load_quantized, load_weights
 
 __all__ = [
+    "KvDtype",
     "KvLayout",
     "KvMemory",
     "LlamaModel",
     "Model",
     "QuantizedLlama",
     "TorchEngine",
+    "kv_dtype_of",
     "layout_of",
     "load_llama",
     "load_quantized",

@@ -1,8 +1,13 @@
 """KV memory: pages of keys and values, one page one contiguous run over all layers."""
 
+import mmap
+from contextlib import suppress
 from dataclasses import dataclass
+from enum import Enum
 from pathlib import Path
+from typing import assert_never
 
+import numpy as np
 import torch
 
 from antiphon.checkpoint import ModelSpec
@@ -11,13 +16,38 @@ from antiphon.types import PageCopy, PageId
 
 from .llama_weights import whole_vectors
 
-_FLOAT_BYTES = 4
 _LARGEST_PAGE_TOKENS = 64
+
+
+class KvDtype(Enum):
+    """What keys and values are kept as. Arithmetic on them is float32 either way."""
+
+    FP32 = "fp32"
+    BF16 = "bf16"
+    """The upper half of a float32, rounded to nearest even: half the memory, 8 bits kept."""
+
+    @property
+    def torch_dtype(self) -> torch.dtype:
+        """The same in torch."""
+        match self:
+            case KvDtype.FP32:
+                return torch.float32
+            case KvDtype.BF16:
+                return torch.bfloat16
+            case other:
+                assert_never(other)
+
+
+def kv_dtype_of(kv_dtype: str, model_dtype: str) -> KvDtype:
+    """The type that `kv.dtype` asks for; "auto": fp32 for a model in fp32, bf16 for any other."""
+    if kv_dtype == "auto":
+        return KvDtype.FP32 if model_dtype == "fp32" else KvDtype.BF16
+    return KvDtype(kv_dtype)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KvLayout:
-    """Where a token's keys and values lie. Offsets and strides count float32 elements.
+    """Where a token's keys and values lie. Offsets and strides count elements of `dtype`.
 
     A page is [layers, 2 (keys, values), kv_heads, page_tokens, head_width]: whole for copies and
     transfers, and within a layer one head's tokens follow each other, which is how attention reads.
@@ -28,6 +58,7 @@ class KvLayout:
     head_width: int
     """Elements of a head: its size rounded up to whole vectors."""
     page_tokens: int
+    dtype: KvDtype = KvDtype.FP32
 
     @property
     def layer_stride(self) -> int:
@@ -42,7 +73,7 @@ class KvLayout:
     @property
     def page_bytes(self) -> int:
         """Bytes of a page."""
-        return self.page_stride * _FLOAT_BYTES
+        return self.page_stride * self.dtype.torch_dtype.itemsize
 
     @property
     def token_bytes(self) -> int:
@@ -50,7 +81,7 @@ class KvLayout:
         return self.page_bytes // self.page_tokens
 
 
-def layout_of(spec: ModelSpec, page_tokens: int) -> KvLayout:
+def layout_of(spec: ModelSpec, page_tokens: int, kv_dtype: KvDtype = KvDtype.FP32) -> KvLayout:
     """The layout of a model's KV. Raises `UsageError` if `page_tokens` is not in 1 … 64."""
     if not 1 <= page_tokens <= _LARGEST_PAGE_TOKENS:
         raise UsageError(
@@ -61,14 +92,15 @@ def layout_of(spec: ModelSpec, page_tokens: int) -> KvLayout:
         kv_heads=spec.kv_heads,
         head_width=whole_vectors(spec.head_dim),
         page_tokens=page_tokens,
+        dtype=kv_dtype,
     )
 
 
 class KvMemory:
     """`pages` pages of one layout, zero-filled by the operating system as they are first touched.
 
-    `tensor` float32 [pages, layers, 2, kv_heads, page_tokens, head_width]; `flat` is the same
-    in one dimension.
+    `tensor` [pages, layers, 2, kv_heads, page_tokens, head_width] of the layout's dtype; `flat` is
+    the same in one dimension, `elements` the same for kernels: float32, or bfloat16 as uint16.
     """
 
     def __init__(self, layout: KvLayout, pages: int) -> None:
@@ -86,7 +118,9 @@ class KvMemory:
             )
         self.layout = layout
         self.pages = pages
-        self.flat = torch.empty(pages * layout.page_stride, dtype=torch.float32)
+        self.flat = _anonymous(needed).view(layout.dtype.torch_dtype)
+        bits = self.flat if layout.dtype is KvDtype.FP32 else self.flat.view(torch.uint16)
+        self.elements: np.ndarray = bits.numpy()
         self.tensor = self.flat.view(
             pages, layout.layers, 2, layout.kv_heads, layout.page_tokens, layout.head_width
         )
@@ -107,6 +141,19 @@ class KvMemory:
         """Raise `BugError` unless `page` exists: a kernel would read or write other memory."""
         if not 0 <= page < self.pages:
             raise BugError(f"page {page} does not exist: the KV memory has {self.pages} pages")
+
+
+def _anonymous(size: int) -> torch.Tensor:
+    """`size` zero bytes of the operating system's, in huge pages where it has them.
+
+    Attention jumps from page to page of a large memory: with 4 KiB pages each jump would miss the
+    processor's table of addresses.
+    """
+    area = mmap.mmap(-1, size)
+    if hasattr(mmap, "MADV_HUGEPAGE"):
+        with suppress(OSError):  # a system without huge pages: slower, nothing else
+            area.madvise(mmap.MADV_HUGEPAGE)
+    return torch.frombuffer(area, dtype=torch.uint8)
 
 
 def available_bytes(root: Path = Path("/")) -> int:

@@ -5,10 +5,9 @@ may not vectorise, with tails that run other code, can't promise that; these can
 one lane-wise IEEE operation, or a reduction in the fixed order that is written here. `fma` rounds
 once on every machine. LLVM maps `<16 x float>` to one AVX-512, two AVX or four NEON registers.
 
-Arrays are one-dimensional, contiguous float32; `at` counts elements; nothing checks bounds.
-
-Numba's cache on disk notices when the file of a kernel changes, but not when this one does: after a
-change here, touch the kernels' files too.
+Arrays are one-dimensional and contiguous; `at` counts elements; nothing checks bounds. Elements are
+float32, or for `load` and `store` also bfloat16 (the upper half of a float32) as uint16: numba
+compiles a kernel for the element type that it is called with. Arithmetic is always float32.
 """
 
 from collections.abc import Callable
@@ -23,9 +22,11 @@ from numba.extending import intrinsic, models, register_model
 LANES = 16
 
 _F32 = ir.FloatType()
+_I16 = ir.IntType(16)
 _I32 = ir.IntType(32)
 _VECTOR = ir.VectorType(_F32, LANES)
 _INT_VECTOR = ir.VectorType(_I32, LANES)
+_HALF_VECTOR = ir.VectorType(_I16, LANES)
 
 
 class LanesType(types.Type):
@@ -49,14 +50,47 @@ class _LanesModel(models.PrimitiveModel):
         super().__init__(dmm, fe_type, _VECTOR)
 
 
-def _pointer(context, builder, array_type, array, at):
-    """Address of element `at` of a 1-D array, as a pointer to a vector."""
+def element_pointer(context, builder, array_type, array, at):
+    """Address of element `at` of a 1-D array."""
     data = context.make_array(array_type)(context, builder, array).data
-    return builder.bitcast(builder.gep(data, [at]), _VECTOR.as_pointer())
+    return builder.gep(data, [at])
+
+
+def is_bf16(array_type) -> bool:
+    """Whether the elements are bfloat16. Raises `TypeError` if they are not float32 either."""
+    if array_type.dtype not in (types.float32, types.uint16):
+        raise TypeError(f"lanes hold float32 or bfloat16 (as uint16), not {array_type.dtype}")
+    return array_type.dtype == types.uint16
+
+
+def emit_load(builder, pointer, bf16: bool):
+    """Code that reads 16 elements at `pointer` as floats."""
+    if not bf16:
+        return builder.load(builder.bitcast(pointer, _VECTOR.as_pointer()), align=4)
+    halves = builder.load(builder.bitcast(pointer, _HALF_VECTOR.as_pointer()), align=2)
+    return builder.bitcast(
+        builder.shl(builder.zext(halves, _INT_VECTOR), _int_constant(16)), _VECTOR
+    )
+
+
+def _to_bf16(builder, value):
+    """Upper halves, rounded to nearest, ties to even; a NaN stays one."""
+    bits = builder.bitcast(value, _INT_VECTOR)
+    upper = builder.lshr(bits, _int_constant(16))
+    odd = builder.and_(upper, _int_constant(1))
+    rounded = builder.add(bits, builder.add(odd, _int_constant(0x7FFF)))
+    quiet = builder.or_(upper, _int_constant(0x40))
+    nan = builder.fcmp_unordered("uno", value, value)
+    chosen = builder.select(nan, quiet, builder.lshr(rounded, _int_constant(16)))
+    return builder.trunc(chosen, _HALF_VECTOR)
 
 
 def _constant(value: float) -> ir.Constant:
     return ir.Constant(_VECTOR, [value] * LANES)
+
+
+def _int_constant(value: int) -> ir.Constant:
+    return ir.Constant(_INT_VECTOR, [value] * LANES)
 
 
 def _pick(builder, first, second, indexes):
@@ -68,22 +102,28 @@ def _pick(builder, first, second, indexes):
 
 @_instruction
 def load(typingctx, array, at):
-    """Read 16 floats: `(float32[::1], int) -> Lanes`. Any alignment."""
+    """Read 16 elements: `(float32[::1] or bfloat16, int) -> Lanes`. Any alignment."""
 
     def codegen(context, builder, signature, args):
-        pointer = _pointer(context, builder, signature.args[0], *args)
-        return builder.load(pointer, align=4)
+        pointer = element_pointer(context, builder, signature.args[0], *args)
+        return emit_load(builder, pointer, is_bf16(signature.args[0]))
 
     return lanes_type(array, types.intp), codegen
 
 
 @_instruction
 def store(typingctx, array, at, value):
-    """Write 16 floats: `(float32[::1], int, Lanes) -> None`. Any alignment."""
+    """Write 16 elements: `(float32[::1] or bfloat16, int, Lanes) -> None`. Any alignment.
+
+    bfloat16 is rounded to nearest, ties to even.
+    """
 
     def codegen(context, builder, signature, args):
-        pointer = _pointer(context, builder, signature.args[0], args[0], args[1])
-        builder.store(args[2], pointer, align=4)
+        pointer = element_pointer(context, builder, signature.args[0], args[0], args[1])
+        value, align = args[2], 4
+        if is_bf16(signature.args[0]):
+            value, align = _to_bf16(builder, value), 2
+        builder.store(value, builder.bitcast(pointer, value.type.as_pointer()), align=align)
         return context.get_dummy_value()
 
     return types.void(array, types.intp, lanes_type), codegen
@@ -100,6 +140,16 @@ def splat(typingctx, value):
         return _pick(builder, single, single, [0] * LANES)
 
     return lanes_type(types.float32), codegen
+
+
+@_instruction
+def first(typingctx, value):
+    """The first lane: `Lanes -> float32`."""
+
+    def codegen(context, builder, signature, args):
+        return builder.extract_element(args[0], ir.Constant(_I32, 0))
+
+    return types.float32(lanes_type), codegen
 
 
 @_instruction
@@ -209,47 +259,13 @@ def peak(typingctx, value):
 
 
 @_instruction
-def sum_each(typingctx, array, at):
-    """Sum 16 vectors that lie one after another; lane i of the result is the sum of vector i.
-
-    `(float32[::1], int) -> Lanes`. Pairs of vectors merge four times (15 merges instead of 16
-    separate folds), each time adding the two halves of every group of lanes.
-    """
-
-    def codegen(context, builder, signature, args):
-        vectors = []
-        for row in range(LANES):
-            offset = builder.add(args[1], ir.Constant(args[1].type, row * LANES))
-            pointer = _pointer(context, builder, signature.args[0], args[0], offset)
-            vectors.append(builder.load(pointer, align=4))
-        # After k merges a vector holds 2^k sums, each still spread over `width` lanes; the merge
-        # keeps sum i of the left vector before those of the right one.
-        width = LANES
-        while width > 1:
-            half = width // 2
-            groups = LANES // width
-            low = [
-                s + g * width + i for s in (0, LANES) for g in range(groups) for i in range(half)
-            ]
-            high = [index + half for index in low]
-            vectors = [
-                builder.fadd(_pick(builder, a, b, low), _pick(builder, a, b, high))
-                for a, b in zip(vectors[::2], vectors[1::2], strict=True)
-            ]
-            width = half
-        return vectors[0]
-
-    return lanes_type(array, types.intp), codegen
-
-
-@_instruction
 def _power_of_two(typingctx, shifted):
     """2ⁿ for `shifted` = n + 1.5·2²³: n sits in the low mantissa bits and moves to the exponent."""
 
     def codegen(context, builder, signature, args):
         bits = builder.bitcast(args[0], _INT_VECTOR)
-        exponent = builder.shl(bits, ir.Constant(_INT_VECTOR, [23] * LANES))
-        one = ir.Constant(_INT_VECTOR, [0x3F800000] * LANES)
+        exponent = builder.shl(bits, _int_constant(23))
+        one = _int_constant(0x3F800000)
         return builder.bitcast(builder.add(exponent, one), _VECTOR)
 
     return lanes_type(shifted), codegen

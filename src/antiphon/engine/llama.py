@@ -80,7 +80,7 @@ class LlamaModel:
     ) -> None:
         """Rotate, write keys and values, and fill `attended` for the batch's rows."""
         geometry = self._geometry(memory)
-        rows, output, flat = qkv.numpy(), attended.numpy(), memory.flat.numpy()
+        rows, output, flat = qkv.numpy(), attended.numpy(), memory.elements
         places, cosines, sines = batch.places, self._cosines, self._sines
         rotate_and_store(rows, batch.positions, places, cosines, sines, flat, geometry, layer)
         tables, blocks = batch.tables, batch.blocks

@@ -8,16 +8,17 @@ import torch
 
 from .int8 import ACTIVATION_BITS
 from .int8 import KERNEL_REVISION as INT8_REVISION
+from .kv_memory import KvDtype
 
-KERNEL_REVISION = 1
+KERNEL_REVISION = 2
 """Raised whenever a kernel, or the order of additions anywhere in the forward pass, changes."""
 
 
 _QUANTISATION = {"fp32": "none", "int8": f"w8a{ACTIVATION_BITS}.{INT8_REVISION}"}
 
 
-def numerics_id(dtype: str) -> str:
-    """Device kind, processor, instruction set, dtype, quantisation and kernel revisions.
+def numerics_id(dtype: str, kv_dtype: KvDtype = KvDtype.FP32) -> str:
+    """Device kind, processor, instruction set, dtype, quantisation, KV dtype, kernel revisions.
 
     In fp32 the matrix products come from torch's BLAS, which picks its kernels by processor maker
     and instruction set; so both, and torch's version, are part of the id. The int8 kernels give the
@@ -31,6 +32,7 @@ def numerics_id(dtype: str) -> str:
         torch.backends.cpu.get_cpu_capability().lower().replace(" ", ""),
         dtype,
         _QUANTISATION[dtype],
+        f"kv{kv_dtype.value}",
         f"torch{torch.__version__.split('+')[0]}",
         f"numba{numba.__version__}",
         f"r{KERNEL_REVISION}",

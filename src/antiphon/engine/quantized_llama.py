@@ -57,7 +57,7 @@ class QuantizedLlama:
         rows = Rows(
             batch.tokens, batch.positions, batch.places, batch.tables, batch.blocks, batch.sampled
         )
-        flat, barrier = memory.flat.numpy(), self._team.barrier
+        flat, barrier = memory.elements, self._team.barrier
 
         def share(thread: int, threads: int) -> None:
             forward(

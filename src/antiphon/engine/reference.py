@@ -38,7 +38,7 @@ def attend(queries: torch.Tensor, batch: Batch, memory: KvMemory, layer: int) ->
         places = torch.arange(position + rows)
         pages = torch.from_numpy(batch.tables)[table + places // page_tokens]
         keys, values = (
-            memory.tensor[pages, layer, part, :, places % page_tokens].transpose(0, 1)
+            memory.tensor[pages, layer, part, :, places % page_tokens].float().transpose(0, 1)
             for part in (0, 1)
         )
         visible = places <= torch.arange(position, position + rows)[:, None]

@@ -6,16 +6,16 @@ Row lengths are multiples of `LANES`: see `llama_weights`. Arrays are C-contiguo
 """
 
 import numpy as np
-from numba import njit
 
 from . import lanes as simd
+from .kernel_cache import kernel
 from .lanes import LANES
 
 _ZERO = np.float32(0.0)
 _ONE = np.float32(1.0)
 
 
-@njit(nogil=True, cache=True, error_model="numpy")
+@kernel
 def rms_norm(source, gain, epsilon, count, target):
     """target ← source / √(mean(source²) + epsilon) · gain (Zhang & Sennrich 2019).
 
@@ -36,7 +36,7 @@ def rms_norm(source, gain, epsilon, count, target):
             simd.store(results, start + at, simd.mul(value, simd.load(gain, at)))
 
 
-@njit(nogil=True, cache=True, error_model="numpy")
+@kernel
 def gated_silu(gate_up, target):
     """target ← silu(gate) · up, silu(x) = x / (1 + e⁻ˣ).
 
@@ -53,7 +53,7 @@ def gated_silu(gate_up, target):
             simd.store(results, row * width + at, simd.mul(silu, up))
 
 
-@njit(nogil=True, cache=True, error_model="numpy")
+@kernel
 def rotate_and_store(qkv, positions, places, cosines, sines, memory, geometry, layer):
     """Rotate queries and keys in `qkv`, then write keys and values to KV memory.
 
@@ -61,12 +61,13 @@ def rotate_and_store(qkv, positions, places, cosines, sines, memory, geometry, l
     turn by angle position·frequency(i). `qkv` float32 [≥ rows, (heads + 2·kv_heads)·head_width] is
     changed in place; `positions` int64 [rows]; `places` int64 [rows]: first element of the row's
     slot in KV memory, less the layer; `cosines`, `sines` float32 [context, head_dim/2]; `memory`,
-    `geometry`, `layer`: see `attention.attend`.
+    `geometry`, `layer`: see `attention.attend`; bfloat16 memory is rounded to nearest even.
     """
     heads, kv_heads, head_dim, head_width, page_tokens, _ = geometry
     half = head_dim // 2
     head_stride = page_tokens * head_width
     layer_at = layer * 2 * kv_heads * head_stride
+    values = qkv.reshape(-1)
     for row in range(len(positions)):
         cosine, sine = cosines[positions[row]], sines[positions[row]]
         for head in range(heads + kv_heads):
@@ -78,6 +79,7 @@ def rotate_and_store(qkv, positions, places, cosines, sines, memory, geometry, l
                 first[i] = x * cosine[i] - y * sine[i]
                 second[i] = y * cosine[i] + x * sine[i]
         for head in range(2 * kv_heads):
-            at = places[row] + layer_at + head * head_stride
-            begin = (heads + head) * head_width
-            memory[at : at + head_width] = qkv[row, begin : begin + head_width]
+            slot = places[row] + layer_at + head * head_stride
+            begin = row * qkv.shape[1] + (heads + head) * head_width
+            for at in range(0, head_width, LANES):
+                simd.store(memory, slot + at, simd.load(values, begin + at))

@@ -14,6 +14,7 @@ from antiphon.core.scheduler import Scheduler
 from antiphon.engine import (
     KvMemory,
     TorchEngine,
+    kv_dtype_of,
     layout_of,
     load_llama,
     numerics_id,
@@ -109,9 +110,9 @@ def _engine(
     config: Config, checkpoint: Checkpoint, max_model_len: int
 ) -> tuple[TorchEngine, KvMemory]:
     """Memory comes first: if there is too little, nobody waits for weights."""
-    memory = KvMemory.of_bytes(
-        layout_of(checkpoint.spec, config.kv.page_tokens), config.kv.memory_bytes
-    )
+    kv_dtype = kv_dtype_of(config.kv.dtype, config.model.dtype)
+    layout = layout_of(checkpoint.spec, config.kv.page_tokens, kv_dtype)
+    memory = KvMemory.of_bytes(layout, config.kv.memory_bytes)
     folder = config.engine.cache_dir
     model = load_llama(
         checkpoint,
@@ -127,7 +128,7 @@ def _info(config: Config, checkpoint: Checkpoint, memory: KvMemory) -> ModelInfo
     return ModelInfo(
         name=checkpoint.name if checkpoint.path == Path(name) else name,
         identity=checkpoint.identity,
-        numerics=numerics_id(config.model.dtype),
+        numerics=numerics_id(config.model.dtype, memory.layout.dtype),
         vocab_size=spec.vocab_size,
         context_len=spec.context_len,
         eos_token_ids=spec.eos_token_ids,

@@ -51,6 +51,13 @@ class KvConfig:
     page_tokens: Annotated[
         int, Key("Tokens a page; 1 is Token Attention. Divides block_tokens.", 1, 64)
     ] = 16
+    dtype: Annotated[
+        str,
+        Key(
+            "What keys and values are kept as; auto: bf16 with int8 arithmetic, fp32 with fp32.",
+            choices=("auto", "fp32", "bf16"),
+        ),
+    ] = "auto"
     block_tokens: Annotated[
         int, Key("Tokens a block, the unit of content addressing.", 1, 4096)
     ] = 64

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from antiphon.engine.int8 import CpuLevel, cpu_levels, kernel_cache
+from antiphon.engine import kernel_cache
+from antiphon.engine.int8 import CpuLevel, cpu_levels
 
 _SCRIPT = """
 import hashlib
@@ -31,7 +32,7 @@ print(level.value, hits, misses, digest.hexdigest())
 
 
 def _run(cache: Path, **environment: str) -> list[str]:
-    source = Path(kernel_cache.__file__).parents[3]
+    source = Path(kernel_cache.__file__).parents[2]
     result = subprocess.run(
         [sys.executable, "-W", "error", "-c", _SCRIPT],
         env=os.environ | {"PYTHONPATH": str(source), "NUMBA_CACHE_DIR": str(cache)} | environment,
@@ -66,16 +67,14 @@ def test_code_for_a_smaller_cpu_computes_the_same_bits(tmp_path, cpu, features, 
 
 
 def test_the_revision_follows_the_sources(tmp_path, monkeypatch):
-    folder = tmp_path / "int8"
-    folder.mkdir()
-    beside = ("attention.py", "lanes.py", "row_kernels.py")
-    sources = [folder / "gemm.py", *(tmp_path / name for name in beside)]
+    (tmp_path / "int8").mkdir()
+    sources = [tmp_path / name for name in ("int8/gemm.py", *kernel_cache._BESIDE_INT8)]
     for source in sources:
         source.write_text("a = 1\n")
-    monkeypatch.setattr(kernel_cache, "__file__", str(folder / "gemm.py"))
+    monkeypatch.setattr(kernel_cache, "__file__", str(tmp_path / "kernel_cache.py"))
     seen = [kernel_cache._revision()]
     assert kernel_cache._revision() == seen[0]
     for source in sources:
         source.write_text("a = 2\n")
         seen.append(kernel_cache._revision())
-    assert len(set(seen)) == 5
+    assert len(set(seen)) == len(sources) + 1

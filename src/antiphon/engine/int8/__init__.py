@@ -1,9 +1,9 @@
 """Matrix products of int8 weights with int16 activations: exact, fast, the same on every path."""
 
-from .cpu_level import CpuLevel, cpu_levels
+from ..cpu_level import CpuLevel, cpu_levels
+from ..kernel_cache import KERNEL_REVISION, PACKING_REVISION
 from .fused_rows import norm_quantize, silu_quantize
 from .gemm import matmul, multiply
-from .kernel_cache import KERNEL_REVISION, PACKING_REVISION
 from .packed_block import block_bytes, from_block, to_block
 from .quantize import ACTIVATION_BITS, PackedWeight, QuantizedRows, pack, quantize_rows
 from .weight_block import place_together

@@ -6,8 +6,8 @@ first-level cache, so its integers are those of the two steps done apart.
 
 import numpy as np
 
+from ..kernel_cache import kernel
 from ..row_kernels import gated_silu, rms_norm
-from .kernel_cache import kernel
 from .quantize import QuantizedRows, quantize_row
 
 

@@ -12,8 +12,8 @@ from collections.abc import Callable
 import numpy as np
 from numba import njit
 
-from .cpu_level import CpuLevel, cpu_levels
-from .kernel_cache import kernel
+from ..cpu_level import CpuLevel, cpu_levels
+from ..kernel_cache import kernel
 from .microkernel import PAIR_BYTES, PANEL_CHANNELS, TALLEST, tile
 from .quantize import PackedWeight, QuantizedRows, quantize_rows
 

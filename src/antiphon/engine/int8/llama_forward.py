@@ -22,11 +22,11 @@ import numpy as np
 from numba.np.numpy_support import carray
 
 from ..attention import attend
+from ..cpu_level import cpu_levels
+from ..kernel_cache import kernel
 from ..row_kernels import gated_silu, rms_norm, rotate_and_store
 from .addresses import bytes_at, call, floats_at
-from .cpu_level import cpu_levels
 from .gemm import KERNELS
-from .kernel_cache import kernel
 from .microkernel import PANEL_CHANNELS
 from .quantize import quantize_row
 

@@ -27,7 +27,7 @@ from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-from .cpu_level import CpuLevel
+from ..cpu_level import CpuLevel
 
 PANEL_CHANNELS = 16
 PAIR_BYTES = 2 * PANEL_CHANNELS

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from .kernel_cache import kernel
+from ..kernel_cache import kernel
 from .microkernel import INPUT_MULTIPLE, PANEL_CHANNELS
 
 WEIGHT_LIMIT = 127

@@ -7,20 +7,25 @@ from typing import Any
 
 from numba import njit
 
-_CALLED_BESIDE = ("attention.py", "lanes.py", "row_kernels.py")
-
-
+_BESIDE_INT8 = (
+    "attention.py",
+    "attention_tile.py",
+    "cpu_level.py",
+    "kernel_cache.py",
+    "lanes.py",
+    "row_kernels.py",
+)
 _PACKING = ("microkernel.py", "packed_block.py", "quantize.py")
 
 
 def _revision() -> str:
-    """Digest of the sources: it changes whenever any kernel of this folder may compute otherwise.
+    """Digest of the sources: it changes whenever any kernel may compute otherwise.
 
-    Of this folder and of what its kernels call beside it; file times do not count, so two machines
-    with the same sources agree.
+    Of all files that hold kernels or what they call; file times do not count, so two machines with
+    the same sources agree.
     """
     folder = Path(__file__).parent
-    return _digest([*sorted(folder.glob("*.py")), *(folder.parent / n for n in _CALLED_BESIDE)])
+    return _digest([*sorted((folder / "int8").glob("*.py")), *(folder / n for n in _BESIDE_INT8)])
 
 
 def _digest(sources: Iterable[Path]) -> str:
@@ -32,7 +37,7 @@ def _digest(sources: Iterable[Path]) -> str:
 
 
 KERNEL_REVISION = _revision()
-PACKING_REVISION = _digest(Path(__file__).parent / name for name in _PACKING)
+PACKING_REVISION = _digest(Path(__file__).parent / "int8" / name for name in _PACKING)
 """Names the packed form: weights that another revision packed are packed anew."""
 
 
