@@ -93,6 +93,14 @@ class Scheduler:
         """Why the head of the queue did not start when it was last looked at; None: it did."""
         self._queried = self._hits = self._preemptions = self._computed = 0
 
+    @property
+    def max_model_len(self) -> int:
+        """Most tokens of prompt and output together: as asked for, or less if memory ends first.
+
+        Whoever resolves `max_tokens` for this scheduler has to go by it, or outputs are cut short.
+        """
+        return self._limits.max_len
+
     def add(self, request: Request, now: Seconds) -> Admitted | Rejected:
         """Take the request into the queue, or say why not; then nothing is kept."""
         refused = refusal(request, self._limits) or self._refusal_now(request, now)
