@@ -39,7 +39,7 @@ INVALID = {
     "min_p": [-0.1, 1.1, math.nan],
     "presence_penalty": [-2.1, 2.1, math.nan, "0"],
     "frequency_penalty": [-2.1, 2.1, math.inf],
-    "repetition_penalty": [0, -1.0, 2.1, math.nan],
+    "repetition_penalty": [0, 0.0099, 1e-308, -1.0, 2.1, math.nan],
     "logit_bias": [
         ((VOCAB, 1.0),),
         ((-1, 1.0),),

@@ -15,6 +15,8 @@ MAX_STOP_STRINGS = 16
 MAX_STOP_CHARS = 1024
 MAX_TOKEN_LIST = 1024
 """Most entries of `logit_bias`, and of `stop_token_ids`."""
+MIN_REPETITION_PENALTY = 0.01
+"""Scores are divided by it: near 0 they would leave the range of floats."""
 MIN_SEED, MAX_SEED = -(2**63), 2**63 - 1
 
 
@@ -31,7 +33,7 @@ def check_sampling(params: SamplingParams, *, vocab_size: int, max_logprobs: int
     _number("min_p", params.min_p, 0, 1)
     _number("presence_penalty", params.presence_penalty, -2, 2)
     _number("frequency_penalty", params.frequency_penalty, -2, 2)
-    _number("repetition_penalty", params.repetition_penalty, 0, 2, open_low=True)
+    _number("repetition_penalty", params.repetition_penalty, MIN_REPETITION_PENALTY, 2)
     if params.seed is not None:
         _integer("seed", params.seed, MIN_SEED, MAX_SEED)
     if params.logprobs is not None:
