@@ -126,7 +126,7 @@ def test_priority_then_deadline_then_arrival_order_the_queue() -> None:
     bench.add(
         request("late", max_tokens=1),
         request("later", max_tokens=1),
-        request("due", max_tokens=1, deadline=90.0),
+        request("due", max_tokens=1, deadline=4.0),
         request("urgent", max_tokens=1, priority=-1),
     )
     order = [event.request for event in bench.finish() if isinstance(event, Started)]

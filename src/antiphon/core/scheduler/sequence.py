@@ -24,7 +24,14 @@ from antiphon.types import (
 )
 
 Rank: TypeAlias = tuple[int, bool, float, int, int]
-"""Order of service: class, preempted before fresh, deadline, arrival, sequence."""
+"""Order of service: class, preempted before fresh, urgency, arrival, sequence."""
+
+PATIENCE_S: Seconds = 5.0
+"""How far a short deadline gets ahead: whoever came so much earlier is served first all the same.
+
+So a stream of urgent requests can't starve the others of their class: each is overtaken only by
+requests that come within this time after it.
+"""
 
 
 @dataclass(slots=True, eq=False)
@@ -90,9 +97,11 @@ class SequenceState:
     def rank(self) -> Rank:
         """Its place in the order of service; unique."""
         request = self.owner.request
-        deadline = float("inf") if request.deadline is None else request.deadline
+        urgency = self.owner.arrived_at + PATIENCE_S
+        if request.deadline is not None:
+            urgency = min(urgency, request.deadline)
         fresh = not self.preempted
-        return (request.priority, fresh, deadline, self.owner.arrival, self.key.sequence)
+        return (request.priority, fresh, urgency, self.owner.arrival, self.key.sequence)
 
     @property
     def expendable(self) -> tuple[int, int, int]:

@@ -1,4 +1,4 @@
-"""Who is served next: class, then preempted ones, then deadline, then arrival. Nobody skips."""
+"""Who is served next: class, then preempted ones, then urgency, then arrival. Nobody skips."""
 
 from bisect import bisect_left
 
