@@ -33,7 +33,6 @@ from antiphon.types import (
     StepPlan,
 )
 
-
 _log = logging.getLogger(__name__)
 
 

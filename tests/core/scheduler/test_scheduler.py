@@ -315,6 +315,15 @@ def test_deadlines_end_what_waits_and_what_runs() -> None:
     assert bench.scheduler.step(5.0) is None and bench.scheduler.view(5.0).held_pages == 0
 
 
+def test_memory_of_deadlines_follows_what_is_open() -> None:
+    bench = Bench()
+    bench.add(request("open", deadline=1.0))
+    for number in range(1000):
+        bench.add(request(f"r{number}", deadline=500.0))
+        bench.scheduler.abort(RequestId(f"r{number}"), 0.0)
+    assert len(bench.scheduler._roster.deadlines._heap) < 100
+
+
 def test_a_deadline_of_a_request_that_ended_is_no_deadline() -> None:
     bench = Bench()
     bench.add(request(deadline=1.0))

@@ -9,7 +9,6 @@ The driver's loop: `expire`, `step`, run the plan, `complete`. One plan is outst
 """
 
 from collections.abc import Sequence
-from heapq import heappop, heappush
 
 from antiphon.core.kv import BlockKeys, KvListener, PagePool, ignore
 from antiphon.errors import BugError
@@ -82,7 +81,6 @@ class Scheduler:
         self._roster = Roster(self._memory, self._history)
         self._completion = Completion(self._roster, self._memory, self._history)
         self._arrivals = 0
-        self._deadlines: list[tuple[Seconds, int, RequestId]] = []
         self._flight: Flight | None = None
         self._steps = 0
         self._events: list[Event] = []
@@ -108,10 +106,7 @@ class Scheduler:
             return refused
         state = self._state_of(request, now)
         self._arrivals += 1
-        self._roster.requests[request.id] = state
-        self._roster.fresh += 1
-        if request.deadline is not None:
-            heappush(self._deadlines, (request.deadline, state.arrival, request.id))
+        self._roster.take(state)
         self._end_resumed(state, now)
         ahead = self._roster.enter(state) if state.alive else 0
         return Admitted(request=request.id, ahead=ahead)
@@ -129,10 +124,8 @@ class Scheduler:
     def expire(self, now: Seconds) -> Sequence[Event]:
         """End the requests whose deadline has come; also says what no step would say."""
         events = self._take_events()
-        while self._deadlines and self._deadlines[0][0] <= now:
-            _, arrival, id = heappop(self._deadlines)
-            state = self._roster.current(id, arrival)
-            ends = state.alive if state is not None else []
+        for id in self._roster.deadlines.pop_due(now):
+            ends = self._roster.requests[id].alive
             self._roster.end(ends, now)
             message = "the request's deadline has passed"
             events += (ended_event(one, FinishReason.DEADLINE, message) for one in ends)
@@ -142,12 +135,7 @@ class Scheduler:
         """When `expire` has something to do, if nothing else happens; None: never."""
         if self._events_at is not None:
             return self._events_at
-        while self._deadlines:
-            deadline, arrival, id = self._deadlines[0]
-            if self._roster.current(id, arrival) is not None:
-                return deadline
-            heappop(self._deadlines)
-        return None
+        return self._roster.deadlines.next()
 
     def step(self, now: Seconds) -> StepPlan | None:
         """Choose what is computed next and reserve its memory. None: nothing waits or runs."""
@@ -234,14 +222,28 @@ class Scheduler:
                 message="the deadline passed before the request could be taken",
                 field="deadline",
             )
-        if self._roster.fresh >= self._config.max_queue:
+        if (waiting := self._full_queue(request.sampling.n)) is not None:
             return Rejected(
                 request=request.id,
                 reason=RejectReason.QUEUE_FULL,
-                message=f"{self._roster.fresh} requests wait already; try again later",
+                message=f"{waiting} requests wait already; try again later",
                 retry_after_s=self._history.retry_after_s(now),
             )
         return None
+
+    def _full_queue(self, n: int) -> int | None:
+        """How many requests wait, if that is too many for one more of n sequences; else None.
+
+        Who finds a place among the running ones in the next step does not count as waiting.
+        """
+        roster = self._roster
+        if roster.fresh < self._config.max_queue:
+            return None
+        running = sum(1 + len(one.followers) for one in roster.running.values())
+        starting, places = roster.starting(self._limits.max_sequences - running)
+        waiting = roster.fresh - starting
+        full = waiting >= self._config.max_queue and (waiting > 0 or places < n)
+        return waiting if full else None
 
     def _state_of(self, request: Request, now: Seconds) -> RequestState:
         sampling, length = request.sampling, len(request.prompt)
