@@ -3,6 +3,7 @@
 import signal
 import threading
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -135,6 +136,28 @@ def test_without_parameters_a_completion_is_short(llm: LLM) -> None:
     assert len(ids(llm.generate("the"))[0]) <= 16
     assert llm.generate([]) == []
     assert llm.chat([]) == []
+
+
+def test_a_default_that_nobody_set_is_no_error_near_the_end_of_the_context(llm: LLM) -> None:
+    long = [3] * (TINY_SPEC.context_len - 5)
+    assert 1 <= len(ids(llm.generate([long]))[0]) <= 5
+    with pytest.raises(ClientError, match="max_tokens asks for 16"):
+        llm.generate([long], SamplingParams(max_tokens=16))
+
+
+def test_the_end_of_sequence_is_a_mark_even_if_the_tokenizer_calls_it_text(
+    llm: LLM, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = llm.generate("in the", GREEDY)[0].outputs[0]
+    model = llm._model
+    assert model is not None
+    ordinary = replace(model.info, eos_token_ids=(whole.token_ids[3],))
+    monkeypatch.setattr(llm, "_model", replace(model, info=ordinary))
+    ended = llm.generate("in the", replace(GREEDY, ignore_eos=False))[0].outputs[0]
+    assert ended.finish_reason is FinishReason.STOP
+    end = whole.token_ids.index(whole.token_ids[3])
+    assert ended.token_ids == whole.token_ids[: end + 1]
+    assert ended.text == model.tokenizer.decode(whole.token_ids[:end])
 
 
 @pytest.mark.parametrize(

@@ -79,17 +79,18 @@ class LLM:
     ) -> list[RequestOutput]:
         """Continue each prompt (text, or token ids); the results are in the prompts' order.
 
-        `sampling` is for all, or one for each; without it 16 tokens are drawn. `progress`: show a
+        `sampling` is for all, or one for each; without it at most 16 tokens are drawn, fewer where
+        the context ends. `progress`: show a
         bar on stderr; None: if that is a terminal. Raises `ClientError` before anything runs if a
         prompt or parameter is wrong.
         """
         many: list[Any] = (
             [prompts] if isinstance(prompts, str) or _is_ids(prompts) else list(prompts)
         )
-        default = SamplingParams(max_tokens=DEFAULT_MAX_TOKENS)
+        default_max_tokens = DEFAULT_MAX_TOKENS if sampling is None else None
         with self._open() as model:
             inputs = [self._input(model, place, prompt) for place, prompt in enumerate(many)]
-            return self._answer(model, inputs, sampling or default, progress)
+            return self._answer(model, inputs, sampling, progress, default_max_tokens)
 
     def chat(
         self,
@@ -110,7 +111,7 @@ class LLM:
                 (None, model.template.encode(model.tokenizer, _turns(place, conversation)))
                 for place, conversation in enumerate(many)
             ]
-            return self._answer(model, inputs, sampling or SamplingParams(), progress)
+            return self._answer(model, inputs, sampling, progress)
 
     def close(self) -> None:
         """Give the model's memory back. No effect the second time."""
@@ -141,13 +142,14 @@ class LLM:
         self,
         model: LoadedModel,
         inputs: list[_Input],
-        sampling: SamplingParams | Sequence[SamplingParams],
+        sampling: SamplingParams | Sequence[SamplingParams] | None,
         progress: bool | None,
+        default_max_tokens: int | None = None,
     ) -> list[RequestOutput]:
         if len(inputs) > _MOST_PROMPTS:
             raise ClientError(f"at most {_MOST_PROMPTS} prompts at once", field="prompts")
-        if isinstance(sampling, SamplingParams):
-            sampling = [sampling] * len(inputs)
+        if sampling is None or isinstance(sampling, SamplingParams):
+            sampling = [sampling or SamplingParams()] * len(inputs)
         if len(sampling) != len(inputs):
             raise ClientError(
                 f"{len(inputs)} prompts, but {len(sampling)} sampling parameters: give one for "
@@ -156,13 +158,18 @@ class LLM:
             )
         answers = {}
         for place, ((text, ids), params) in enumerate(zip(inputs, sampling, strict=True)):
-            request = self._request(model, place, ids, params)
+            request = self._request(model, place, ids, params, default_max_tokens)
             answers[request.id] = Answer(request, text, model)
         Batch(model, answers).run(sys.stderr.isatty() if progress is None else progress)
         return [answer.result() for answer in answers.values()]
 
     def _request(
-        self, model: LoadedModel, place: int, ids: tuple[TokenId, ...], params: SamplingParams
+        self,
+        model: LoadedModel,
+        place: int,
+        ids: tuple[TokenId, ...],
+        params: SamplingParams,
+        default_max_tokens: int | None,
     ) -> Request:
         check_sampling(params, vocab_size=model.info.vocab_size)
         try:
@@ -171,6 +178,7 @@ class LLM:
                 prompt_len=len(ids),
                 max_model_len=model.max_model_len,
                 seed=secrets.randbits(63),
+                default_max_tokens=default_max_tokens,
             )
         except ClientError as error:
             raise wrong_prompt(place, error.message, error.code) from None

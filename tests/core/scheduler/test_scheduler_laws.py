@@ -343,7 +343,7 @@ def test_the_laws_find(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_i9_finds_an_end_that_comes_too_early(monkeypatch: pytest.MonkeyPatch) -> None:
     def hasty(sequence) -> FinishReason:
         """Forgets min_tokens."""
-        stopped = sequence.tokens[-1] in sequence.owner.stops
+        stopped = sequence.tokens[-1] in sequence.owner.marks.ids
         return FinishReason.STOP if stopped else FinishReason.LENGTH
 
     monkeypatch.setattr(completion, "ending", hasty)

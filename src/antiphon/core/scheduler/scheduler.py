@@ -10,6 +10,7 @@ The driver's loop: `expire`, `step`, run the plan, `complete`. One plan is outst
 
 from collections.abc import Sequence
 
+from antiphon.core.end_marks import EndMarks
 from antiphon.core.kv import BlockKeys, KvListener, PagePool, ignore
 from antiphon.errors import BugError
 from antiphon.types import (
@@ -258,7 +259,7 @@ class Scheduler:
                 salt=request.tenant_salt,
                 block_tokens=self._kv.block_tokens,
             ),
-            stops=frozenset((*request.eos_token_ids, *sampling.stop_token_ids)),
+            marks=EndMarks.of(request),
             max_tokens=max_tokens,
             worst_pages=self._memory.pages_for(length + max_tokens),
         )

@@ -11,6 +11,7 @@ A request with n > 1 computes its prompt once: one sequence *leads*, those that 
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
+from antiphon.core.end_marks import EndMarks
 from antiphon.core.kv import BlockKeys
 from antiphon.types import (
     BlockKey,
@@ -43,8 +44,7 @@ class RequestState:
     """Number of requests taken before it: the last word of every order."""
     arrived_at: Seconds
     block_keys: BlockKeys
-    stops: frozenset[TokenId]
-    """End-of-sequence and stop token ids."""
+    marks: EndMarks
     max_tokens: int
     """Most output tokens of a sequence, the model's length and the memory considered."""
     worst_pages: int
@@ -120,8 +120,7 @@ def ending(sequence: SequenceState) -> FinishReason | None:
     Before `min_tokens` output tokens neither end-of-sequence nor a stop id ends it.
     """
     owner, outputs = sequence.owner, sequence.outputs
-    stopped = outputs > 0 and sequence.tokens[-1] in owner.stops
-    if stopped and outputs >= owner.request.sampling.min_tokens:
+    if outputs and owner.marks.end(sequence.tokens[-1], outputs):
         return FinishReason.STOP
     return FinishReason.LENGTH if outputs >= owner.max_tokens else None
 

@@ -19,7 +19,7 @@ from antiphon.core.requests import RequestBook
 from antiphon.core.validation import resolve_sampling
 from antiphon.errors import ClientError, PeerError
 from antiphon.live.worker_link import WorkerLink
-from antiphon.text import Tokenizer
+from antiphon.text import SequenceText, Tokenizer
 from antiphon.types import (
     Abort,
     Command,
@@ -38,7 +38,6 @@ from antiphon.types import (
 from .intake import Call, rename
 from .metrics import Metrics
 from .reply import Reply
-from .sequence_text import SequenceText
 
 _log = logging.getLogger(__name__)
 
