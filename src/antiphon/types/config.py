@@ -107,6 +107,7 @@ class HttpConfig:
     max_body_bytes: Annotated[
         int, Key("Longest request body; beyond it: 413.", 1024, 2**30, size=True)
     ] = 4 * 1024**2
+    max_connections: Annotated[int, Key("Most open connections; beyond it: 503.", 1, 2**20)] = 4096
     request_timeout_s: Annotated[
         float, Key("A request that takes longer ends with 504.", 0.001, 86400.0)
     ] = 600.0
