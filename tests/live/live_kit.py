@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any
 
+from antiphon.core.recorded_run import Setup
 from antiphon.core.recorder import Entry
 from antiphon.core.requests import RequestBook
 from antiphon.core.scheduler import Scheduler
@@ -15,6 +16,7 @@ from antiphon.sim import ScriptedEngine, ShadowKv, hashed_script
 from antiphon.types import (
     Abort,
     Command,
+    Config,
     Deliver,
     Dispatch,
     Event,
@@ -57,6 +59,22 @@ def scheduler(max_batched_tokens: int = 32, pages: int = PAGES) -> Scheduler:
         pages=pages,
         model=MODEL,
         max_model_len=256,
+    )
+
+
+def setup(max_batched_tokens: int) -> Setup:
+    """How `scheduler` builds it, as a decision log says it."""
+    config = Config(
+        scheduler=SchedulerConfig(max_num_seqs=16, max_batched_tokens=max_batched_tokens),
+        kv=KvConfig(page_tokens=PAGE_TOKENS, block_tokens=BLOCK_TOKENS),
+    )
+    return Setup(
+        program="test",
+        config=config,
+        pages=PAGES,
+        model=MODEL,
+        max_model_len=256,
+        worker=INFO.id,
     )
 
 

@@ -17,13 +17,15 @@ from live_kit import (
     HeldEngine,
     next_events,
     request,
-    scheduler,
+    setup,
     turns,
     worker,
 )
 
+from antiphon.core.recorded_run import fresh_machines
 from antiphon.core.recorder import Entry, replay
 from antiphon.errors import BugError
+from antiphon.live.decision_log import DecisionLog
 from antiphon.live.worker import MAX_FAULTS_IN_A_ROW, Worker
 from antiphon.types import (
     Aborted,
@@ -345,7 +347,9 @@ async def log_of_a_run(log: io.BufferedIOBase) -> None:
     """A live run with everything in it: shared prompts, aborts, a deadline, a fault, a refusal."""
     chance = random.Random(5)
     engine = Engine(fails=lambda plan: plan.number == 17)
-    link = worker(engine, log_decision=DecisionLogWriter(log), max_batched_tokens=24)  # type: ignore[arg-type]
+    writer = DecisionLogWriter(log)  # type: ignore[arg-type]
+    writer.begin(setup(24))
+    link = worker(engine, log_decision=writer, max_batched_tokens=24)
 
     def watch(driver: Driver, token: TokenGenerated) -> None:
         if chance.random() < 0.02:
@@ -370,11 +374,11 @@ async def test_a_live_decision_log_replays_to_the_same_decisions(tmp_path: Path)
     with path.open("wb") as file:
         await log_of_a_run(file)
     with path.open("rb") as file:
-        entries = list(read_decision_log(file, str(path)))
+        entries = list(read_decision_log(file, str(path)).entries)
     methods = {entry.method for entry in entries}
     assert methods >= {"add", "abort", "step", "complete", "fail"}
-    assert replay(entries, scheduler(max_batched_tokens=24)) == []
-    assert replay(entries, scheduler(max_batched_tokens=23)), "another machine decides otherwise"
+    assert list(replay(entries, fresh_machines(setup(24)))) == []
+    assert list(replay(entries, fresh_machines(setup(23)))), "another machine decides otherwise"
 
 
 async def test_a_changed_token_in_a_live_log_is_found() -> None:
@@ -389,7 +393,7 @@ async def test_a_changed_token_in_a_live_log_is_found() -> None:
     before, after = lines[place].split(b'"token":', 1)
     digits = len(after) - len(after.lstrip(b"0123456789"))
     lines[place] = before + b'"token":99' + after[digits:]
-    differences = replay(read_decision_log(lines), scheduler(max_batched_tokens=24))
+    differences = list(replay(read_decision_log(lines).entries, fresh_machines(setup(24))))
     assert differences and differences[0].number == place
     assert differences[0].path.endswith(".token")
 
@@ -402,7 +406,7 @@ async def test_a_full_disk_ends_the_log_and_not_the_worker() -> None:
         if len(written) == 3:
             raise OSError("no space left on device")
 
-    async with worker(Engine(), log_decision=full) as link:
+    async with worker(Engine(), log_decision=DecisionLog(full)) as link:
         await link.add(request("a", max_tokens=5))
         events = await next_events(link)
         while not ended(events):

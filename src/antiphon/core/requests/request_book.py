@@ -45,6 +45,11 @@ from antiphon.types import (
 
 from .open_request import OpenRequest
 
+BOOK = "book"
+"""The book's name in a record of decisions."""
+BOOK_METHODS = ("start", "heard", "cancel", "lost", "due")
+"""The methods of `RequestBook` whose calls make up its record."""
+
 
 class DropReason(StrEnum):
     """Why a fact was not used. All but LATE and UNKNOWN speak of a faulty peer."""

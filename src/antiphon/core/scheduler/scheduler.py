@@ -44,6 +44,11 @@ from .roster import Roster
 from .sequence import RequestState, SequenceState, ended_event, ending
 from .sequence_memory import SequenceMemory
 
+SCHEDULER = "scheduler"
+"""The scheduler's name in a record of decisions."""
+SCHEDULER_METHODS = ("add", "abort", "expire", "step", "complete", "fail")
+"""The methods of `Scheduler` whose calls make up its record."""
+
 
 class Scheduler:
     """Continuous batching with chunked prefill, predicted-peak admission and a prefix cache.

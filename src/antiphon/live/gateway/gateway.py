@@ -15,7 +15,8 @@ from collections.abc import Callable, Coroutine, Sequence
 from enum import StrEnum
 from typing import Any
 
-from antiphon.core.requests import RequestBook
+from antiphon.core.recorder import Entry, recorded
+from antiphon.core.requests import BOOK, BOOK_METHODS, RequestBook
 from antiphon.core.validation import resolve_sampling
 from antiphon.errors import ClientError, PeerError
 from antiphon.live.worker_link import WorkerLink
@@ -70,6 +71,7 @@ class Gateway:
         *,
         clock: Callable[[], Seconds],
         draw_seed: Callable[[], int] = lambda: secrets.randbits(63),
+        log_decision: Callable[[Entry], None] | None = None,
     ) -> None:
         self._link = link
         self._tokenizer = tokenizer
@@ -77,6 +79,8 @@ class Gateway:
         self._clock = clock
         self._draw_seed = draw_seed
         self._book = RequestBook(link.info.id)
+        if log_decision is not None:
+            self._book = recorded(BOOK, self._book, BOOK_METHODS, log_decision)
         self._open: dict[RequestId, _Open] = {}
         self._state = State.READY
         self._idle = asyncio.Event()
