@@ -11,9 +11,11 @@ import pytest
 
 import antiphon
 from antiphon import LLM, SamplingParams
+from antiphon.checkpoint import StorageType
 from antiphon.errors import ClientError, ConfigError, UsageError
+from antiphon.live.cache_folder import cache_folder
 from antiphon.testing.tiny_models import TINY_SPEC, random_tensors, write_hf_folder
-from antiphon.types import FinishReason
+from antiphon.types import EngineConfig, FinishReason
 
 GREEDY = SamplingParams(temperature=0, max_tokens=12, ignore_eos=True)
 
@@ -286,6 +288,30 @@ def test_wrong_settings(folder: Path, options: Any, message: str) -> None:
     with pytest.raises(UsageError) as caught:
         LLM(str(folder), **options)
     assert message in str(caught.value)
+
+
+def test_weights_are_cached_where_the_server_has_them(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    half = write_hf_folder(
+        tmp_path / "half",
+        TINY_SPEC,
+        random_tensors(TINY_SPEC, seed=2),
+        storage=StorageType.F16,
+    )
+    LLM(str(half), kv_memory="1MiB").close()
+    assert cache_folder(EngineConfig()) == tmp_path / "antiphon"
+    assert list((tmp_path / "antiphon").rglob("*.safetensors"))
+
+
+def test_a_queue_that_the_caller_bounded_stays_bounded(folder: Path) -> None:
+    config = {"scheduler": {"max_queue": 1, "max_num_seqs": 2}}
+    with LLM(str(folder), kv_memory="1MiB", config=config) as llm:
+        assert len(llm.generate(["a", "b", "c"], GREEDY)) == 3
+        with pytest.raises(ClientError, match="wait already") as caught:
+            llm.generate(["a", "b", "c", "d"], GREEDY)
+        assert caught.value.field == "prompts[3]"
 
 
 def test_no_such_model() -> None:

@@ -33,6 +33,8 @@ from antiphon.types import (
     StepPlan,
 )
 
+from .cache_folder import cache_folder
+
 _log = logging.getLogger(__name__)
 
 
@@ -126,9 +128,8 @@ def _engine(
     memory = KvMemory.of_bytes(
         layout_of(checkpoint.spec, config.kv.page_tokens), config.kv.memory_bytes
     )
-    folder = config.engine.cache_dir
     weights = load_weights(
-        checkpoint, dtype=config.model.dtype, cache_dir=Path(folder) if folder else None
+        checkpoint, dtype=config.model.dtype, cache_dir=cache_folder(config.engine)
     )
     model = LlamaModel(checkpoint.spec, weights, context_len=max_model_len)
     return TorchEngine(model, memory), memory

@@ -9,7 +9,6 @@ import sys
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any, Self, TypeAlias, TypeGuard
 
 from antiphon.core.config import build
@@ -37,6 +36,7 @@ class LLM:
     """A model that is loaded once and then asked batch by batch.
 
     `config` takes any key of the configuration as nested mappings; the named options go over it.
+    A batch may have as many prompts as you like, unless `scheduler.max_queue` is set.
     Raises `UsageError` if the model, a setting or the machine is not right. One batch runs at a
     time: a second thread waits. Use it in `with`, or `close` it, to give its memory back.
     """
@@ -61,9 +61,7 @@ class LLM:
         ):
             if value is not None:
                 values.setdefault(table, {})[key] = value
-        values.setdefault("scheduler", {})["max_queue"] = _MOST_PROMPTS
-        engine = values.setdefault("engine", {})
-        engine.setdefault("cache_dir", str(Path("~/.cache/antiphon").expanduser()))
+        values.setdefault("scheduler", {}).setdefault("max_queue", _MOST_PROMPTS)
         settings = build(values)
         use_cores(settings.engine.cores)
         self._model: LoadedModel | None = load_model(settings, lambda line: None)
