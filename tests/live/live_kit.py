@@ -20,6 +20,7 @@ from antiphon.types import (
     Deliver,
     Dispatch,
     Event,
+    FinishReason,
     Incarnation,
     KvConfig,
     ModelInfo,
@@ -28,6 +29,7 @@ from antiphon.types import (
     RequestRecord,
     SamplingParams,
     SchedulerConfig,
+    SequenceEnded,
     Settle,
     StepPlan,
     StepResult,
@@ -219,3 +221,7 @@ class Driver:
         task = asyncio.create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+
+
+def ended(events: Sequence[Event]) -> list[tuple[RequestId, int, FinishReason]]:
+    return [(e.request, e.sequence, e.reason) for e in events if isinstance(e, SequenceEnded)]

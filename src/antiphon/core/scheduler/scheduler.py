@@ -11,7 +11,7 @@ The driver's loop: `expire`, `step`, run the plan, `complete`. One plan is outst
 from collections.abc import Sequence
 
 from antiphon.core.end_marks import EndMarks
-from antiphon.core.kv import BlockKeys, KvListener, PagePool, ignore
+from antiphon.core.kv import KvListener, ignore
 from antiphon.errors import BugError
 from antiphon.types import (
     Aborted,
@@ -35,14 +35,11 @@ from antiphon.types import (
     WorkerView,
 )
 
-from .admission import Admission, Crowd, Hold, HoldReason
-from .batching import Flight, batch
-from .completion import Completion
-from .history import History
+from .admission import Crowd, Hold, HoldReason
+from .batching import Flight
 from .intake import limits_of, refusal
-from .roster import Roster
+from .parts import STANDARD_PARTS, Parts
 from .sequence import RequestState, SequenceState, ended_event, ending
-from .sequence_memory import SequenceMemory
 
 SCHEDULER = "scheduler"
 """The scheduler's name in a record of decisions."""
@@ -66,26 +63,28 @@ class Scheduler:
         model: ModelInfo,
         max_model_len: int,
         listen: KvListener = ignore,
+        parts: Parts = STANDARD_PARTS,
     ) -> None:
         self._limits = limits_of(config, kv, pages, model, max_model_len)
         self._config, self._kv, self._model = config, kv, model
-        self._pool = PagePool(
+        self._parts = parts
+        self._pool = parts.pool(
             pages,
             kv.block_tokens // kv.page_tokens,
             prefix_cache=kv.prefix_cache,
             listen=listen,
         )
-        self._memory = SequenceMemory(self._pool, page_tokens=kv.page_tokens)
-        self._history = History(size=config.output_history, quantile=config.output_quantile)
-        self._admission = Admission(
+        self._memory = parts.memory(self._pool, page_tokens=kv.page_tokens)
+        self._history = parts.history(size=config.output_history, quantile=config.output_quantile)
+        self._admission = parts.admission(
             config,
             self._pool,
             self._history,
             page_tokens=kv.page_tokens,
             max_sequences=self._limits.max_sequences,
         )
-        self._roster = Roster(self._memory, self._history)
-        self._completion = Completion(self._roster, self._memory, self._history)
+        self._roster = parts.roster(self._memory, self._history)
+        self._completion = parts.completion(self._roster, self._memory, self._history)
         self._arrivals = 0
         self._flight: Flight | None = None
         self._steps = 0
@@ -153,7 +152,7 @@ class Scheduler:
             self.hold = Hold(HoldReason.PAGES, "memory ran out: a running sequence gave way")
         else:
             self._start_waiting(now)
-        self._flight = batch(
+        self._flight = self._parts.batch(
             roster.running.values(),
             self._memory,
             number=self._steps,
@@ -258,7 +257,7 @@ class Scheduler:
             request=request,
             arrival=self._arrivals,
             arrived_at=now,
-            block_keys=BlockKeys(
+            block_keys=self._parts.block_keys(
                 identity=self._model.identity,
                 numerics=self._model.numerics,
                 salt=request.tenant_salt,
