@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from antiphon.cli.settings import load, parse_cores, with_cache_dir
+from antiphon.cli.settings import load, parse_cores
 from antiphon.errors import ConfigError
 from antiphon.types import Config
 
@@ -37,16 +37,6 @@ def test_a_bad_file_is_named(tmp_path: Path, content: bytes | None, message: str
         load(file, {("kv", "page_tokens"): 1})
     assert str(caught.value).startswith(f"{file}: ")
     assert message in str(caught.value)
-
-
-def test_cache_folder(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("XDG_CACHE_HOME", "/somewhere")
-    assert with_cache_dir(Config()).engine.cache_dir == "/somewhere/antiphon"
-    monkeypatch.delenv("XDG_CACHE_HOME")
-    monkeypatch.setenv("HOME", "/home/me")
-    assert with_cache_dir(Config()).engine.cache_dir == "/home/me/.cache/antiphon"
-    set_already = load(None, {("engine", "cache_dir"): "/mine"})
-    assert with_cache_dir(set_already) == set_already
 
 
 @pytest.mark.parametrize(

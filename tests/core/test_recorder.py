@@ -45,7 +45,7 @@ METHODS = ("step", "complete", "crash")
 
 def recording(first: int = 1) -> tuple[Counting, list[Entry]]:
     entries: list[Entry] = []
-    return recorded(Counting(first), METHODS, entries.append), entries
+    return recorded("counting", Counting(first), METHODS, entries.append), entries
 
 
 def request(**changes: object) -> Request:
@@ -61,16 +61,17 @@ def test_entries_hold_facts_by_name_and_the_decision() -> None:
     assert machine.complete(plan, result, 2.0) == [1, 1]
     assert machine.step(-1.0) is None
     assert entries == [
-        Entry(number=1, method="step", facts=(("now", 1.5),), decision=plan),
+        Entry(machine="counting", number=1, method="step", facts=(("now", 1.5),), decision=plan),
         Entry(
+            machine="counting",
             number=2,
             method="complete",
             facts=(("plan", Earlier("step")), ("result", result), ("now", 2.0)),
             decision=(1, 1),
         ),
-        Entry(number=3, method="step", facts=(("now", -1.0),), decision=None),
+        Entry(machine="counting", number=3, method="step", facts=(("now", -1.0),), decision=None),
     ]
-    assert replay(entries, Counting()) == []
+    assert list(replay(entries, {"counting": Counting()})) == []
 
 
 def test_an_equal_plan_is_not_the_earlier_one() -> None:
@@ -81,7 +82,7 @@ def test_an_equal_plan_is_not_the_earlier_one() -> None:
         machine.complete(StepPlan(number=1, chunks=()), StepResult(number=1))
     assert entries[-1].facts[0] == ("plan", StepPlan(number=1, chunks=()))
     assert entries[-1].decision == Raised("BugError", "that plan is not mine")
-    assert replay(entries, Counting()) == []
+    assert list(replay(entries, {"counting": Counting()})) == []
 
 
 def test_only_the_named_methods_are_recorded() -> None:
@@ -108,7 +109,7 @@ def test_what_write_raises_reaches_the_caller() -> None:
         raise OSError("disk full")
 
     with pytest.raises(OSError, match="disk full"):
-        recorded(Counting(), METHODS, full).step(0.0)
+        recorded("counting", Counting(), METHODS, full).step(0.0)
 
 
 def test_every_departing_entry_is_reported_where_it_departs() -> None:
@@ -117,16 +118,20 @@ def test_every_departing_entry_is_reported_where_it_departs() -> None:
     assert plan is not None
     machine.complete(plan, StepResult(number=1))
     machine.step(-1.0)
-    assert replay(entries, Counting(first=5)) == [
-        Difference(number=1, method="step", path=".number", recorded=1, replayed=5),
-        Difference(number=2, method="complete", path="[0]", recorded=1, replayed=5),
+    assert list(replay(entries, {"counting": Counting(first=5)})) == [
+        Difference(
+            machine="counting", number=1, method="step", path=".number", recorded=1, replayed=5
+        ),
+        Difference(
+            machine="counting", number=2, method="complete", path="[0]", recorded=1, replayed=5
+        ),
     ]
 
 
 def test_an_exception_against_a_decision_is_a_difference() -> None:
     facts = (("plan", StepPlan(number=1, chunks=())), ("result", StepResult(number=1)))
-    entry = Entry(number=1, method="complete", facts=facts, decision=(1, 1))
-    (found,) = replay([entry], Counting())
+    entry = Entry(machine="counting", number=1, method="complete", facts=facts, decision=(1, 1))
+    (found,) = list(replay([entry], {"counting": Counting()}))
     assert found.path == ""
     assert found.replayed == Raised("BugError", "that plan is not mine")
 
@@ -140,13 +145,43 @@ def test_an_exception_against_a_decision_is_a_difference() -> None:
         ("step", (), "entry 1: step: missing a required argument: 'now'"),
         ("step", (("now", 0.0), ("then", 1.0)), "unexpected keyword argument 'then'"),
         ("step", (("now", Earlier("complete")),), "a decision of 'complete': none came"),
+        ("step", (("now", "soon"),), "entry 1: step: now can't be a str"),
+        ("complete", (("plan", 3), ("result", StepResult(number=1))), "plan can't be a int"),
     ],
 )
 def test_entries_that_do_not_fit(
     method: str, facts: tuple[tuple[str, object], ...], message: str
 ) -> None:
     with pytest.raises(UsageError, match=message):
-        replay([Entry(number=1, method=method, facts=facts, decision=None)], Counting())
+        list(
+            replay(
+                [Entry(machine="counting", number=1, method=method, facts=facts, decision=None)],
+                {"counting": Counting()},
+            )
+        )
+
+
+def test_machines_share_a_record_and_each_has_its_own_latest_plan() -> None:
+    entries: list[Entry] = []
+    one, other = (
+        recorded(name, Counting(first), METHODS, entries.append)
+        for name, first in (("one", 1), ("other", 10))
+    )
+    plans = [one.step(0.0), other.step(0.0)]
+    assert plans[0] is not None and plans[1] is not None
+    other.complete(plans[1], StepResult(number=1))
+    one.complete(plans[0], StepResult(number=2))
+    assert [(entry.machine, entry.number) for entry in entries] == [
+        ("one", 1),
+        ("other", 1),
+        ("other", 2),
+        ("one", 2),
+    ]
+    assert list(replay(entries, {"one": Counting(1), "other": Counting(10)})) == []
+    found = next(replay(entries, {"one": Counting(1), "other": Counting(11)}))
+    assert (found.machine, found.number, found.path) == ("other", 1, ".number")
+    with pytest.raises(UsageError, match="no machine 'other'"):
+        list(replay(entries, {"one": Counting(1)}))
 
 
 @dataclass(frozen=True)

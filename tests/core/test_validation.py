@@ -39,7 +39,7 @@ INVALID = {
     "min_p": [-0.1, 1.1, math.nan],
     "presence_penalty": [-2.1, 2.1, math.nan, "0"],
     "frequency_penalty": [-2.1, 2.1, math.inf],
-    "repetition_penalty": [0, -1.0, 2.1, math.nan],
+    "repetition_penalty": [0, 0.0099, 1e-308, -1.0, 2.1, math.nan],
     "logit_bias": [
         ((VOCAB, 1.0),),
         ((-1, 1.0),),
@@ -177,3 +177,20 @@ def test_a_prompt_that_fills_the_context_is_refused() -> None:
 def test_an_empty_prompt_is_refused() -> None:
     with pytest.raises(ClientError, match="prompt is empty"):
         resolve_sampling(SamplingParams(), prompt_len=0, max_model_len=10, seed=0)
+
+
+@pytest.mark.parametrize(
+    ("default", "prompt_len", "min_tokens", "resolved"),
+    [(16, 3, 0, 16), (16, 95, 0, 5), (16, 99, 0, 1), (16, 3, 20, 20), (None, 3, 0, 97)],
+)
+def test_a_default_never_asks_for_more_than_there_is_room(
+    default: int | None, prompt_len: int, min_tokens: int, resolved: int
+) -> None:
+    params = resolve_sampling(
+        SamplingParams(min_tokens=min_tokens),
+        prompt_len=prompt_len,
+        max_model_len=100,
+        seed=0,
+        default_max_tokens=default,
+    )
+    assert params.max_tokens == resolved

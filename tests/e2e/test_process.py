@@ -134,9 +134,13 @@ def test_keys_names_and_the_decision_log(serve: Start, tmp_path: Path) -> None:
     assert served.stop() == 0
     assert stat.S_IMODE(log.stat().st_mode) == 0o600
     with log.open("rb") as lines:
-        methods = [entry.method for entry in read_decision_log(lines)]
+        methods = [entry.method for entry in read_decision_log(lines).entries]
     assert methods.count("add") == 1
     assert methods.count("complete") >= 3
+    assert methods.count("start") == 1
+    replayed = run("replay", str(log))
+    assert replayed.returncode == 0, replayed.stdout
+    assert f"The same: {len(methods)} decisions" in replayed.stdout
 
 
 def refusal(*arguments: str) -> str:

@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any
 
+from antiphon.core.recorded_run import Setup
 from antiphon.core.recorder import Entry
 from antiphon.core.requests import RequestBook
 from antiphon.core.scheduler import Scheduler
@@ -15,9 +16,11 @@ from antiphon.sim import ScriptedEngine, ShadowKv, hashed_script
 from antiphon.types import (
     Abort,
     Command,
+    Config,
     Deliver,
     Dispatch,
     Event,
+    FinishReason,
     Incarnation,
     KvConfig,
     ModelInfo,
@@ -26,6 +29,7 @@ from antiphon.types import (
     RequestRecord,
     SamplingParams,
     SchedulerConfig,
+    SequenceEnded,
     Settle,
     StepPlan,
     StepResult,
@@ -57,6 +61,22 @@ def scheduler(max_batched_tokens: int = 32, pages: int = PAGES) -> Scheduler:
         pages=pages,
         model=MODEL,
         max_model_len=256,
+    )
+
+
+def setup(max_batched_tokens: int) -> Setup:
+    """How `scheduler` builds it, as a decision log says it."""
+    config = Config(
+        scheduler=SchedulerConfig(max_num_seqs=16, max_batched_tokens=max_batched_tokens),
+        kv=KvConfig(page_tokens=PAGE_TOKENS, block_tokens=BLOCK_TOKENS),
+    )
+    return Setup(
+        program="test",
+        config=config,
+        pages=PAGES,
+        model=MODEL,
+        max_model_len=256,
+        worker=INFO.id,
     )
 
 
@@ -201,3 +221,7 @@ class Driver:
         task = asyncio.create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+
+
+def ended(events: Sequence[Event]) -> list[tuple[RequestId, int, FinishReason]]:
+    return [(e.request, e.sequence, e.reason) for e in events if isinstance(e, SequenceEnded)]

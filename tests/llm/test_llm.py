@@ -3,6 +3,7 @@
 import signal
 import threading
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,9 +11,11 @@ import pytest
 
 import antiphon
 from antiphon import LLM, SamplingParams
+from antiphon.checkpoint import StorageType
 from antiphon.errors import ClientError, ConfigError, UsageError
+from antiphon.live.cache_folder import cache_folder
 from antiphon.testing.tiny_models import TINY_SPEC, random_tensors, write_hf_folder
-from antiphon.types import FinishReason
+from antiphon.types import EngineConfig, FinishReason
 
 GREEDY = SamplingParams(temperature=0, max_tokens=12, ignore_eos=True)
 
@@ -135,6 +138,28 @@ def test_without_parameters_a_completion_is_short(llm: LLM) -> None:
     assert len(ids(llm.generate("the"))[0]) <= 16
     assert llm.generate([]) == []
     assert llm.chat([]) == []
+
+
+def test_a_default_that_nobody_set_is_no_error_near_the_end_of_the_context(llm: LLM) -> None:
+    long = [3] * (TINY_SPEC.context_len - 5)
+    assert 1 <= len(ids(llm.generate([long]))[0]) <= 5
+    with pytest.raises(ClientError, match="max_tokens asks for 16"):
+        llm.generate([long], SamplingParams(max_tokens=16))
+
+
+def test_the_end_of_sequence_is_a_mark_even_if_the_tokenizer_calls_it_text(
+    llm: LLM, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = llm.generate("in the", GREEDY)[0].outputs[0]
+    model = llm._model
+    assert model is not None
+    ordinary = replace(model.info, eos_token_ids=(whole.token_ids[3],))
+    monkeypatch.setattr(llm, "_model", replace(model, info=ordinary))
+    ended = llm.generate("in the", replace(GREEDY, ignore_eos=False))[0].outputs[0]
+    assert ended.finish_reason is FinishReason.STOP
+    end = whole.token_ids.index(whole.token_ids[3])
+    assert ended.token_ids == whole.token_ids[: end + 1]
+    assert ended.text == model.tokenizer.decode(whole.token_ids[:end])
 
 
 @pytest.mark.parametrize(
@@ -263,6 +288,30 @@ def test_wrong_settings(folder: Path, options: Any, message: str) -> None:
     with pytest.raises(UsageError) as caught:
         LLM(str(folder), **options)
     assert message in str(caught.value)
+
+
+def test_weights_are_cached_where_the_server_has_them(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    half = write_hf_folder(
+        tmp_path / "half",
+        TINY_SPEC,
+        random_tensors(TINY_SPEC, seed=2),
+        storage=StorageType.F16,
+    )
+    LLM(str(half), kv_memory="1MiB").close()
+    assert cache_folder(EngineConfig()) == tmp_path / "antiphon"
+    assert list((tmp_path / "antiphon").rglob("*.safetensors"))
+
+
+def test_a_queue_that_the_caller_bounded_stays_bounded(folder: Path) -> None:
+    config = {"scheduler": {"max_queue": 1, "max_num_seqs": 2}}
+    with LLM(str(folder), kv_memory="1MiB", config=config) as llm:
+        assert len(llm.generate(["a", "b", "c"], GREEDY)) == 3
+        with pytest.raises(ClientError, match="wait already") as caught:
+            llm.generate(["a", "b", "c", "d"], GREEDY)
+        assert caught.value.field == "prompts[3]"
 
 
 def test_no_such_model() -> None:

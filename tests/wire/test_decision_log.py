@@ -7,11 +7,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from antiphon.core.recorded_run import Setup, fresh_machines
 from antiphon.core.recorder import Entry, first_difference, recorded, replay
-from antiphon.core.requests import RequestBook
+from antiphon.core.requests import BOOK, BOOK_METHODS, RequestBook
 from antiphon.errors import BugError, UsageError
+from antiphon.testing.strategies import MODEL
 from antiphon.types import (
     Admitted,
+    Config,
     FinishReason,
     Request,
     RequestId,
@@ -24,23 +27,36 @@ from antiphon.types import (
 from antiphon.wire import DecisionLogWriter, read_decision_log
 from antiphon.wire.decision_log import KINDS
 
-HEADER = b'{"log":"antiphon-decisions","version":1}\n'
+SETUP = Setup(
+    program="0.0.1",
+    config=Config(),
+    pages=40,
+    model=MODEL,
+    max_model_len=32,
+    worker=WorkerId("w0"),
+)
 
 
 def written(*entries: Entry) -> bytes:
     file = io.BytesIO()
     write = DecisionLogWriter(file)
+    write.begin(SETUP)
     for entry in entries:
         write(entry)
     return file.getvalue()
 
 
+HEADER = written()
+
+
 def read(log: bytes) -> list[Entry]:
-    return list(read_decision_log(io.BytesIO(log), "a.log"))
+    return list(read_decision_log(io.BytesIO(log), "a.log").entries)
 
 
 def entry(decision: object, **facts: object) -> Entry:
-    return Entry(number=1, method="step", facts=tuple(facts.items()), decision=decision)
+    return Entry(
+        machine="book", number=1, method="step", facts=tuple(facts.items()), decision=decision
+    )
 
 
 def request(id: str, prompt: tuple[int, ...] = (1, 2, 3)) -> Request:
@@ -72,7 +88,7 @@ def test_what_is_written_is_read(pairs: list[tuple[object, object]]) -> None:
 
 def run(write: Callable[[Entry], None]) -> None:
     """A request with two sequences: a stop string, a late token, and a plain end."""
-    book = recorded(RequestBook(WorkerId("w0")), ("start", "heard", "cancel", "due"), write)
+    book = recorded(BOOK, RequestBook(WorkerId("w0")), BOOK_METHODS, write)
     asked = Request(
         id=RequestId("r1"), prompt=(1, 2), sampling=SamplingParams(n=2, max_tokens=9, seed=0)
     )
@@ -93,17 +109,23 @@ def run(write: Callable[[Entry], None]) -> None:
 def test_a_log_on_disk_replays_to_the_same_decisions(tmp_path: Path) -> None:
     path = tmp_path / "decisions.jsonl"
     with path.open("wb") as file:
-        run(DecisionLogWriter(file))
+        writer = DecisionLogWriter(file)
+        writer.begin(SETUP)
+        run(writer)
     with path.open("rb") as file:
-        entries = list(read_decision_log(file, str(path)))
+        log = read_decision_log(file, str(path))
+        assert log.setup == SETUP
+        entries = list(log.entries)
     assert len(entries) == 10
-    assert replay(entries, RequestBook(WorkerId("w0"))) == []
+    assert list(replay(entries, fresh_machines(log.setup))) == []
 
 
 def test_one_changed_token_is_found() -> None:
     """In a decision the replay departs there; in a fact it departs in what follows from it."""
     file = io.BytesIO()
-    run(DecisionLogWriter(file))
+    writer = DecisionLogWriter(file)
+    writer.begin(SETUP)
+    run(writer)
     lines = file.getvalue().splitlines(keepends=True)
     changed = 0
     for place, line in enumerate(lines):
@@ -112,7 +134,7 @@ def test_one_changed_token_is_found() -> None:
             continue
         changed += 1
         log = b"".join([*lines[:place], tampered, *lines[place + 1 :]])
-        differences = replay(read(log), RequestBook(WorkerId("w0")))
+        differences = list(replay(read(log), {BOOK: RequestBook(WorkerId("w0"))}))
         assert [found.number for found in differences] == [place]
         assert differences[0].path == "[0].token.token"
         assert {differences[0].recorded, differences[0].replayed} == {40, 99}
@@ -138,7 +160,7 @@ def test_writer_and_reader_forget_the_same_requests() -> None:
 
 
 def line(**changes: object) -> bytes:
-    plain = {"number": 1, "method": "step", "facts": {}, "decision": None}
+    plain = {"machine": "book", "number": 1, "method": "step", "facts": {}, "decision": None}
     return msgspec.json.encode(plain | changes) + b"\n"
 
 
@@ -147,8 +169,10 @@ def line(**changes: object) -> bytes:
     [
         (b"", "a.log: line 1: the header is missing"),
         (b"garbage\n", "a.log: line 1: "),
-        (b'{"log":"other","version":1}\n', "line 1: not a decision log: 'other'"),
-        (b'{"log":"antiphon-decisions","version":2}\n', "line 1: version 2, but .* reads 1"),
+        (b'{"log":"other","version":2}\n', "line 1: not a decision log: 'other'"),
+        (b'{"log":"antiphon-decisions","version":1}\n', "line 1: version 1, but .* reads 2"),
+        (b'{"log":"antiphon-decisions","version":2}\n', "line 1: .*missing required field `setup`"),
+        (HEADER.replace(b'"pages":40', b'"pages":"40"'), r"line 1: Expected `int`.*setup.pages"),
         (HEADER + line()[:-9], "line 2: .* truncated"),
         (HEADER + line() + b"\n", "line 3: "),
         (HEADER + b"[]\n", "line 2: Expected `object`"),
@@ -179,6 +203,45 @@ def test_a_malformed_line_is_named(log: bytes, message: str) -> None:
 def test_what_no_log_can_hold_is_refused(value: object) -> None:
     with pytest.raises(BugError, match=f"can't hold a {type(value).__name__}"):
         written(entry(value))
+
+
+def test_nothing_is_written_before_the_header() -> None:
+    with pytest.raises(BugError, match="header"):
+        DecisionLogWriter(io.BytesIO())(entry(None))
+
+
+def test_salts_become_pseudonyms_that_keep_who_is_the_same() -> None:
+    salts = (b"a digest of a key", b"another", b"a digest of a key", b"")
+    asked = [
+        Request(
+            id=RequestId(f"r{number}"),
+            prompt=(1,),
+            sampling=SamplingParams(seed=1),
+            tenant_salt=salt,
+        )
+        for number, salt in enumerate(salts)
+    ]
+
+    def logged(key: bytes | None) -> list[bytes]:
+        file = io.BytesIO()
+        writer = DecisionLogWriter(file, salt_key=key)
+        writer.begin(SETUP)
+        for one in asked:
+            writer(entry((one, one), request=one))
+        entries = read(file.getvalue())
+        assert all(
+            first_difference(dict(one.facts)["request"], half) is None
+            for one in entries
+            for half in one.decision
+        )
+        return [one.decision[0].tenant_salt for one in entries]
+
+    assert logged(None) == list(salts)
+    first, other, again, none = logged(b"key of this run")
+    assert first == again != other
+    assert none == b""
+    assert {first, other}.isdisjoint(salts)
+    assert {first, other}.isdisjoint(logged(b"key of the next run"))
 
 
 def test_the_table_covers_the_vocabulary() -> None:

@@ -1,4 +1,4 @@
-"""The command line: the only reader of the environment and of configuration files."""
+"""The command line: the only reader of configuration files."""
 
 from .app import main
 

@@ -18,6 +18,7 @@ from antiphon.errors import UsageError
 from .config import config_app
 from .models import models
 from .profile import profile
+from .replay import replay
 from .serve import serve
 
 
@@ -54,6 +55,7 @@ app = typer.Typer(
 app.command()(serve)
 app.command()(models)
 app.command()(profile)
+app.command()(replay)
 app.add_typer(config_app, name="config")
 
 

@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from antiphon.errors import UsageError
+from antiphon.live.cache_folder import cache_folder
 from antiphon.types import Config
 
 from .progress import Progress
-from .settings import load, parse_cores, with_cache_dir
+from .settings import load, parse_cores
 
 if TYPE_CHECKING:
     from antiphon.perf import Profile
@@ -83,7 +84,7 @@ def profile(
         ("kv", "page_tokens"): page_tokens,
         ("engine", "cores"): parse_cores(cores),
     }
-    settings = with_cache_dir(load(config, options))
+    settings = load(config, options)
     measured = _measure(settings, budget_s)
 
     from antiphon.perf import encode_profile, write_profile
@@ -124,7 +125,7 @@ def default_path(config: Config, measured: "Profile") -> Path:
     """Where a profile of this model, dtype and number of cores is kept."""
     engine = measured.engine
     name = re.sub(r"[^\w.-]+", "_", f"{engine.model}-{engine.dtype}-{engine.cores}cores")
-    return Path(config.engine.cache_dir or ".") / "profiles" / f"{name}.json"
+    return cache_folder(config.engine) / "profiles" / f"{name}.json"
 
 
 def _measure(config: Config, budget_s: float) -> "Profile":

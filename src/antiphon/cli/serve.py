@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from .progress import Progress, tell
-from .settings import load, parse_cores, with_cache_dir
+from .settings import load, parse_cores
 
 
 def serve(
@@ -89,7 +89,7 @@ def serve(
         ("http", "api_key_file"): api_key_file,
         ("log", "decisions"): decision_log,
     }
-    settings = with_cache_dir(load(config, options))
+    settings = load(config, options)
 
     logging.basicConfig(format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     with Progress() as progress:

@@ -1,10 +1,8 @@
 """Where the configuration comes from: a TOML file, then the command's options over it."""
 
-import os
 import re
 import tomllib
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
 
 from antiphon.core.config import build
@@ -32,14 +30,6 @@ def load(file: Path | None, options: Options | None = None) -> Config:
         return build(values)
     except ConfigError as error:
         raise ConfigError(f"{file}: {error}" if file else str(error)) from None
-
-
-def with_cache_dir(config: Config) -> Config:
-    """`config` with the user's cache folder in place of none ($XDG_CACHE_HOME, else ~/.cache)."""
-    if config.engine.cache_dir is not None:
-        return config
-    folder = os.environ.get("XDG_CACHE_HOME") or str(Path("~/.cache").expanduser())
-    return replace(config, engine=replace(config.engine, cache_dir=str(Path(folder) / "antiphon")))
 
 
 def parse_cores(text: str | None) -> tuple[int, ...] | None:

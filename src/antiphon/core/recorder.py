@@ -4,13 +4,14 @@
     later:   entries ──► replay ──► a fresh machine   same facts in; same decisions out?
 
 This works because machines in `core` get time, chance and identity as arguments: an Entry holds
-all that a decision may depend on, but for how the machine was constructed.
+all that a decision may depend on, but for how the machine was built (`core.recorded_run.Setup`).
+Several machines may share a record: each entry names its own.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass
 from inspect import signature
-from typing import TypeVar, cast
+from typing import NewType, TypeVar, cast, get_args, get_type_hints
 
 from antiphon.errors import AntiphonError, UsageError
 
@@ -38,8 +39,9 @@ class Raised:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entry:
-    """One call of a machine. `facts` are its arguments by name, `now` among them."""
+    """Call number `number` of a machine. `facts` are its arguments by name, `now` among them."""
 
+    machine: str
     number: int
     method: str
     facts: tuple[tuple[str, object], ...]
@@ -54,6 +56,7 @@ class Difference:
     decision as a whole.
     """
 
+    machine: str
     number: int
     method: str
     path: str
@@ -69,14 +72,15 @@ class Recorder:
     """
 
     def __init__(
-        self, machine: object, methods: Iterable[str], write: Callable[[Entry], None]
+        self, name: str, machine: object, methods: Iterable[str], write: Callable[[Entry], None]
     ) -> None:
+        self._name = name
         self._machine = machine
         self._write = write
         self._written = 0
         self._latest: dict[str, object] = {}
-        for name in methods:
-            setattr(self, name, self._recording(name))
+        for method in methods:
+            setattr(self, method, self._recording(method))
 
     def __getattr__(self, name: str) -> object:
         return getattr(self._machine, name)
@@ -109,44 +113,54 @@ class Recorder:
     def _note(self, method: str, facts: tuple[tuple[str, object], ...], decision: object) -> None:
         self._written += 1
         decision = tuple(decision) if isinstance(decision, list) else decision
-        self._write(Entry(number=self._written, method=method, facts=facts, decision=decision))
+        self._write(
+            Entry(
+                machine=self._name,
+                number=self._written,
+                method=method,
+                facts=facts,
+                decision=decision,
+            )
+        )
 
 
-def recorded(machine: Machine, methods: Iterable[str], write: Callable[[Entry], None]) -> Machine:
+def recorded(
+    name: str, machine: Machine, methods: Iterable[str], write: Callable[[Entry], None]
+) -> Machine:
     """A `Recorder` around the machine that type checkers take for the machine itself."""
-    return cast(Machine, Recorder(machine, methods, write))
+    return cast(Machine, Recorder(name, machine, methods, write))
 
 
-def replay(entries: Iterable[Entry], machine: object) -> list[Difference]:
-    """Tell `machine`, fresh and built like the recorded one, the same facts. Mutates it.
+def replay(entries: Iterable[Entry], machines: Mapping[str, object]) -> Iterator[Difference]:
+    """Tell `machines`, by name, fresh and built like the recorded ones, the same facts.
 
-    Returns for each entry that was decided otherwise where it first differs; the first of them is
-    the cause, later ones may be its consequences. Raises `UsageError` for an entry that does not
-    fit the machine.
+    Yields for each entry that was decided otherwise where it first differs; the first of them is
+    the cause, later ones may be its consequences. Mutates the machines as it goes. Raises
+    `UsageError` for an entry that does not fit its machine.
     """
-    differences: list[Difference] = []
-    latest: dict[str, object] = {}
+    latest: dict[str, dict[str, object]] = {name: {} for name in machines}
     for entry in entries:
-        call = _call(machine, entry, latest)
+        if entry.machine not in machines:
+            raise UsageError(f"entry {entry.number}: there is no machine {entry.machine!r}")
+        decisions = latest[entry.machine]
+        call = _call(machines[entry.machine], entry, decisions)
         try:
-            decision = latest[entry.method] = call()
+            decision = decisions[entry.method] = call()
         except AntiphonError as error:
             decision = Raised(type(error).__name__, str(error))
         if found := first_difference(entry.decision, decision):
             path, recorded, replayed = found
-            differences.append(
-                Difference(
-                    number=entry.number,
-                    method=entry.method,
-                    path=path,
-                    recorded=recorded,
-                    replayed=replayed,
-                )
+            yield Difference(
+                machine=entry.machine,
+                number=entry.number,
+                method=entry.method,
+                path=path,
+                recorded=recorded,
+                replayed=replayed,
             )
-    return differences
 
 
-def _call(machine: object, entry: Entry, latest: dict[str, object]) -> Callable[[], object]:
+def _call(machine: object, entry: Entry, latest: Mapping[str, object]) -> Callable[[], object]:
     """The entry's call on `machine`, checked but not made: entries may come from a file."""
     where = f"entry {entry.number}"
     method = None if entry.method.startswith("_") else getattr(machine, entry.method, None)
@@ -163,7 +177,21 @@ def _call(machine: object, entry: Entry, latest: dict[str, object]) -> Callable[
         bound = signature(method).bind(**facts)
     except TypeError as error:
         raise UsageError(f"{where}: {entry.method}: {error}") from None
+    hints = get_type_hints(method)
+    for name, value in bound.arguments.items():
+        if name in hints and not _fits(value, hints[name]):
+            raise UsageError(f"{where}: {entry.method}: {name} can't be a {type(value).__name__}")
     return lambda: method(*bound.args, **bound.kwargs)
+
+
+def _fits(value: object, hint: object) -> bool:
+    """Whether `value` is of the type that `hint` names, looked at from outside."""
+    if isinstance(hint, NewType):
+        return _fits(value, hint.__supertype__)
+    if isinstance(hint, type):
+        return isinstance(value, int | float if hint is float else hint)
+    kinds = get_args(hint)
+    return not kinds or any(_fits(value, kind) for kind in kinds)
 
 
 def first_difference(recorded: object, replayed: object) -> tuple[str, object, object] | None:

@@ -15,6 +15,8 @@ MAX_STOP_STRINGS = 16
 MAX_STOP_CHARS = 1024
 MAX_TOKEN_LIST = 1024
 """Most entries of `logit_bias`, and of `stop_token_ids`."""
+MIN_REPETITION_PENALTY = 0.01
+"""Scores are divided by it: near 0 they would leave the range of floats."""
 MIN_SEED, MAX_SEED = -(2**63), 2**63 - 1
 
 
@@ -31,7 +33,7 @@ def check_sampling(params: SamplingParams, *, vocab_size: int, max_logprobs: int
     _number("min_p", params.min_p, 0, 1)
     _number("presence_penalty", params.presence_penalty, -2, 2)
     _number("frequency_penalty", params.frequency_penalty, -2, 2)
-    _number("repetition_penalty", params.repetition_penalty, 0, 2, open_low=True)
+    _number("repetition_penalty", params.repetition_penalty, MIN_REPETITION_PENALTY, 2)
     if params.seed is not None:
         _integer("seed", params.seed, MIN_SEED, MAX_SEED)
     if params.logprobs is not None:
@@ -45,11 +47,17 @@ def check_sampling(params: SamplingParams, *, vocab_size: int, max_logprobs: int
 
 
 def resolve_sampling(
-    params: SamplingParams, *, prompt_len: int, max_model_len: int, seed: int
+    params: SamplingParams,
+    *,
+    prompt_len: int,
+    max_model_len: int,
+    seed: int,
+    default_max_tokens: int | None = None,
 ) -> SamplingParams:
     """Parameters with `max_tokens` and `seed` filled in, for a prompt of `prompt_len` tokens.
 
-    `params` has passed `check_sampling`; `seed` is used if the caller gave none. Raises
+    `params` has passed `check_sampling`; `seed` is used if the caller gave none, and so is
+    `default_max_tokens` as far as there is room (None: all that there is). Raises
     `ClientError`, code `context_length_exceeded`, if prompt and output can't fit the context of
     `max_model_len` tokens.
     """
@@ -70,9 +78,13 @@ def resolve_sampling(
                 f"{prompt_len + asked} in all, but the context is {max_model_len}: "
                 f"shorten the prompt or ask for at most {room} tokens",
             )
+    max_tokens = params.max_tokens
+    if max_tokens is None:
+        default = room if default_max_tokens is None else default_max_tokens
+        max_tokens = min(room, max(default, params.min_tokens))
     return replace(
         params,
-        max_tokens=room if params.max_tokens is None else params.max_tokens,
+        max_tokens=max_tokens,
         seed=seed if params.seed is None else params.seed,
     )
 

@@ -4,6 +4,7 @@ name ─► files ─┬─► tokenizer, chat template
                └─► weights ─► engine, KV memory ─► scheduler
 """
 
+import logging
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -32,12 +33,17 @@ from antiphon.types import (
     StepPlan,
 )
 
+from .cache_folder import cache_folder
+
+_log = logging.getLogger(__name__)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class LoadedModel:
     """What a driver needs to serve a model; `scheduler` and `engine` are fresh and belong together.
 
-    `info.name` is the model's own name, `max_model_len` what prompt and output may have together.
+    `info.name` is the model's own name, `max_model_len` what prompt and output may have together:
+    the scheduler's own limit, which KV memory may have made shorter than the configuration's.
     """
 
     info: ModelInfo
@@ -51,6 +57,7 @@ class LoadedModel:
 def load_model(config: Config, say: Callable[[str], None]) -> LoadedModel:
     """Load the model of `config`; `say` gets a line before each long part.
 
+    Warns in the log if the KV memory is too small for the longest sequence.
     Raises `UsageError`: no such model, a file that can't be used, or too little memory.
     """
     say(f"Opening {config.model.name}")
@@ -65,20 +72,28 @@ def load_model(config: Config, say: Callable[[str], None]) -> LoadedModel:
     say("Preparing kernels (the first time compiles them)")
     warm_up(engine)
     info = _info(config, checkpoint, memory)
+    scheduler = Scheduler(
+        config=config.scheduler,
+        kv=config.kv,
+        pages=memory.pages,
+        model=info,
+        max_model_len=max_model_len,
+    )
+    if scheduler.max_model_len < max_model_len:
+        _log.warning(
+            "prompt and output may have %d tokens together, not %d: more do not fit into the KV "
+            "memory (--kv-memory, or kv.memory_bytes, makes it larger)",
+            scheduler.max_model_len,
+            max_model_len,
+        )
     return LoadedModel(
         info=info,
-        max_model_len=max_model_len,
+        max_model_len=scheduler.max_model_len,
         tokenizer=tokenizer,
         template=ChatTemplate(
             checkpoint.tokenizer.chat_template, tokenizer.bos_token, tokenizer.eos_token
         ),
-        scheduler=Scheduler(
-            config=config.scheduler,
-            kv=config.kv,
-            pages=memory.pages,
-            model=info,
-            max_model_len=max_model_len,
-        ),
+        scheduler=scheduler,
         engine=engine,
     )
 
@@ -113,11 +128,10 @@ def _engine(
     kv_dtype = kv_dtype_of(config.kv.dtype, config.model.dtype)
     layout = layout_of(checkpoint.spec, config.kv.page_tokens, kv_dtype)
     memory = KvMemory.of_bytes(layout, config.kv.memory_bytes)
-    folder = config.engine.cache_dir
     model = load_llama(
         checkpoint,
         dtype=config.model.dtype,
-        cache_dir=Path(folder) if folder else None,
+        cache_dir=cache_folder(config.engine),
         context_len=max_model_len,
     )
     return TorchEngine(model, memory), memory

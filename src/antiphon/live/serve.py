@@ -20,16 +20,21 @@ from pathlib import Path
 import uvloop
 from fastapi import FastAPI
 
+from antiphon import __version__
+from antiphon.core.recorded_run import Setup
 from antiphon.engine import use_cores
 from antiphon.errors import ConfigError
 from antiphon.types import Config, HttpConfig, Incarnation, WorkerId, WorkerInfo
 from antiphon.wire import DecisionLogWriter
 
+from .decision_log import DecisionLog
 from .gateway import Gateway, Keyring, Metrics, Prompts, Service, create_app
 from .http_server import HttpServer
 from .listener import listen
 from .loaded_model import LoadedModel, load_model
 from .worker import Worker
+
+WORKER = WorkerId("worker-0")
 
 
 def serve(config: Config, say: Callable[[str], None], announce: Callable[[str], None]) -> int:
@@ -43,7 +48,9 @@ def serve(config: Config, say: Callable[[str], None], announce: Callable[[str], 
         use_cores(config.engine.cores)
         model = load_model(config, say)
         server = Server(config, model, keys, listener, announce)
-        return uvloop.run(server.run(log))
+        if log is not None:
+            log.begin(_setup(config, model))
+        return uvloop.run(server.run(log and DecisionLog(log)))
 
 
 class Server:
@@ -67,11 +74,11 @@ class Server:
         self._exit_code = 0
         self._stopping: asyncio.Task[None] | None = None
 
-    async def run(self, log: DecisionLogWriter | None) -> int:
+    async def run(self, log: DecisionLog | None) -> int:
         """Serve until a signal; returns the exit code. Raises what broke the worker, if any."""
         model = self._model
         info = WorkerInfo(
-            id=WorkerId("worker-0"),
+            id=WORKER,
             incarnation=Incarnation(secrets.token_hex(8)),
             model=model.info,
             max_model_len=model.max_model_len,
@@ -84,7 +91,9 @@ class Server:
             log_decision=log,
         ) as worker:
             metrics = Metrics(self._served_name, worker.view)
-            gateway = Gateway(worker, model.tokenizer, metrics, clock=time.monotonic)
+            gateway = Gateway(
+                worker, model.tokenizer, metrics, clock=time.monotonic, log_decision=log
+            )
             http = HttpServer(
                 self._app(gateway, metrics, worker),
                 max_connections=self._config.http.max_connections,
@@ -185,12 +194,24 @@ def _decision_log(config: Config) -> Iterator[DecisionLogWriter | None]:
     with contextlib.ExitStack() as stack:
         try:
             descriptor = _open_private(config.log.decisions)
-            writer = DecisionLogWriter(stack.enter_context(os.fdopen(descriptor, "wb")))
+            file = stack.enter_context(os.fdopen(descriptor, "wb"))
+            writer = DecisionLogWriter(file, salt_key=secrets.token_bytes(32))
         except OSError as error:
             raise ConfigError(
                 f'log.decisions = "{config.log.decisions}": can\'t be written ({error.strerror})'
             ) from None
         yield writer
+
+
+def _setup(config: Config, model: LoadedModel) -> Setup:
+    return Setup(
+        program=__version__,
+        config=config,
+        pages=model.scheduler.view(0.0).total_pages,
+        model=model.info,
+        max_model_len=model.max_model_len,
+        worker=WORKER,
+    )
 
 
 def _open_private(path: str) -> int:

@@ -15,7 +15,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 from antiphon.core.recorder import Entry, recorded
-from antiphon.core.scheduler import Scheduler
+from antiphon.core.scheduler import SCHEDULER, SCHEDULER_METHODS, Scheduler
 from antiphon.errors import BugError
 from antiphon.types import (
     Aborted,
@@ -39,8 +39,6 @@ from antiphon.types import (
 from .outbox import Outbox
 
 MAX_FAULTS_IN_A_ROW = 3
-RECORDED_METHODS = ("add", "abort", "expire", "step", "complete", "fail")
-"""The methods of `Scheduler` whose calls make up a decision log."""
 
 _log = logging.getLogger(__name__)
 
@@ -57,7 +55,7 @@ class Worker:
     """Implements `WorkerLink`. Use as `async with Worker(…) as worker`, or `start` and `close`.
 
     `clock` is monotonic. `log_decision`, if given, gets every decision of the scheduler, which must
-    be fresh then; an `OSError` of it ends the log and not the worker.
+    be fresh then, and must not raise.
     """
 
     def __init__(
@@ -72,10 +70,9 @@ class Worker:
         self._info = info
         self._engine = engine
         self._clock = clock
-        self._log_decision = log_decision
         self._scheduler = scheduler
         if log_decision is not None:
-            self._scheduler = recorded(scheduler, RECORDED_METHODS, self._note)
+            self._scheduler = recorded(SCHEDULER, scheduler, SCHEDULER_METHODS, log_decision)
         self._live: dict[RequestId, _Live] = {}
         self._outbox = Outbox()
         self._wake = asyncio.Event()
@@ -268,12 +265,3 @@ class Worker:
     def _refuse(self, message: str) -> None:
         """The first reason stays: it is the cause."""
         self._refusal = self._refusal or message
-
-    def _note(self, entry: Entry) -> None:
-        if self._log_decision is None:
-            return
-        try:
-            self._log_decision(entry)
-        except OSError as error:
-            _log.error("the decision log ends at entry %d: %s", entry.number, error)
-            self._log_decision = None

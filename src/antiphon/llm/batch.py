@@ -11,43 +11,53 @@ from dataclasses import dataclass, field
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
+from antiphon.core.requests import RequestBook
 from antiphon.errors import BugError, ClientError
 from antiphon.live.loaded_model import LoadedModel
-from antiphon.text import TextStream
+from antiphon.text import SequenceText
 from antiphon.types import (
+    Abort,
+    Command,
+    Deliver,
+    Dispatch,
+    EndSequence,
     Event,
     FinishReason,
     Logprobs,
     Rejected,
     Request,
     RequestId,
-    SamplingParams,
-    SequenceEnded,
-    Started,
+    Settle,
     StepPlan,
     TokenGenerated,
     TokenId,
+    WorkerId,
 )
 
 from .output import CompletionOutput, RequestOutput
 
 
 class Batch:
-    """Runs some requests to their ends. The scheduler and engine are idle before and after."""
+    """Runs some requests to their ends. The scheduler and engine are idle before and after.
+
+    What is delivered and how a request ends is decided by a `RequestBook`, as in the server.
+    """
 
     def __init__(self, model: LoadedModel, answers: Mapping[RequestId, "Answer"]) -> None:
         self._scheduler = model.scheduler
         self._engine = model.engine
+        self._book = RequestBook(WorkerId("llm"))
         self._answers = answers
-        self._open = sum(answer.open for answer in answers.values())
+        self._open = sum(len(answer.sequences) for answer in answers.values())
 
     def run(self, show_progress: bool) -> None:
         """Raises `ClientError` before the first step if a request can never run here."""
         try:
             for place, answer in enumerate(self._answers.values()):
-                added = self._scheduler.add(answer.request, time.monotonic())
-                if isinstance(added, Rejected):
-                    raise wrong_prompt(place, added.message, added.reason.value)
+                self._execute(self._book.start(answer.request, time.monotonic()))
+                if answer.rejected is not None:
+                    message, code = answer.rejected.message, answer.rejected.reason.value
+                    raise wrong_prompt(place, message, code)
             with _bar(self._open, show_progress) as bar, _held_interrupts() as interrupts:
                 task = bar.add_task("", total=self._open)
                 while self._open:
@@ -57,7 +67,7 @@ class Batch:
                     bar.update(task, completed=bar.tasks[0].total - self._open)  # type: ignore[operator]
         finally:
             for id in self._answers:
-                self._scheduler.abort(id, time.monotonic())
+                self._execute(self._book.cancel(id, time.monotonic()))
 
     def _step(self) -> None:
         now = time.monotonic()
@@ -68,7 +78,7 @@ class Batch:
         if plan is not None:
             events += self._forward(plan)
         for event in events:
-            self._take(event)
+            self._execute(self._book.heard(event, time.monotonic()))
 
     def _forward(self, plan: StepPlan) -> Sequence[Event]:
         try:
@@ -78,25 +88,28 @@ class Batch:
             raise
         return self._scheduler.complete(plan, result, time.monotonic())
 
-    def _take(self, event: Event) -> None:
-        answer = self._answers[event.request]
-        match event:
-            case Started():
-                answer.cached_tokens = event.cached_tokens
-            case TokenGenerated() if not answer.sequences[event.sequence].ended:
-                sequence = answer.sequences[event.sequence]
-                sequence.push(event)
-                if sequence.stopped:
-                    self._scheduler.abort(event.request, time.monotonic(), event.sequence)
-                    self._end(sequence, FinishReason.STOP)
-            case SequenceEnded() if not answer.sequences[event.sequence].ended:
-                self._end(answer.sequences[event.sequence], event.reason, event.message)
-            case _:
-                pass
-
-    def _end(self, sequence: "_Sequence", reason: FinishReason, message: str = "") -> None:
-        sequence.end(reason, message)
-        self._open -= 1
+    def _execute(self, commands: Sequence[Command]) -> None:
+        for command in commands:
+            match command:
+                case Dispatch(request=request):
+                    now = time.monotonic()
+                    self._execute(self._book.heard(self._scheduler.add(request, now), now))
+                case Deliver(token=token):
+                    if self._answers[token.request].sequences[token.sequence].push(token):
+                        now = time.monotonic()
+                        stop = FinishReason.STOP
+                        self._execute(
+                            self._book.cancel(token.request, now, token.sequence, reason=stop)
+                        )
+                case Abort(request=request, sequence=sequence):
+                    self._scheduler.abort(request, time.monotonic(), sequence)
+                case EndSequence():
+                    answer = self._answers[command.request]
+                    answer.sequences[command.sequence].end(command.reason, command.message)
+                    self._open -= 1
+                case Settle(record=record, rejected=rejected):
+                    answer = self._answers[record.request]
+                    answer.cached_tokens, answer.rejected = record.cached_tokens, rejected
 
 
 class Answer:
@@ -106,15 +119,10 @@ class Answer:
         self.request = request
         self.prompt = prompt
         self.cached_tokens = 0
+        self.rejected: Rejected | None = None
         self.sequences = [
-            _Sequence(request.sampling, TextStream(model.tokenizer, stop=request.sampling.stop))
-            for _ in range(request.sampling.n)
+            _Sequence(SequenceText(request, model.tokenizer)) for _ in range(request.sampling.n)
         ]
-
-    @property
-    def open(self) -> int:
-        """How many sequences have not ended."""
-        return sum(not sequence.ended for sequence in self.sequences)
 
     def result(self) -> RequestOutput:
         """The frozen result."""
@@ -126,9 +134,9 @@ class Answer:
             outputs=tuple(
                 CompletionOutput(
                     index=index,
-                    text="".join(sequence.text),
+                    text="".join(sequence.pieces),
                     token_ids=tuple(sequence.tokens),
-                    finish_reason=sequence.reason or FinishReason.ABORTED,
+                    finish_reason=sequence.reason,
                     logprobs=tuple(sequence.logprobs) if asked else None,
                     message=sequence.message,
                 )
@@ -141,34 +149,25 @@ class Answer:
 class _Sequence:
     """One growing completion."""
 
-    sampling: SamplingParams
-    stream: TextStream
-    text: list[str] = field(default_factory=list)
+    text: SequenceText
+    pieces: list[str] = field(default_factory=list)
     tokens: list[TokenId] = field(default_factory=list)
     logprobs: list[Logprobs] = field(default_factory=list)
-    stopped: bool = False
-    """A stop string came up."""
-    reason: FinishReason | None = None
+    reason: FinishReason = FinishReason.ABORTED
     message: str = ""
 
-    @property
-    def ended(self) -> bool:
-        return self.reason is not None
-
-    def push(self, event: TokenGenerated) -> None:
-        self.tokens.append(event.token)
-        if event.logprobs is not None:
-            self.logprobs.append(event.logprobs)
-        if event.token in self.sampling.stop_token_ids and (
-            len(self.tokens) >= self.sampling.min_tokens
-        ):
-            return  # It marks the end and is no part of the text.
-        delta = self.stream.push(event.token)
-        self.text.append(delta.text)
-        self.stopped = delta.stopped is not None
+    def push(self, token: TokenGenerated) -> bool:
+        """Take a token; returns whether a stop string came up."""
+        self.tokens.append(token.token)
+        if token.logprobs is not None:
+            self.logprobs.append(token.logprobs)
+        delta, _ = self.text.push(token)
+        self.pieces.append(delta.text)
+        return delta.stopped is not None
 
     def end(self, reason: FinishReason, message: str) -> None:
-        self.text.append(self.stream.finish().text)
+        """No more tokens come."""
+        self.pieces.append(self.text.finish().text)
         self.reason, self.message = reason, message
 
 

@@ -9,7 +9,6 @@ import sys
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any, Self, TypeAlias, TypeGuard
 
 from antiphon.core.config import build
@@ -37,6 +36,7 @@ class LLM:
     """A model that is loaded once and then asked batch by batch.
 
     `config` takes any key of the configuration as nested mappings; the named options go over it.
+    A batch may have as many prompts as you like, unless `scheduler.max_queue` is set.
     Raises `UsageError` if the model, a setting or the machine is not right. One batch runs at a
     time: a second thread waits. Use it in `with`, or `close` it, to give its memory back.
     """
@@ -61,9 +61,7 @@ class LLM:
         ):
             if value is not None:
                 values.setdefault(table, {})[key] = value
-        values.setdefault("scheduler", {})["max_queue"] = _MOST_PROMPTS
-        engine = values.setdefault("engine", {})
-        engine.setdefault("cache_dir", str(Path("~/.cache/antiphon").expanduser()))
+        values.setdefault("scheduler", {}).setdefault("max_queue", _MOST_PROMPTS)
         settings = build(values)
         use_cores(settings.engine.cores)
         self._model: LoadedModel | None = load_model(settings, lambda line: None)
@@ -79,17 +77,18 @@ class LLM:
     ) -> list[RequestOutput]:
         """Continue each prompt (text, or token ids); the results are in the prompts' order.
 
-        `sampling` is for all, or one for each; without it 16 tokens are drawn. `progress`: show a
+        `sampling` is for all, or one for each; without it at most 16 tokens are drawn, fewer where
+        the context ends. `progress`: show a
         bar on stderr; None: if that is a terminal. Raises `ClientError` before anything runs if a
         prompt or parameter is wrong.
         """
         many: list[Any] = (
             [prompts] if isinstance(prompts, str) or _is_ids(prompts) else list(prompts)
         )
-        default = SamplingParams(max_tokens=DEFAULT_MAX_TOKENS)
+        default_max_tokens = DEFAULT_MAX_TOKENS if sampling is None else None
         with self._open() as model:
             inputs = [self._input(model, place, prompt) for place, prompt in enumerate(many)]
-            return self._answer(model, inputs, sampling or default, progress)
+            return self._answer(model, inputs, sampling, progress, default_max_tokens)
 
     def chat(
         self,
@@ -110,7 +109,7 @@ class LLM:
                 (None, model.template.encode(model.tokenizer, _turns(place, conversation)))
                 for place, conversation in enumerate(many)
             ]
-            return self._answer(model, inputs, sampling or SamplingParams(), progress)
+            return self._answer(model, inputs, sampling, progress)
 
     def close(self) -> None:
         """Give the model's memory back. No effect the second time."""
@@ -141,13 +140,14 @@ class LLM:
         self,
         model: LoadedModel,
         inputs: list[_Input],
-        sampling: SamplingParams | Sequence[SamplingParams],
+        sampling: SamplingParams | Sequence[SamplingParams] | None,
         progress: bool | None,
+        default_max_tokens: int | None = None,
     ) -> list[RequestOutput]:
         if len(inputs) > _MOST_PROMPTS:
             raise ClientError(f"at most {_MOST_PROMPTS} prompts at once", field="prompts")
-        if isinstance(sampling, SamplingParams):
-            sampling = [sampling] * len(inputs)
+        if sampling is None or isinstance(sampling, SamplingParams):
+            sampling = [sampling or SamplingParams()] * len(inputs)
         if len(sampling) != len(inputs):
             raise ClientError(
                 f"{len(inputs)} prompts, but {len(sampling)} sampling parameters: give one for "
@@ -156,13 +156,18 @@ class LLM:
             )
         answers = {}
         for place, ((text, ids), params) in enumerate(zip(inputs, sampling, strict=True)):
-            request = self._request(model, place, ids, params)
+            request = self._request(model, place, ids, params, default_max_tokens)
             answers[request.id] = Answer(request, text, model)
         Batch(model, answers).run(sys.stderr.isatty() if progress is None else progress)
         return [answer.result() for answer in answers.values()]
 
     def _request(
-        self, model: LoadedModel, place: int, ids: tuple[TokenId, ...], params: SamplingParams
+        self,
+        model: LoadedModel,
+        place: int,
+        ids: tuple[TokenId, ...],
+        params: SamplingParams,
+        default_max_tokens: int | None,
     ) -> Request:
         check_sampling(params, vocab_size=model.info.vocab_size)
         try:
@@ -171,6 +176,7 @@ class LLM:
                 prompt_len=len(ids),
                 max_model_len=model.max_model_len,
                 seed=secrets.randbits(63),
+                default_max_tokens=default_max_tokens,
             )
         except ClientError as error:
             raise wrong_prompt(place, error.message, error.code) from None

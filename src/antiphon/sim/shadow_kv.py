@@ -89,6 +89,6 @@ class ShadowKv:
             page = sequence.table[entry]
             if self._page(page)[: len(wanted)] != wanted:
                 raise BugError(
-                    f"{chunk.request.id}/{chunk.sequence} reads page {page} for positions from "
+                    f"I5: {chunk.request.id}/{chunk.sequence} reads page {page} for positions from "
                     f"{entry * size} on, which holds something else"
                 )

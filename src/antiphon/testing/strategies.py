@@ -4,11 +4,15 @@ Prompts come from few tokens and few prefixes, so that the prefix cache hits; me
 that sequences wait and are preempted; times collide, so that order matters.
 """
 
+from collections.abc import Collection
 from dataclasses import dataclass, replace
 
 from hypothesis import strategies as st
 
-from antiphon.core.scheduler import Scheduler
+from antiphon.core.kv import Match
+from antiphon.core.scheduler import STANDARD_PARTS, Parts, Scheduler
+from antiphon.core.scheduler.admission import Admission, Crowd
+from antiphon.core.scheduler.sequence import SequenceState
 from antiphon.sim import Cancel, Submit
 from antiphon.types import (
     KvConfig,
@@ -36,8 +40,17 @@ MODEL = ModelInfo(
 )
 
 
-def _no_forecast(*_facts: object, **_more: object) -> None:
-    """Stands in for `Admission.short_of_memory`: never holds anybody back."""
+class Hopeful(Admission):
+    """Does not look ahead: whoever finds pages now starts, and many are preempted."""
+
+    def short_of_memory(
+        self,
+        candidate: SequenceState,
+        match: Match,
+        running: Collection[SequenceState],
+        crowd: Crowd,
+    ) -> None:
+        """Never holds anybody back."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,21 +61,18 @@ class WorkerSetup:
     kv: KvConfig
     pages: int
     max_model_len: int = CONTEXT_LEN
-    hopeful: bool = False
-    """Admission does not look ahead: whoever finds pages now starts, and many are preempted."""
+    parts: Parts = STANDARD_PARTS
 
     def build(self) -> Scheduler:
         """A new scheduler of `MODEL`."""
-        scheduler = Scheduler(
+        return Scheduler(
             config=self.config,
             kv=self.kv,
             pages=self.pages,
             model=MODEL,
             max_model_len=self.max_model_len,
+            parts=self.parts,
         )
-        if self.hopeful:
-            scheduler._admission.short_of_memory = _no_forecast
-        return scheduler
 
 
 def kv_configs() -> st.SearchStrategy[KvConfig]:
@@ -94,7 +104,7 @@ def worker_setups(draw: st.DrawFn, *, min_tokens: int = 12, max_tokens: int = 16
         kv=kv,
         pages=max(2, -(-memory_tokens // kv.page_tokens)),
         max_model_len=draw(st.sampled_from([8, 32, CONTEXT_LEN])),
-        hopeful=draw(st.sampled_from([False, True])),
+        parts=draw(st.sampled_from([STANDARD_PARTS, Parts(admission=Hopeful)])),
     )
 
 

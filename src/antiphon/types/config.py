@@ -72,7 +72,9 @@ class SchedulerConfig:
     max_batched_tokens: Annotated[
         int, Key("Token budget of a step: decodes first, the rest is prefill.", 1, 2**20)
     ] = 512
-    max_queue: Annotated[int, Key("Most requests that wait; beyond it: 429.", 0, 2**20)] = 1024
+    max_queue: Annotated[
+        int, Key("Most requests that wait for a place; beyond it: 429.", 0, 2**20)
+    ] = 1024
     output_quantile: Annotated[
         float,
         Key(

@@ -1,22 +1,28 @@
 """A decision log as a file: JSON lines, a header and then one `core.recorder.Entry` a line.
 
-    {"log":"antiphon-decisions","version":1}
-    {"number":1,"method":"add","facts":{"request":{"kind":"Request","value":{…}},"now":0.5},…}
+    {"log":"antiphon-decisions","version":2,"setup":{"program":"0.1.0","config":{…},…}}
+    {"machine":"scheduler","number":1,"method":"add","facts":{"request":{"kind":"Request",…},…}
+
+The header says how the machines were built, so a log is all that a replay needs.
 
 Types are restored from the kind that is written beside each value, out of the table `KINDS`.
 Chunks repeat their request in every step: a request is written in full once, and later as
-`{"ref": [id, attempt]}` for as long as its content is the same.
+`{"ref": [id, attempt]}` for as long as its content is the same. A tenant's salt, which is a digest
+of an API key, can be written as a pseudonym: decisions depend on which salts are equal alone.
 """
 
+from base64 import b64decode, b64encode
 from collections.abc import Iterable, Iterator
 from dataclasses import is_dataclass
 from enum import Enum
+from hashlib import blake2b
 from math import isfinite
 from typing import Any, BinaryIO
 
 import msgspec
 
 from antiphon import types
+from antiphon.core.recorded_run import RecordedRun, Setup
 from antiphon.core.recorder import Earlier, Entry, Raised
 from antiphon.errors import BugError, UsageError
 
@@ -32,12 +38,20 @@ _REMEMBERED_REQUESTS = 1024
 _FLOATS = ("nan", "inf", "-inf")
 
 
-class _Header(msgspec.Struct, forbid_unknown_fields=True):
-    log: str = "antiphon-decisions"
-    version: int = 1
+_LOG, _VERSION = "antiphon-decisions", 2
+
+
+class _Header(msgspec.Struct):
+    log: str
+    version: int
+
+
+class _SetupHeader(_Header, forbid_unknown_fields=True):
+    setup: Setup
 
 
 class _Line(msgspec.Struct, forbid_unknown_fields=True):
+    machine: str
     number: int
     method: str
     facts: dict[str, Any]
@@ -47,19 +61,36 @@ class _Line(msgspec.Struct, forbid_unknown_fields=True):
 class DecisionLogWriter:
     """Writes entries to a binary file that is open for writing: the `write` of a `Recorder`.
 
-    Writes the header when it is made. Does not flush and does not close.
+    `begin` comes first. Does not flush and does not close. `salt_key`, secret and drawn for each
+    run, makes salts pseudonyms; without it they are written as they are.
     """
 
-    def __init__(self, file: BinaryIO) -> None:
+    def __init__(self, file: BinaryIO, salt_key: bytes | None = None) -> None:
         self._file = file
+        self._salt_key = salt_key
         self._requests = _Requests()
-        self._put(_Header())
+        self._begun = False
+
+    def begin(self, setup: Setup) -> None:
+        """Write the header."""
+        self._put(_SetupHeader(log=_LOG, version=_VERSION, setup=setup))
+        self._begun = True
 
     def __call__(self, entry: Entry) -> None:
         """Append one line. Raises `BugError` for a value that no log can hold."""
+        if not self._begun:
+            raise BugError("a decision log begins with its header")
         facts = {name: self._encoded(value) for name, value in entry.facts}
         decision = self._encoded(entry.decision)
-        self._put(_Line(number=entry.number, method=entry.method, facts=facts, decision=decision))
+        self._put(
+            _Line(
+                machine=entry.machine,
+                number=entry.number,
+                method=entry.method,
+                facts=facts,
+                decision=decision,
+            )
+        )
 
     def _put(self, line: msgspec.Struct) -> None:
         self._file.write(msgspec.json.encode(line) + b"\n")
@@ -97,7 +128,12 @@ class DecisionLogWriter:
         if self._requests.get(name) == tree:
             return {"ref": name}
         self._requests.put(name, tree)
-        return self._packed(tree)
+        return self._packed({**tree, "tenant_salt": self._salt(tree["tenant_salt"])})
+
+    def _salt(self, text: str) -> str:
+        if self._salt_key is None or not text:
+            return text
+        return b64encode(blake2b(b64decode(text), key=self._salt_key).digest()[:32]).decode()
 
 
 class _Requests:
@@ -116,35 +152,43 @@ class _Requests:
             del self._known[next(iter(self._known))]
 
 
-def read_decision_log(lines: Iterable[bytes], source: str = "decision log") -> Iterator[Entry]:
-    """The entries of a log, one by one. `source` names it in errors.
+def read_decision_log(lines: Iterable[bytes], source: str = "decision log") -> RecordedRun:
+    """The run that a log holds; its entries are read one by one. `source` names it in errors.
 
-    Raises `UsageError` with the number of the line that is malformed or holds an unknown kind.
+    Here and later raises `UsageError` with the number of the line that is malformed or holds an
+    unknown kind.
     """
+    numbered = enumerate(lines, 1)
+    try:
+        _, line = next(numbered)
+        setup = _read_header(line)
+    except StopIteration:
+        raise UsageError(f"{source}: line 1: the header is missing") from None
+    except (msgspec.MsgspecError, RecursionError, _Malformed) as error:
+        raise UsageError(f"{source}: line 1: {error}") from None
+    return RecordedRun(setup, _entries(numbered, source))
+
+
+def _entries(numbered: Iterable[tuple[int, bytes]], source: str) -> Iterator[Entry]:
     reader = _Reader()
-    number = 0
-    for number, line in enumerate(lines, 1):
+    for number, line in numbered:
         try:
-            if number == 1:
-                _check_header(line)
-            else:
-                yield reader.entry(line)
+            yield reader.entry(line)
         except (msgspec.MsgspecError, RecursionError, _Malformed) as error:
             raise UsageError(f"{source}: line {number}: {error}") from None
-    if number == 0:
-        raise UsageError(f"{source}: line 1: the header is missing")
 
 
 class _Malformed(Exception):
     """The line is JSON, but not an entry."""
 
 
-def _check_header(line: bytes) -> None:
-    header, known = msgspec.json.decode(line, type=_Header), _Header()
-    if header.log != known.log:
+def _read_header(line: bytes) -> Setup:
+    header = msgspec.json.decode(line, type=_Header)
+    if header.log != _LOG:
         raise _Malformed(f"not a decision log: {header.log!r}")
-    if header.version != known.version:
-        raise _Malformed(f"version {header.version}, but this program reads {known.version}")
+    if header.version != _VERSION:
+        raise _Malformed(f"version {header.version}, but this program reads {_VERSION}")
+    return msgspec.json.decode(line, type=_SetupHeader).setup
 
 
 class _Reader:
@@ -155,6 +199,7 @@ class _Reader:
         parsed = msgspec.json.decode(line, type=_Line)
         facts = tuple((name, self._decoded(value)) for name, value in parsed.facts.items())
         return Entry(
+            machine=parsed.machine,
             number=parsed.number,
             method=parsed.method,
             facts=facts,

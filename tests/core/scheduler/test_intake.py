@@ -85,7 +85,8 @@ def test_more_forks_than_the_memory_holds_are_too_long() -> None:
 
 
 def test_duplicate_deadline_and_full_queue() -> None:
-    worker = SETUP.build()
+    config = SchedulerConfig(max_num_seqs=1, max_queue=1)
+    worker = replace(SETUP, config=config).build()
     assert worker.add(GOOD, 0.0) == Admitted(request=GOOD.id, ahead=0)
     again = worker.add(GOOD, 0.0)
     assert isinstance(again, Rejected) and again.reason is RejectReason.DUPLICATE
@@ -97,7 +98,7 @@ def test_duplicate_deadline_and_full_queue() -> None:
     full = worker.add(replace(GOOD, id=RequestId("c")), 0.0)
     assert isinstance(full, Rejected) and full.reason is RejectReason.QUEUE_FULL
     assert full.retry_after_s == 1.0
-    worker.step(0.0)
+    worker.abort(GOOD.id, 0.0)
     assert isinstance(worker.add(replace(GOOD, id=RequestId("c")), 0.0), Admitted)
 
 

@@ -3,94 +3,24 @@
 from dataclasses import replace
 
 import pytest
+from scheduler_bench import SETUP, Bench, ends, request, tokens
 
 from antiphon.core.scheduler import Scheduler
 from antiphon.errors import BugError
-from antiphon.sim import ScriptedEngine, ShadowKv
-from antiphon.testing.strategies import EOS, WorkerSetup
+from antiphon.sim import ScriptedEngine
+from antiphon.testing.strategies import EOS
 from antiphon.types import (
-    Aborted,
-    Admitted,
     BlockStored,
     FinishReason,
-    KvConfig,
     Preempted,
-    Request,
     RequestId,
-    SamplingParams,
-    SchedulerConfig,
     SequenceEnded,
     SequenceKey,
     Started,
-    StepPlan,
     StepResult,
     TokenGenerated,
     Unknown,
 )
-
-SETUP = WorkerSetup(
-    config=SchedulerConfig(max_num_seqs=4, max_batched_tokens=16, reserve_fraction=0.0),
-    kv=KvConfig(page_tokens=2, block_tokens=4),
-    pages=40,
-    max_model_len=32,
-)
-
-
-def request(id: str = "r", prompt: tuple[int, ...] = (1, 2, 3), **changes) -> Request:
-    facts = {
-        key: changes.pop(key)
-        for key in ("eos_token_ids", "resumed", "priority", "deadline", "attempt")
-        if key in changes
-    }
-    return Request(
-        id=RequestId(id),
-        prompt=prompt,
-        sampling=SamplingParams(**({"max_tokens": 4, "seed": 1} | changes)),
-        **facts,
-    )
-
-
-class Bench:
-    """A scheduler and an engine whose next tokens the test says."""
-
-    def __init__(self, setup: WorkerSetup = SETUP) -> None:
-        self.scheduler: Scheduler = setup.build()
-        self.tokens: dict[tuple[str, int], int | str] = {}
-        self.engine = ScriptedEngine(
-            lambda one, sequence, _index: self.tokens.get((one.id, sequence), 9),
-            shadow=ShadowKv(setup.kv.page_tokens),
-        )
-
-    def add(self, *requests: Request) -> None:
-        for one in requests:
-            assert isinstance(self.scheduler.add(one, 0.0), Admitted)
-
-    def step(self) -> StepPlan:
-        plan = self.scheduler.step(0.0)
-        assert plan is not None
-        return plan
-
-    def turn(self) -> tuple[StepPlan, list]:
-        plan = self.step()
-        return plan, list(self.scheduler.complete(plan, self.engine.forward(plan), 0.0))
-
-    def finish(self) -> list:
-        events: list = []
-        while (plan := self.scheduler.step(0.0)) is not None:
-            events += self.scheduler.complete(plan, self.engine.forward(plan), 0.0)
-        return events
-
-
-def tokens(events: list, sequence: int = 0) -> list[tuple[int, int]]:
-    return [
-        (event.index, event.token)
-        for event in events
-        if isinstance(event, TokenGenerated) and event.sequence == sequence
-    ]
-
-
-def ends(events: list) -> list[tuple[int, FinishReason]]:
-    return [(event.sequence, event.reason) for event in events if isinstance(event, SequenceEnded)]
 
 
 def test_a_prompt_is_computed_in_chunks_and_then_decoded() -> None:
@@ -126,7 +56,7 @@ def test_priority_then_deadline_then_arrival_order_the_queue() -> None:
     bench.add(
         request("late", max_tokens=1),
         request("later", max_tokens=1),
-        request("due", max_tokens=1, deadline=90.0),
+        request("due", max_tokens=1, deadline=4.0),
         request("urgent", max_tokens=1, priority=-1),
     )
     order = [event.request for event in bench.finish() if isinstance(event, Started)]
@@ -164,62 +94,6 @@ def test_outputs_enter_the_cache_too_and_salts_keep_tenants_apart() -> None:
     assert bench.turn()[0].chunks[0].start == 0
     bench.add(follow_up)
     assert bench.turn()[0].chunks[0].start == 8
-
-
-def test_n_sequences_compute_the_prompt_once_and_fork() -> None:
-    bench = Bench()
-    bench.add(request(prompt=(1, 2, 3, 4, 5, 6, 7), n=3, max_tokens=3))
-    plan, events = bench.turn()
-    (chunk,) = plan.chunks
-    assert (chunk.samples, chunk.index) == ((0, 1, 2), 0)
-    assert [tokens(events, sequence) for sequence in range(3)] == [[(0, 9)]] * 3
-    plan, _ = bench.turn()
-    assert len(plan.copies) == 2 * 2, "the incomplete block has two pages, for two forks"
-    tables = {chunk.sequence: chunk.new_pages for chunk in plan.chunks}
-    assert tables[1][:2] == tables[2][:2], "the complete block is shared"
-    assert not set(tables[1][2:]) & set(tables[2][2:])
-    assert {target.target for target in plan.copies} <= {*tables[1][2:], *tables[2][2:]}
-    assert sorted(ends(bench.finish())) == [(s, FinishReason.LENGTH) for s in range(3)]
-
-
-def test_forks_live_on_when_their_leader_ends_with_its_first_token() -> None:
-    bench = Bench()
-    bench.tokens["r", 0] = EOS
-    bench.add(request(prompt=(1, 2, 3, 4, 5), n=2, eos_token_ids=(EOS,)))
-    _, events = bench.turn()
-    assert ends(events) == [(0, FinishReason.STOP)]
-    plan, _ = bench.turn()
-    assert plan.ended == (SequenceKey(RequestId("r"), 0),)
-    assert len(plan.copies) == 1 and [chunk.sequence for chunk in plan.chunks] == [1]
-    assert ends(bench.finish()) == [(1, FinishReason.LENGTH)]
-    assert bench.scheduler.view(0.0).held_pages == 0
-
-
-def test_a_follower_takes_over_when_the_leader_is_aborted_in_its_prefill() -> None:
-    bench = Bench(replace(SETUP, config=replace(SETUP.config, max_batched_tokens=4)))
-    bench.add(request(prompt=(1,) * 10, n=3, max_tokens=2))
-    plan = bench.step()
-    assert bench.scheduler.abort(RequestId("r"), 0.0, 0) == Aborted(
-        request=RequestId("r"), sequences=(0,)
-    )
-    bench.scheduler.complete(plan, bench.engine.forward(plan), 0.0)
-    plan, _ = bench.turn()
-    (chunk,) = plan.chunks
-    assert (chunk.sequence, chunk.start, chunk.page_start) == (1, 4, 0), "it keeps what is computed"
-    assert bench.scheduler.abort(RequestId("r"), 0.0, 1) == Aborted(
-        request=RequestId("r"), sequences=(1,)
-    )
-    assert ends(bench.finish()) == [(2, FinishReason.LENGTH)]
-    assert bench.scheduler.view(0.0).held_pages == 0
-
-
-def test_the_next_follower_leads_when_a_waiting_leader_is_aborted() -> None:
-    bench = Bench()
-    bench.add(request(n=3, max_tokens=1))
-    bench.scheduler.abort(RequestId("r"), 0.0, 0)
-    bench.scheduler.abort(RequestId("r"), 0.0, 2)
-    plan, events = bench.turn()
-    assert plan.chunks[0].samples == (1,) and ends(events) == [(1, FinishReason.LENGTH)]
 
 
 def test_tokens_of_a_sequence_aborted_during_the_step_are_dropped() -> None:
@@ -271,37 +145,6 @@ def test_the_end_of_the_model_is_a_length_that_says_so() -> None:
     assert events[-1].message == "prompt and output reached 32 tokens, the limit here"
 
 
-def test_resumed_tokens_continue_the_numbering() -> None:
-    bench = Bench()
-    bench.add(request(resumed=((7, 8),), max_tokens=4, attempt=2))
-    plan, events = bench.turn()
-    assert (plan.chunks[0].tokens, plan.chunks[0].index) == ((1, 2, 3, 7, 8), 2)
-    assert tokens(events + bench.finish()) == [(2, 9), (3, 9)]
-
-
-def test_resumed_sequences_run_apart_from_those_that_share_the_prompt() -> None:
-    bench = Bench()
-    bench.add(request(n=3, resumed=((), (7,), ()), max_tokens=2))
-    plan, _ = bench.turn()
-    assert [(chunk.sequence, chunk.samples, chunk.index) for chunk in plan.chunks] == [
-        (0, (0, 2), 0),
-        (1, (1,), 1),
-    ]
-    bench.finish()
-    assert bench.scheduler.view(0.0).held_pages == 0
-
-
-def test_what_has_nothing_left_to_say_ends_at_once() -> None:
-    bench = Bench()
-    bench.add(request("a", max_tokens=0), request("b", resumed=((1, EOS),), eos_token_ids=(EOS,)))
-    assert bench.scheduler.step(0.0) is None
-    assert bench.scheduler.next_deadline() == 0.0
-    events = list(bench.scheduler.expire(0.0))
-    assert ends(events) == [(0, FinishReason.LENGTH), (0, FinishReason.STOP)]
-    assert bench.scheduler.next_deadline() is None
-    assert bench.scheduler.view(0.0).waiting == 0
-
-
 def test_deadlines_end_what_waits_and_what_runs() -> None:
     bench = Bench(replace(SETUP, config=replace(SETUP.config, max_num_seqs=1)))
     bench.add(request("a", deadline=2.0), request("b", deadline=1.0, priority=1))
@@ -313,6 +156,15 @@ def test_deadlines_end_what_waits_and_what_runs() -> None:
     assert event.request == "a" and bench.scheduler.next_deadline() is None
     assert tokens(list(bench.scheduler.complete(plan, bench.engine.forward(plan), 5.0))) == []
     assert bench.scheduler.step(5.0) is None and bench.scheduler.view(5.0).held_pages == 0
+
+
+def test_memory_of_deadlines_follows_what_is_open() -> None:
+    bench = Bench()
+    bench.add(request("open", deadline=1.0))
+    for number in range(1000):
+        bench.add(request(f"r{number}", deadline=500.0))
+        bench.scheduler.abort(RequestId(f"r{number}"), 0.0)
+    assert len(bench.scheduler._roster.deadlines._heap) < 100
 
 
 def test_a_deadline_of_a_request_that_ended_is_no_deadline() -> None:
@@ -343,17 +195,6 @@ def test_a_fault_ends_one_sequence_and_its_kv_is_not_found_again() -> None:
     assert ends(bench.finish()) == [(0, FinishReason.LENGTH)] * 2
 
 
-def test_a_fault_of_one_fork_leaves_the_others() -> None:
-    bench = Bench()
-    bench.tokens["r", 1] = "logits are not finite"
-    bench.add(request(prompt=(1, 2, 3, 4, 5), n=3, max_tokens=6))
-    _, events = bench.turn()
-    assert ends(events) == [(1, FinishReason.ERROR)]
-    assert sorted(ends(bench.finish())) == [(0, FinishReason.LENGTH), (2, FinishReason.LENGTH)]
-    view = bench.scheduler.view(0.0)
-    assert (view.held_pages, view.cached_pages) == (0, 0), "nothing in doubt is cached"
-
-
 def test_the_latest_of_the_lowest_class_gives_way_and_finishes_later() -> None:
     """Finished lengths say "short", so too many start; then memory runs out."""
     bench = Bench(replace(SETUP, pages=12, max_model_len=24))
@@ -378,16 +219,6 @@ def test_the_latest_of_the_lowest_class_gives_way_and_finishes_later() -> None:
     view = bench.scheduler.view(0.0)
     assert view.preemptions_total == len(victims) and view.held_pages == 0
     assert len([event for event in events if isinstance(event, Started)]) == 3
-
-
-def test_a_lone_fork_without_room_beside_its_sources_starts_again() -> None:
-    setup = replace(SETUP, kv=KvConfig(page_tokens=1, block_tokens=4), pages=6, max_model_len=6)
-    bench = Bench(setup)
-    bench.tokens["r", 0] = EOS
-    bench.add(request(prompt=(1, 2, 3), n=2, eos_token_ids=(EOS,), max_tokens=3))
-    events = bench.finish()
-    assert any(isinstance(event, Preempted) for event in events)
-    assert tokens(events, 1) == [(0, 9), (1, 9), (2, 9)]
 
 
 def test_blocks_are_announced() -> None:

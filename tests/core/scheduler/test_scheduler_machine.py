@@ -1,9 +1,21 @@
 """The scheduler, driven in any order that a driver may choose, under the numbered laws."""
 
-from hypothesis import settings
-from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from dataclasses import replace
+from typing import Any, ClassVar
 
+import pytest
+from hypothesis import Phase, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
+
+from antiphon.core.scheduler import admission, batching
 from antiphon.sim import RunLog, ScriptedEngine, ShadowKv, hashed_script
 from antiphon.testing import laws
 from antiphon.testing.strategies import VOCAB_SIZE, WorkerSetup, requests, worker_setups
@@ -15,8 +27,11 @@ SCRIPT = hashed_script(VOCAB_SIZE)
 class SchedulerMachine(RuleBasedStateMachine):
     """add, abort, expire, step, complete and fail in any order; some samples are faults."""
 
+    faulty_parts: ClassVar[dict[str, Any]] = {}
+
     @initialize(setup=worker_setups())
     def build(self, setup: WorkerSetup) -> None:
+        setup = replace(setup, parts=replace(setup.parts, **self.faulty_parts))
         self.setup = setup
         self.scheduler = setup.build()
         self.now = 0.0
@@ -121,3 +136,42 @@ SchedulerMachine.TestCase.settings = settings(
     max_examples=120, stateful_step_count=40, deadline=None
 )
 TestSchedulerMachine = SchedulerMachine.TestCase
+
+
+# ── negative controls: I8 is checked here alone ───────────────────────────────────────────────
+
+
+class NeverStarts(admission.Admission):
+    """Waits although nothing runs."""
+
+    def crowded(self, candidate, crowd):
+        return admission.Hold(admission.HoldReason.BUDGET, "not today")
+
+
+def favours(running, memory, *, number, budget, ended):
+    """Leaves out all but one of those that run."""
+    return batching.batch([*running][:1], memory, number=number, budget=budget, ended=ended)
+
+
+@pytest.mark.parametrize(
+    ("parts", "message"),
+    [
+        ({"admission": NeverStarts}, "I8: idle while there is work"),
+        ({"batch": favours}, "I8: a running request is left out"),
+    ],
+)
+def test_i8_finds(parts: dict[str, Any], message: str) -> None:
+    class Faulty(SchedulerMachine):
+        faulty_parts = parts
+
+    search = settings(
+        max_examples=400,
+        stateful_step_count=20,
+        deadline=None,
+        derandomize=True,
+        database=None,
+        phases=[Phase.generate],
+        report_multiple_bugs=False,
+    )
+    with pytest.raises(AssertionError, match=message):
+        run_state_machine_as_test(Faulty, settings=search)

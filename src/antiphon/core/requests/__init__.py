@@ -1,5 +1,5 @@
 """The life of a request as its gateway sees it."""
 
-from .request_book import DropReason, RequestBook
+from .request_book import BOOK, BOOK_METHODS, DropReason, RequestBook
 
-__all__ = ["DropReason", "RequestBook"]
+__all__ = ["BOOK", "BOOK_METHODS", "DropReason", "RequestBook"]

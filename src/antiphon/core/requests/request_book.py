@@ -20,6 +20,7 @@ worker's answer is still on its way.
 from collections.abc import Mapping, Sequence
 from enum import StrEnum
 
+from antiphon.core.deadlines import Deadlines
 from antiphon.errors import BugError
 from antiphon.types import (
     Abort,
@@ -42,8 +43,12 @@ from antiphon.types import (
     WorkerId,
 )
 
-from .deadlines import Deadlines
 from .open_request import OpenRequest
+
+BOOK = "book"
+"""The book's name in a record of decisions."""
+BOOK_METHODS = ("start", "heard", "cancel", "lost", "due")
+"""The methods of `RequestBook` whose calls make up its record."""
 
 
 class DropReason(StrEnum):

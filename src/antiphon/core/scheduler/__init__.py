@@ -1,6 +1,15 @@
 """Continuous batching of one worker."""
 
 from .admission import Hold, HoldReason
-from .scheduler import Scheduler
+from .parts import STANDARD_PARTS, Parts
+from .scheduler import SCHEDULER, SCHEDULER_METHODS, Scheduler
 
-__all__ = ["Hold", "HoldReason", "Scheduler"]
+__all__ = [
+    "SCHEDULER",
+    "SCHEDULER_METHODS",
+    "STANDARD_PARTS",
+    "Hold",
+    "HoldReason",
+    "Parts",
+    "Scheduler",
+]

@@ -118,7 +118,7 @@ class Completion:
                     logprobs=sample.logprobs,
                 )
             )
-            if token in owner.stops or outputs >= owner.max_tokens:
+            if token in owner.marks.ids or outputs >= owner.max_tokens:
                 reason = ending(sequence)
                 if reason is not None:
                     events.append(ended_event(sequence, reason))

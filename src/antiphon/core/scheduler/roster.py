@@ -6,6 +6,7 @@ its pages until the step completes.
 
 from collections.abc import Iterable
 
+from antiphon.core.deadlines import Deadlines
 from antiphon.types import RequestId, Seconds, SequenceKey
 
 from .history import History
@@ -21,6 +22,7 @@ class Roster:
         self._memory = memory
         self._history = history
         self.requests: dict[RequestId, RequestState] = {}
+        self.deadlines = Deadlines()
         self.running: dict[SequenceKey, SequenceState] = {}
         """In the order in which they started."""
         self.queue = WaitingQueue()
@@ -36,10 +38,28 @@ class Roster:
         """Requests of which something runs."""
         return len({one.key.request for one in self.running.values() if not one.ended})
 
-    def current(self, request: RequestId, arrival: int) -> RequestState | None:
-        """The request of this id, if it is still the one that arrived as number `arrival`."""
-        state = self.requests.get(request)
-        return state if state is not None and state.arrival == arrival else None
+    def starting(self, places: int) -> tuple[int, int]:
+        """Of the requests that have not started, how many from the head on `places` are enough for.
+
+        The second number is how many places then are left; none if somebody waits for one.
+        """
+        starting: set[RequestId] = set()
+        for sequence in self.queue:
+            wanted = 1 + len(sequence.followers)
+            if wanted > places:
+                return len(starting), 0
+            places -= wanted
+            if not sequence.owner.started:
+                starting.add(sequence.key.request)
+        return len(starting), places
+
+    def take(self, state: RequestState) -> None:
+        """A new request is here. Until `enter` its sequences neither wait nor run."""
+        request = state.request
+        self.requests[request.id] = state
+        self.fresh += 1
+        if request.deadline is not None:
+            self.deadlines.add(request.id, request.deadline)
 
     def enter(self, state: RequestState) -> int:
         """Let the living sequences of a new request wait; returns how many wait ahead.
@@ -97,6 +117,7 @@ class Roster:
         if owner.alive:
             return
         del self.requests[owner.request.id]
+        self.deadlines.remove(owner.request.id)
         self._history.request_ended(now)
         if not owner.started:
             self.fresh -= 1

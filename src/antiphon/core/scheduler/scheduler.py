@@ -9,9 +9,9 @@ The driver's loop: `expire`, `step`, run the plan, `complete`. One plan is outst
 """
 
 from collections.abc import Sequence
-from heapq import heappop, heappush
 
-from antiphon.core.kv import BlockKeys, KvListener, PagePool, ignore
+from antiphon.core.end_marks import EndMarks
+from antiphon.core.kv import KvListener, ignore
 from antiphon.errors import BugError
 from antiphon.types import (
     Aborted,
@@ -35,14 +35,16 @@ from antiphon.types import (
     WorkerView,
 )
 
-from .admission import Admission, Crowd, Hold, HoldReason
-from .batching import Flight, batch
-from .completion import Completion
-from .history import History
+from .admission import Crowd, Hold, HoldReason
+from .batching import Flight
 from .intake import limits_of, refusal
-from .roster import Roster
+from .parts import STANDARD_PARTS, Parts
 from .sequence import RequestState, SequenceState, ended_event, ending
-from .sequence_memory import SequenceMemory
+
+SCHEDULER = "scheduler"
+"""The scheduler's name in a record of decisions."""
+SCHEDULER_METHODS = ("add", "abort", "expire", "step", "complete", "fail")
+"""The methods of `Scheduler` whose calls make up its record."""
 
 
 class Scheduler:
@@ -61,28 +63,29 @@ class Scheduler:
         model: ModelInfo,
         max_model_len: int,
         listen: KvListener = ignore,
+        parts: Parts = STANDARD_PARTS,
     ) -> None:
         self._limits = limits_of(config, kv, pages, model, max_model_len)
         self._config, self._kv, self._model = config, kv, model
-        self._pool = PagePool(
+        self._parts = parts
+        self._pool = parts.pool(
             pages,
             kv.block_tokens // kv.page_tokens,
             prefix_cache=kv.prefix_cache,
             listen=listen,
         )
-        self._memory = SequenceMemory(self._pool, page_tokens=kv.page_tokens)
-        self._history = History(size=config.output_history, quantile=config.output_quantile)
-        self._admission = Admission(
+        self._memory = parts.memory(self._pool, page_tokens=kv.page_tokens)
+        self._history = parts.history(size=config.output_history, quantile=config.output_quantile)
+        self._admission = parts.admission(
             config,
             self._pool,
             self._history,
             page_tokens=kv.page_tokens,
             max_sequences=self._limits.max_sequences,
         )
-        self._roster = Roster(self._memory, self._history)
-        self._completion = Completion(self._roster, self._memory, self._history)
+        self._roster = parts.roster(self._memory, self._history)
+        self._completion = parts.completion(self._roster, self._memory, self._history)
         self._arrivals = 0
-        self._deadlines: list[tuple[Seconds, int, RequestId]] = []
         self._flight: Flight | None = None
         self._steps = 0
         self._events: list[Event] = []
@@ -93,6 +96,14 @@ class Scheduler:
         """Why the head of the queue did not start when it was last looked at; None: it did."""
         self._queried = self._hits = self._preemptions = self._computed = 0
 
+    @property
+    def max_model_len(self) -> int:
+        """Most tokens of prompt and output together: as asked for, or less if memory ends first.
+
+        Whoever resolves `max_tokens` for this scheduler has to go by it, or outputs are cut short.
+        """
+        return self._limits.max_len
+
     def add(self, request: Request, now: Seconds) -> Admitted | Rejected:
         """Take the request into the queue, or say why not; then nothing is kept."""
         refused = refusal(request, self._limits) or self._refusal_now(request, now)
@@ -100,10 +111,7 @@ class Scheduler:
             return refused
         state = self._state_of(request, now)
         self._arrivals += 1
-        self._roster.requests[request.id] = state
-        self._roster.fresh += 1
-        if request.deadline is not None:
-            heappush(self._deadlines, (request.deadline, state.arrival, request.id))
+        self._roster.take(state)
         self._end_resumed(state, now)
         ahead = self._roster.enter(state) if state.alive else 0
         return Admitted(request=request.id, ahead=ahead)
@@ -121,10 +129,8 @@ class Scheduler:
     def expire(self, now: Seconds) -> Sequence[Event]:
         """End the requests whose deadline has come; also says what no step would say."""
         events = self._take_events()
-        while self._deadlines and self._deadlines[0][0] <= now:
-            _, arrival, id = heappop(self._deadlines)
-            state = self._roster.current(id, arrival)
-            ends = state.alive if state is not None else []
+        for id in self._roster.deadlines.pop_due(now):
+            ends = self._roster.requests[id].alive
             self._roster.end(ends, now)
             message = "the request's deadline has passed"
             events += (ended_event(one, FinishReason.DEADLINE, message) for one in ends)
@@ -134,12 +140,7 @@ class Scheduler:
         """When `expire` has something to do, if nothing else happens; None: never."""
         if self._events_at is not None:
             return self._events_at
-        while self._deadlines:
-            deadline, arrival, id = self._deadlines[0]
-            if self._roster.current(id, arrival) is not None:
-                return deadline
-            heappop(self._deadlines)
-        return None
+        return self._roster.deadlines.next()
 
     def step(self, now: Seconds) -> StepPlan | None:
         """Choose what is computed next and reserve its memory. None: nothing waits or runs."""
@@ -151,7 +152,7 @@ class Scheduler:
             self.hold = Hold(HoldReason.PAGES, "memory ran out: a running sequence gave way")
         else:
             self._start_waiting(now)
-        self._flight = batch(
+        self._flight = self._parts.batch(
             roster.running.values(),
             self._memory,
             number=self._steps,
@@ -226,14 +227,28 @@ class Scheduler:
                 message="the deadline passed before the request could be taken",
                 field="deadline",
             )
-        if self._roster.fresh >= self._config.max_queue:
+        if (waiting := self._full_queue(request.sampling.n)) is not None:
             return Rejected(
                 request=request.id,
                 reason=RejectReason.QUEUE_FULL,
-                message=f"{self._roster.fresh} requests wait already; try again later",
+                message=f"{waiting} requests wait already; try again later",
                 retry_after_s=self._history.retry_after_s(now),
             )
         return None
+
+    def _full_queue(self, n: int) -> int | None:
+        """How many requests wait, if that is too many for one more of n sequences; else None.
+
+        Who finds a place among the running ones in the next step does not count as waiting.
+        """
+        roster = self._roster
+        if roster.fresh < self._config.max_queue:
+            return None
+        running = sum(1 + len(one.followers) for one in roster.running.values())
+        starting, places = roster.starting(self._limits.max_sequences - running)
+        waiting = roster.fresh - starting
+        full = waiting >= self._config.max_queue and (waiting > 0 or places < n)
+        return waiting if full else None
 
     def _state_of(self, request: Request, now: Seconds) -> RequestState:
         sampling, length = request.sampling, len(request.prompt)
@@ -242,13 +257,13 @@ class Scheduler:
             request=request,
             arrival=self._arrivals,
             arrived_at=now,
-            block_keys=BlockKeys(
+            block_keys=self._parts.block_keys(
                 identity=self._model.identity,
                 numerics=self._model.numerics,
                 salt=request.tenant_salt,
                 block_tokens=self._kv.block_tokens,
             ),
-            stops=frozenset((*request.eos_token_ids, *sampling.stop_token_ids)),
+            marks=EndMarks.of(request),
             max_tokens=max_tokens,
             worst_pages=self._memory.pages_for(length + max_tokens),
         )

@@ -11,6 +11,7 @@ A request with n > 1 computes its prompt once: one sequence *leads*, those that 
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
+from antiphon.core.end_marks import EndMarks
 from antiphon.core.kv import BlockKeys
 from antiphon.types import (
     BlockKey,
@@ -24,7 +25,14 @@ from antiphon.types import (
 )
 
 Rank: TypeAlias = tuple[int, bool, float, int, int]
-"""Order of service: class, preempted before fresh, deadline, arrival, sequence."""
+"""Order of service: class, preempted before fresh, urgency, arrival, sequence."""
+
+PATIENCE_S: Seconds = 5.0
+"""How far a short deadline gets ahead: whoever came so much earlier is served first all the same.
+
+So a stream of urgent requests can't starve the others of their class: each is overtaken only by
+requests that come within this time after it.
+"""
 
 
 @dataclass(slots=True, eq=False)
@@ -36,8 +44,7 @@ class RequestState:
     """Number of requests taken before it: the last word of every order."""
     arrived_at: Seconds
     block_keys: BlockKeys
-    stops: frozenset[TokenId]
-    """End-of-sequence and stop token ids."""
+    marks: EndMarks
     max_tokens: int
     """Most output tokens of a sequence, the model's length and the memory considered."""
     worst_pages: int
@@ -90,9 +97,11 @@ class SequenceState:
     def rank(self) -> Rank:
         """Its place in the order of service; unique."""
         request = self.owner.request
-        deadline = float("inf") if request.deadline is None else request.deadline
+        urgency = self.owner.arrived_at + PATIENCE_S
+        if request.deadline is not None:
+            urgency = min(urgency, request.deadline)
         fresh = not self.preempted
-        return (request.priority, fresh, deadline, self.owner.arrival, self.key.sequence)
+        return (request.priority, fresh, urgency, self.owner.arrival, self.key.sequence)
 
     @property
     def expendable(self) -> tuple[int, int, int]:
@@ -111,8 +120,7 @@ def ending(sequence: SequenceState) -> FinishReason | None:
     Before `min_tokens` output tokens neither end-of-sequence nor a stop id ends it.
     """
     owner, outputs = sequence.owner, sequence.outputs
-    stopped = outputs > 0 and sequence.tokens[-1] in owner.stops
-    if stopped and outputs >= owner.request.sampling.min_tokens:
+    if outputs and owner.marks.end(sequence.tokens[-1], outputs):
         return FinishReason.STOP
     return FinishReason.LENGTH if outputs >= owner.max_tokens else None
 

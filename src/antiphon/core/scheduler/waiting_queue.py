@@ -1,6 +1,7 @@
-"""Who is served next: class, then preempted ones, then deadline, then arrival. Nobody skips."""
+"""Who is served next: class, then preempted ones, then urgency, then arrival. Nobody skips."""
 
 from bisect import bisect_left
+from collections.abc import Iterator
 
 from antiphon.errors import BugError
 
@@ -21,6 +22,10 @@ class WaitingQueue:
     def head(self) -> SequenceState | None:
         """Who is served next."""
         return self._line[0] if self._line else None
+
+    def __iter__(self) -> Iterator[SequenceState]:
+        """All that wait, in order of service."""
+        return iter(self._line)
 
     def push(self, sequence: SequenceState) -> int:
         """Take a place by rank; returns how many are ahead."""

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from msgspec import UNSET
 
+from antiphon.text import ScoredToken
 from antiphon.types import TokenId
 
 from .answers import (
@@ -21,7 +22,7 @@ from .answers import (
     finish_name,
     usage,
 )
-from .reply import Delta, Reply, ScoredToken, TokenCounts
+from .reply import Delta, Reply, TokenCounts
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

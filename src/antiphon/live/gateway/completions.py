@@ -4,11 +4,12 @@ from collections.abc import Callable, Iterator, Sequence
 
 from msgspec import UNSET
 
+from antiphon.text import ScoredToken
 from antiphon.types import TokenId
 
 from .answers import Answer, CompletionLogprobs, TextChoice, encode, event, finish_name, usage
 from .chat import AnswerFrame
-from .reply import Delta, Reply, ScoredToken, TokenCounts
+from .reply import Delta, Reply, TokenCounts
 
 _OBJECT = "text_completion"
 

@@ -15,11 +15,12 @@ from collections.abc import Callable, Coroutine, Sequence
 from enum import StrEnum
 from typing import Any
 
-from antiphon.core.requests import RequestBook
+from antiphon.core.recorder import Entry, recorded
+from antiphon.core.requests import BOOK, BOOK_METHODS, RequestBook
 from antiphon.core.validation import resolve_sampling
 from antiphon.errors import ClientError, PeerError
 from antiphon.live.worker_link import WorkerLink
-from antiphon.text import Tokenizer
+from antiphon.text import SequenceText, Tokenizer
 from antiphon.types import (
     Abort,
     Command,
@@ -38,7 +39,6 @@ from antiphon.types import (
 from .intake import Call, rename
 from .metrics import Metrics
 from .reply import Reply
-from .sequence_text import SequenceText
 
 _log = logging.getLogger(__name__)
 
@@ -71,6 +71,7 @@ class Gateway:
         *,
         clock: Callable[[], Seconds],
         draw_seed: Callable[[], int] = lambda: secrets.randbits(63),
+        log_decision: Callable[[Entry], None] | None = None,
     ) -> None:
         self._link = link
         self._tokenizer = tokenizer
@@ -78,6 +79,8 @@ class Gateway:
         self._clock = clock
         self._draw_seed = draw_seed
         self._book = RequestBook(link.info.id)
+        if log_decision is not None:
+            self._book = recorded(BOOK, self._book, BOOK_METHODS, log_decision)
         self._open: dict[RequestId, _Open] = {}
         self._state = State.READY
         self._idle = asyncio.Event()

@@ -9,27 +9,17 @@ import asyncio
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
+from antiphon.text import ScoredToken
 from antiphon.types import (
     FinishReason,
-    Logprobs,
     Outcome,
     Rejected,
     RequestId,
     RequestRecord,
     Seconds,
-    TokenId,
 )
 
 from .errors import INTERNAL, HttpError, from_record, from_rejected
-
-
-@dataclass(frozen=True, slots=True)
-class ScoredToken:
-    """An output token with its log-probabilities. `offset`: where its text starts in the choice."""
-
-    token: TokenId
-    logprobs: Logprobs
-    offset: int
 
 
 @dataclass(slots=True)

@@ -1,7 +1,7 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from antiphon.core.requests.deadlines import Deadlines
+from antiphon.core.deadlines import Deadlines
 from antiphon.types import RequestId
 
 names = st.integers(0, 300).map(lambda number: RequestId(f"r{number}"))

@@ -1,27 +1,41 @@
 """The text of one growing sequence: detokenising, stop strings, and where each token starts."""
 
-from antiphon.text import TextDelta, TextStream, Tokenizer
-from antiphon.types import Request, Seconds, TokenGenerated
+from dataclasses import dataclass
 
-from .reply import ScoredToken
+from antiphon.core.end_marks import EndMarks
+from antiphon.types import Logprobs, Request, Seconds, TokenGenerated, TokenId
+
+from .text_stream import TextDelta, TextStream
+from .tokenizer import Tokenizer
+
+
+@dataclass(frozen=True, slots=True)
+class ScoredToken:
+    """An output token with its log-probabilities. `offset`: where its text starts in the choice."""
+
+    token: TokenId
+    logprobs: Logprobs
+    offset: int
 
 
 class SequenceText:
-    """Feeds one sequence's tokens through a `TextStream`."""
+    """Feeds one sequence's tokens through a `TextStream`. Mutable: one object a sequence.
+
+    Server and Python API both use it, so the same tokens are the same text in both.
+    """
 
     def __init__(self, request: Request, tokenizer: Tokenizer) -> None:
         self._stream = TextStream(tokenizer, stop=request.sampling.stop, continues=True)
-        self._stop_ids = frozenset(request.sampling.stop_token_ids)
-        self._min_tokens = request.sampling.min_tokens
+        self._marks = EndMarks.of(request)
         self._ended: TextDelta | None = None
         self.last_token_at: Seconds | None = None
 
     def push(self, token: TokenGenerated) -> tuple[TextDelta, ScoredToken | None]:
         """The text that is now certain (perhaps none yet), and the token's score if asked for.
 
-        A stop token id that ends the sequence adds no text: like end-of-sequence it is a mark.
+        A token that ends the sequence adds no text of its own: it is a mark.
         """
-        if token.token in self._stop_ids and token.index + 1 >= self._min_tokens:
+        if self._marks.end(token.token, token.index + 1):
             delta = self.finish()
         else:
             delta = self._stream.push(token.token)
