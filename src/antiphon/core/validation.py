@@ -55,13 +55,8 @@ def resolve_sampling(
     """
     if prompt_len < 1:
         raise ClientError("prompt is empty: it needs at least one token", field="prompt")
+    check_prompt_len(prompt_len, max_model_len=max_model_len)
     room = max_model_len - prompt_len
-    if room < 1:
-        raise _too_long(
-            "prompt",
-            f"the prompt has {prompt_len} tokens, which leaves no room for output in the context "
-            f"of {max_model_len}: shorten it to at most {max_model_len - 1} tokens",
-        )
     for field, asked in (("max_tokens", params.max_tokens), ("min_tokens", params.min_tokens)):
         if asked is not None and asked > room:
             raise _too_long(
@@ -75,6 +70,22 @@ def resolve_sampling(
         max_tokens=room if params.max_tokens is None else params.max_tokens,
         seed=seed if params.seed is None else params.seed,
     )
+
+
+def check_prompt_len(
+    prompt_len: int, *, max_model_len: int, exact: bool = True, field: str = "prompt"
+) -> None:
+    """Raise `ClientError` if `prompt_len` tokens leave no room for output in the context.
+
+    `exact=False`: the prompt has at least so many; it was not worth counting.
+    """
+    if prompt_len >= max_model_len:
+        count = f"{prompt_len}" if exact else f"at least {prompt_len}"
+        raise _too_long(
+            field,
+            f"the prompt has {count} tokens, which leaves no room for output in the context "
+            f"of {max_model_len}: shorten it to at most {max_model_len - 1} tokens",
+        )
 
 
 def _check_lengths(params: SamplingParams) -> None:

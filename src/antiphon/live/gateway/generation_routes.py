@@ -7,6 +7,8 @@ from collections.abc import Callable
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
+from antiphon.core.validation import check_prompt_len
+
 from .body import parse, read_body
 from .chat import AnswerFrame, ChatEncoder, chat_answer
 from .chat_schema import ChatBody
@@ -37,7 +39,9 @@ async def chat_completions(request: Request) -> Response:
     )
     call = Call(
         id=f"chatcmpl-{secrets.token_hex(16)}",
-        prompts=[await service.prompts.chat(body.messages)],
+        prompts=[
+            await service.prompts.chat(body.messages, max_model_len=service.worker.max_model_len)
+        ],
         sampling=sampling,
         tenant=request.state.tenant,
         timeout_s=timeout_s(body, request.headers, service.config.request_timeout_s),
@@ -73,7 +77,7 @@ async def completions(request: Request) -> Response:
     )
     call = Call(
         id=f"cmpl-{secrets.token_hex(16)}",
-        prompts=await service.prompts.texts(texts) if texts else _checked(service, id_lists),
+        prompts=await _prompts(service, texts, id_lists),
         sampling=sampling,
         tenant=request.state.tenant,
         timeout_s=timeout_s(body, request.headers, service.config.request_timeout_s),
@@ -96,8 +100,14 @@ async def completions(request: Request) -> Response:
     )
 
 
-def _checked(service: Service, id_lists: dict[str, list[int]]) -> list[tuple[int, ...]]:
+async def _prompts(
+    service: Service, texts: list[str], id_lists: dict[str, list[int]]
+) -> list[tuple[int, ...]]:
+    max_model_len = service.worker.max_model_len
+    if texts:
+        return await service.prompts.texts(texts, max_model_len=max_model_len)
     for field, ids in id_lists.items():
+        check_prompt_len(len(ids), max_model_len=max_model_len, field=field)
         service.prompts.check_ids(ids, field)
     return [tuple(ids) for ids in id_lists.values()]
 
