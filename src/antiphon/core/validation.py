@@ -11,6 +11,8 @@ from antiphon.types import SamplingParams
 
 MAX_SEQUENCES = 128
 MAX_OUTPUT_TOKENS = 2**31 - 1
+DEFAULT_MAX_TOKENS = 16
+"""Of a text completion that names no limit, as in the OpenAI API: see `resolve_sampling`."""
 MAX_STOP_STRINGS = 16
 MAX_STOP_CHARS = 1024
 MAX_TOKEN_LIST = 1024
@@ -45,11 +47,18 @@ def check_sampling(params: SamplingParams, *, vocab_size: int, max_logprobs: int
 
 
 def resolve_sampling(
-    params: SamplingParams, *, prompt_len: int, max_model_len: int, seed: int
+    params: SamplingParams,
+    *,
+    prompt_len: int,
+    max_model_len: int,
+    seed: int,
+    default_max_tokens: int | None = None,
 ) -> SamplingParams:
     """Parameters with `max_tokens` and `seed` filled in, for a prompt of `prompt_len` tokens.
 
-    `params` has passed `check_sampling`; `seed` is used if the caller gave none. Raises
+    `params` has passed `check_sampling`; `seed` is used if the caller gave none. A `max_tokens`
+    that the caller left open becomes `default_max_tokens` (None: all the room that the context
+    leaves), at least `min_tokens` and within the room: a default refuses nobody. Raises
     `ClientError`, code `context_length_exceeded`, if prompt and output can't fit the context of
     `max_model_len` tokens.
     """
@@ -65,9 +74,12 @@ def resolve_sampling(
                 f"{prompt_len + asked} in all, but the context is {max_model_len}: "
                 f"shorten the prompt or ask for at most {room} tokens",
             )
+    limit = params.max_tokens
+    if limit is None:
+        limit = min(room, max(default_max_tokens or room, params.min_tokens))
     return replace(
         params,
-        max_tokens=room if params.max_tokens is None else params.max_tokens,
+        max_tokens=limit,
         seed=seed if params.seed is None else params.seed,
     )
 

@@ -88,6 +88,24 @@ async def test_usage_sums_over_prompts_and_counts_each_prompt_once(client, puppe
     assert usage["completion_tokens"] == sum(len(tokenizer.encode(s)) for s in spoken)
 
 
+@pytest.mark.parametrize(
+    "prompt_len, fields, limit",
+    [
+        (8191, {}, 1),
+        (8180, {}, 12),
+        (8100, {}, 16),
+        (8100, {"max_tokens": None}, 16),
+        (8100, {"min_tokens": 50}, 50),
+    ],
+)
+async def test_the_default_limit_never_refuses_a_call(client, puppet, prompt_len, fields, limit):
+    puppet.script = lambda request, sequence: [5] * (limit + 1)
+    body = {"model": MODEL, "prompt": [5] * prompt_len, **fields}
+    response = await client.post("/v1/completions", json=body)
+    assert response.status_code == 200, response.text
+    assert puppet.requests[0].sampling.max_tokens == limit
+
+
 async def test_the_default_limit_is_sixteen_tokens(client, puppet, tokenizer):
     puppet.script = lambda request, sequence: tokenizer.encode(
         "a b c d e f g h i j k l m n o p q r"

@@ -34,7 +34,9 @@ async def test_the_loop_goes_on_while_a_mebibyte_is_tokenized(prompts, kind, poi
     if kind == "text":
         work = asyncio.create_task(prompts.texts([text]))
     else:
-        work = asyncio.create_task(prompts.chat([Message(role="user", content=text)]))
+        work = asyncio.create_task(
+            prompts.chat([Message.model_validate({"role": "user", "content": text})])
+        )
     assert await turns_of_the_loop(work) > 20
     await work
 
@@ -71,11 +73,11 @@ async def test_what_can_not_fit_is_refused_without_tokenizing_it(
     prompts, tokenizer, monkeypatch, kind
 ):
     monkeypatch.setattr(tokenizer, "encode", None)
-    with pytest.raises(ClientError, match="at least .* context of 1000") as refused:
+    with pytest.raises(ClientError, match=r"at least .* context of 1000") as refused:
         if kind == "text":
             await prompts.texts(["short", MEBIBYTE_OF_TEXT], max_model_len=1000)
         else:
-            message = Message(role="user", content=MEBIBYTE_OF_TEXT)
+            message = Message.model_validate({"role": "user", "content": MEBIBYTE_OF_TEXT})
             await prompts.chat([message], max_model_len=1000)
     assert refused.value.code == "context_length_exceeded"
     assert refused.value.field == ("prompt" if kind == "text" else "messages")

@@ -165,7 +165,8 @@ async def test_a_prompt_longer_than_the_memory_is_a_400(tokenizer, template, con
         for stream in (False, True):
             response = await client.post(CHAT, json=chat("word " * 1000, stream=stream))
             assert response.status_code == 400
-            assert response.json()["error"]["code"] == "context_length_exceeded"
+            error = response.json()["error"]
+            assert (error["code"], error["param"]) == ("context_length_exceeded", "messages")
 
 
 async def test_drain_lets_streams_end_and_then_nothing_runs(tokenizer, template, config, tale):

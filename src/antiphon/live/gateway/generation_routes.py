@@ -1,13 +1,17 @@
 """`/v1/chat/completions` and `/v1/completions`."""
 
+import asyncio
 import secrets
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
+from typing import Any, TypeVar
 
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
-from antiphon.core.validation import check_prompt_len
+from antiphon.core.validation import DEFAULT_MAX_TOKENS, check_prompt_len
+from antiphon.errors import ClientError
+from antiphon.types import Seconds
 
 from .body import parse, read_body
 from .chat import AnswerFrame, ChatEncoder, chat_answer
@@ -20,6 +24,8 @@ from .openapi import CHAT_ANSWER, TEXT_ANSWER, takes
 from .reply import Reply
 from .service import Service, service_of
 
+Result = TypeVar("Result")
+
 router = APIRouter(tags=["generation"])
 
 
@@ -27,6 +33,7 @@ router = APIRouter(tags=["generation"])
 async def chat_completions(request: Request) -> Response:
     """Continue a conversation. With `stream: true` the answer comes as server-sent events."""
     service = service_of(request)
+    arrived_at = service.clock()
     body = parse(ChatBody, await read_body(request, service.config.max_body_bytes))
     service.check_model(body.model)
     include_usage = body.include_usage()
@@ -37,16 +44,18 @@ async def chat_completions(request: Request) -> Response:
         vocab_size=service.model.vocab_size,
         renamed=renamed,
     )
+    limit_s = timeout_s(body, request.headers, service.config.request_timeout_s)
+    rank, targets = priority(body), slo(request.headers)
+    reading = service.prompts.chat(body.messages, max_model_len=service.worker.max_model_len)
     call = Call(
         id=f"chatcmpl-{secrets.token_hex(16)}",
-        prompts=[
-            await service.prompts.chat(body.messages, max_model_len=service.worker.max_model_len)
-        ],
+        prompts=[await _in_time(service, arrived_at + limit_s, reading)],
         sampling=sampling,
         tenant=request.state.tenant,
-        timeout_s=timeout_s(body, request.headers, service.config.request_timeout_s),
-        priority=priority(body),
-        slo=slo(request.headers),
+        arrived_at=arrived_at,
+        timeout_s=limit_s,
+        priority=rank,
+        slo=targets,
         stream=body.stream,
         renamed=renamed,
     )
@@ -64,6 +73,7 @@ async def chat_completions(request: Request) -> Response:
 async def completions(request: Request) -> Response:
     """Continue one or several texts. Choice `i × n + j` is completion `j` of prompt `i`."""
     service = service_of(request)
+    arrived_at = service.clock()
     body = parse(CompletionBody, await read_body(request, service.config.max_body_bytes))
     service.check_model(body.model)
     body.check()
@@ -75,14 +85,19 @@ async def completions(request: Request) -> Response:
         vocab_size=service.model.vocab_size,
         renamed={},
     )
+    limit_s = timeout_s(body, request.headers, service.config.request_timeout_s)
+    rank, targets = priority(body), slo(request.headers)
+    reading = _prompts(service, texts, id_lists)
     call = Call(
         id=f"cmpl-{secrets.token_hex(16)}",
-        prompts=await _prompts(service, texts, id_lists),
+        prompts=await _in_time(service, arrived_at + limit_s, reading),
         sampling=sampling,
         tenant=request.state.tenant,
-        timeout_s=timeout_s(body, request.headers, service.config.request_timeout_s),
-        priority=priority(body),
-        slo=slo(request.headers),
+        arrived_at=arrived_at,
+        timeout_s=limit_s,
+        default_max_tokens=DEFAULT_MAX_TOKENS,
+        priority=rank,
+        slo=targets,
         stream=body.stream,
     )
     if not body.echo:
@@ -98,6 +113,25 @@ async def completions(request: Request) -> Response:
         whole=lambda reply: completion_answer(frame, reply, echoed),
         streamed=lambda: CompletionEncoder(frame, echoed, include_usage),
     )
+
+
+async def _in_time(
+    service: Service, deadline: Seconds, work: Coroutine[Any, Any, Result]
+) -> Result:
+    """What `work` returns, or `ClientError` 504 if it is not done at `deadline`."""
+    left_s = deadline - service.clock()
+    try:
+        if left_s <= 0:
+            work.close()
+            raise TimeoutError
+        async with asyncio.timeout(left_s):
+            return await work
+    except TimeoutError:
+        raise ClientError(
+            "the request's time ran out before its text was read",
+            status=504,
+            code="deadline_exceeded",
+        ) from None
 
 
 async def _prompts(
