@@ -239,8 +239,11 @@ async def test_a_slow_reader_holds_up_nobody_and_costs_bounded_memory(
     reader, writer = await asyncio.open_connection(host, int(port), limit=1024)
     body = json.dumps(chat(stream=True)).encode()
     writer.write(
-        b"POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
-        b"Content-Length: " + str(len(body)).encode() + b"\r\n\r\n" + body
+        b"POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\n"
+        b"Content-Type: application/json\r\nContent-Length: "
+        + str(len(body)).encode()
+        + b"\r\n\r\n"
+        + body
     )
     slow = await puppet.request()
     puppet.start(slow)
@@ -343,7 +346,8 @@ async def test_time_counts_from_the_arrival_of_the_call(
     async with (
         serving(puppet, tokenizer, template, config, clock=lambda: now) as service,
         httpx.AsyncClient(
-            transport=httpx.ASGITransport(create_app(service, Keyring())), base_url="http://test"
+            transport=httpx.ASGITransport(create_app(service, Keyring())),
+            base_url="http://localhost",
         ) as client,
     ):
         late = await client.post(path, json=body | {"timeout": 2.0})
@@ -381,7 +385,7 @@ async def test_a_worker_that_calls_itself_unhealthy(service, keys):
     answers = {"healthy": True}
     app = create_app(replace(service, worker_healthy=lambda: answers["healthy"]), keys)
     async with httpx.AsyncClient(
-        transport=httpx.ASGITransport(app), base_url="http://test"
+        transport=httpx.ASGITransport(app), base_url="http://localhost"
     ) as client:
         for healthy, status in ((True, 200), (False, 503)):
             answers["healthy"] = healthy
@@ -392,7 +396,7 @@ async def test_a_worker_that_calls_itself_unhealthy(service, keys):
 async def test_while_the_model_loads(keys):
     app = create_app(None, keys)
     transport = httpx.ASGITransport(app)
-    async with httpx.AsyncClient(transport=transport, base_url="http://test") as client:
+    async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
         assert (await client.get("/health")).status_code == 200
         assert (await client.get("/version")).status_code == 200
         ready = await client.get("/ready")
@@ -436,7 +440,9 @@ async def test_a_body_that_trickles_in_is_408(url, monkeypatch):
     host, port = url.removeprefix("http://").split(":")
     reader, writer = await asyncio.open_connection(host, int(port))
     writer.write(
-        b"POST /v1/completions HTTP/1.1\r\nHost: x\r\n" + JSON + b"Content-Length: 100\r\n\r\n{"
+        b"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\n"
+        + JSON
+        + b"Content-Length: 100\r\n\r\n{"
     )
     head = await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), 10)
     writer.close()
@@ -447,7 +453,7 @@ async def test_a_body_over_the_limit_on_a_real_socket(url, config):
     host, port = url.removeprefix("http://").split(":")
     reader, writer = await asyncio.open_connection(host, int(port))
     writer.write(
-        b"POST /v1/completions HTTP/1.1\r\nHost: x\r\n"
+        b"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\n"
         + JSON
         + b"Transfer-Encoding: chunked\r\n\r\n"
     )

@@ -11,6 +11,7 @@ is the book's. Everything runs on one event loop; no method that changes state a
 import asyncio
 import logging
 import secrets
+from collections import Counter
 from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import replace
 from enum import StrEnum
@@ -36,6 +37,7 @@ from antiphon.types import (
     TokenGenerated,
 )
 
+from .auth import Tenant
 from .errors import unavailable
 from .intake import Call, rename
 from .metrics import Metrics
@@ -82,6 +84,7 @@ class Gateway:
         self._draw_seed = draw_seed
         self._book = RequestBook(link.info.id)
         self._open: dict[RequestId, _Open] = {}
+        self._calls: Counter[Tenant] = Counter()
         self._state = State.READY
         self._idle = asyncio.Event()
         self._idle.set()
@@ -143,11 +146,16 @@ class Gateway:
         reply = Reply({request.id: n * i for i, request in enumerate(requests)}, call.stream)
         for request in requests:
             self._open[request.id] = _Open(request, call, reply, self._tokenizer)
+        self._calls[call.tenant] += 1
         self._idle.clear()
         for request in requests:
             self._execute(self._book.start(request, now))
         self._arm()
         return reply
+
+    def open_calls(self, tenant: Tenant) -> int:
+        """How many calls of this tenant are not over."""
+        return self._calls[tenant]
 
     def cancel(self, reply: Reply, message: str = "") -> None:
         """End what is left of a call, at once. No effect on one that is over."""
@@ -262,6 +270,8 @@ class Gateway:
             named = entry.call.renamed.get(rejected.field, rejected.field)
             rejected = replace(rejected, field=named)
         entry.reply.settle(settle.record, rejected)
+        if entry.reply.over:
+            self._calls -= Counter((entry.call.tenant,))  # which also forgets who has none left
 
     def _dispatch(self, request: Request) -> None:
         self._spawn(self._add(request))

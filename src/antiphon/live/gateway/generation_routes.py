@@ -13,11 +13,14 @@ from antiphon.core.validation import DEFAULT_MAX_TOKENS, check_prompt_len
 from antiphon.errors import ClientError
 from antiphon.types import Seconds
 
+from .answer_frame import AnswerFrame
+from .auth import ANYONE
 from .body import parse, read_body
-from .chat import AnswerFrame, ChatEncoder, chat_answer
+from .chat import ChatEncoder, chat_answer
 from .chat_schema import ChatBody
 from .completion_schema import CompletionBody
 from .completions import CompletionEncoder, completion_answer
+from .errors import too_many_streams
 from .event_stream import Encoder, EventStream, watched
 from .intake import Call, check_choices, checked, priority, slo, timeout_s
 from .openapi import CHAT_ANSWER, TEXT_ANSWER, takes
@@ -155,6 +158,9 @@ async def _respond(
     streamed: Callable[[], Encoder],
 ) -> Response:
     gateway = service.gateway
+    limit = service.config.max_streams_per_key
+    if call.tenant != ANYONE and gateway.open_calls(call.tenant) >= limit:
+        return too_many_streams(limit).response()
     reply = gateway.open(call)
     if call.stream:
         return EventStream(
