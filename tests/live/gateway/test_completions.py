@@ -6,6 +6,7 @@ import openai
 import pytest
 from gateway_kit import MODEL, events_of
 
+from antiphon.live.gateway.completion_schema import CompletionBody
 from antiphon.types import FinishReason, Logprobs
 
 TEXT = "/v1/completions"
@@ -203,3 +204,17 @@ async def test_a_long_prompt_takes_the_same_way(client, puppet, tokenizer):
     response = await client.post(TEXT, json=text(prompt=prompt, max_tokens=1))
     assert response.status_code == 200
     assert puppet.requests[0].prompt == tokenizer.encode(prompt)
+
+
+class Unread(str):
+    """Text that is as long as it may be: nobody may look at its characters one by one."""
+
+    __slots__ = ()
+
+    def __iter__(self):
+        raise AssertionError("the event loop can't wait for this")
+
+
+def test_the_characters_of_a_prompt_are_not_looked_at_one_by_one():
+    body = CompletionBody.model_construct(model=MODEL, prompt=Unread("text"))
+    assert (body.texts(), body.ids()) == (["text"], {})

@@ -1,8 +1,8 @@
 """The outermost layer of the HTTP side: request ids, API keys, counting, and the last resort."""
 
-import logging
 import re
 import secrets
+import time
 from collections.abc import Callable
 
 from starlette.datastructures import Headers, MutableHeaders
@@ -13,8 +13,8 @@ from antiphon.errors import BugError, ClientError
 
 from .auth import Keyring
 from .errors import CLIENT_GONE, INTERNAL, from_client_error
+from .failure_log import FailureLog
 
-_log = logging.getLogger(__name__)
 _SANE_ID = re.compile(r"[A-Za-z0-9._:/+=@-]{1,128}\Z")
 _PORT = re.compile(r":\d*\Z")
 _OPEN_PATHS = frozenset({"/health", "/ready", "/version", "/docs", "/openapi.json"})
@@ -44,6 +44,7 @@ class Boundary:
         self._keys = keys
         self._count = count
         self._on_bug = on_bug
+        self._failures = FailureLog(time.monotonic)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Handle one connection event; only HTTP is looked at."""
@@ -74,7 +75,7 @@ class Boundary:
         except ClientError as refusal:
             await from_client_error(refusal).response()(scope, receive, send_marked)
         except Exception as error:
-            _log.exception("request %s failed", request_id)
+            self._failures.write(request_id, error)
             if isinstance(error, BugError):
                 self._on_bug(error)
             if status != CLIENT_GONE:

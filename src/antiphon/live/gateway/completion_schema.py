@@ -65,6 +65,8 @@ class CompletionBody(GenerationBody):
     def ids(self) -> dict[str, list[int]]:
         """The prompts that are token ids, all or none, by what an error calls each of them."""
         match self.prompt:
+            case str():
+                return {}  # and not the ids among its characters, of which there may be millions
             case [int(), *_]:
                 return {"prompt": [id for id in self.prompt if isinstance(id, int)]}
             case many:
