@@ -30,6 +30,7 @@ def loaded_by(statement: str) -> set[str]:
         ("antiphon", {"torch", "numba", "numpy", "asyncio", "antiphon.llm"}),
         ("antiphon.core", {"torch", "numba", "numpy", "asyncio", "msgspec"}),
         ("antiphon.sim", {"torch", "numba", "antiphon.live", "antiphon.engine"}),
+        ("antiphon.perf", {"torch", "numba", "asyncio", "antiphon.engine", "antiphon.wire"}),
         ("antiphon.text", {"torch", "numba"}),
         ("antiphon.checkpoint", {"torch", "numba"}),
         ("antiphon.live.gateway", {"torch", "numba"}),

@@ -59,7 +59,15 @@ def loaded_by(*arguments: str) -> set[str]:
 
 
 @pytest.mark.parametrize(
-    "arguments", [("--version",), ("--help",), ("serve", "--help"), ("config", "show"), ("models",)]
+    "arguments",
+    [
+        ("--version",),
+        ("--help",),
+        ("serve", "--help"),
+        ("profile", "--help"),
+        ("config", "show"),
+        ("models",),
+    ],
 )
 def test_quick_commands_load_nothing_heavy(arguments: tuple[str, ...]) -> None:
     loaded = loaded_by(*arguments)

@@ -130,6 +130,7 @@ def test_the_defaults_are_the_dataclasses_defaults() -> None:
         ({"http": {"port": "80"}}, 'http.port = "80": must be an integer'),
         ({"model": {"dtype": "fp8"}}, 'model.dtype = "fp8": must be one of "fp32"'),
         ({"kv": {"memory_bytes": "lots"}}, 'a size such as "512MB" or "2GiB"'),
+        ({"kv": {"memory_bytes": "1KB"}}, 'kv.memory_bytes = "1KB"'),
         ({"kv": {"page_tokens": 48}}, "kv.block_tokens = 64: must be a multiple of"),
         ({"scheduler": {"max_num_seqs": 513}}, "scheduler.max_batched_tokens = 512: must be at"),
         ({"http": {"host": "0.0.0.0"}}, 'http.host = "0.0.0.0": others can reach this address'),

@@ -2,13 +2,14 @@
 
 import signal
 import stat
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
-from e2e_process import Served, run
+from e2e_process import Served, antiphon, run
 from typer.testing import CliRunner
 
 from antiphon.cli.app import app
@@ -41,6 +42,58 @@ def test_sigterm_finishes_what_runs_refuses_what_is_new_and_exits_0(serve: Start
     assert served.exit_code() == 0
     with pytest.raises(httpx.ConnectError):
         httpx.get(f"{served.url}/health")
+
+
+def test_sigterm_while_the_model_loads_exits_0(tiny: Path) -> None:
+    loading = subprocess.Popen(
+        antiphon("serve", str(tiny), "--port", "0", "--kv-memory", "8MiB"),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert loading.stderr is not None
+    for line in loading.stderr:
+        if "Opening" in line:
+            break
+    loading.send_signal(signal.SIGTERM)
+    output, errors = loading.communicate(timeout=60)
+    assert loading.returncode == 0, errors
+    assert "Traceback" not in errors
+    assert "serves" not in output
+
+
+def test_nobody_needs_to_read_what_the_server_says(tiny: Path) -> None:
+    """As in `antiphon serve | head`: the reader has gone, requests and signals work on."""
+    process = subprocess.Popen(
+        antiphon("serve", str(tiny), "--port", "0", "--kv-memory", "8MiB"),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+    assert process.stdout is not None
+    url = ""
+    for line in process.stdout:
+        if " on http://" in line:
+            url = line.split(" on ")[1].strip()
+            break
+    process.stdout.close()
+    body = {"model": "tiny", "prompt": "x", "max_tokens": 1}
+    assert httpx.post(f"{url}/v1/completions", json=body, timeout=60).status_code == 200
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(60) == 0
+
+
+def test_a_decision_log_is_private_whoever_made_the_file(serve: Start, tmp_path: Path) -> None:
+    log, link = tmp_path / "log.jsonl", tmp_path / "link"
+    log.write_text("something older")
+    log.chmod(0o644)
+    link.symlink_to(log)
+    assert run("serve", "tiny", "--port", "0", "--decision-log", str(link)).returncode == 2
+    assert log.read_text() == "something older"
+    served = serve("--decision-log", str(log))
+    assert stat.S_IMODE(log.stat().st_mode) == 0o600
+    assert served.stop() == 0
+    assert "something older" not in log.read_text()
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])

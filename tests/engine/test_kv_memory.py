@@ -88,6 +88,22 @@ def machine(root: Path, available_kib: int, cgroup: dict[str, str]) -> Path:
             8000,
         ),
         ({"memory.max": "9000000000", "memory.current": "0"}, 1000 * 1024),
+        (
+            {
+                "memory.max": "500000",
+                "memory.current": "450000",
+                "memory.stat": "anon 50000\nfile 400000\ninactive_file 390000",
+            },
+            440000,
+        ),
+        (
+            {
+                "memory/memory.limit_in_bytes": "9000",
+                "memory/memory.usage_in_bytes": "8000",
+                "memory/memory.stat": "inactive_file 1\ntotal_inactive_file 6000",
+            },
+            7000,
+        ),
     ],
 )
 def test_available_memory_heeds_the_container(

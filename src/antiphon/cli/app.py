@@ -17,6 +17,7 @@ from antiphon.errors import UsageError
 
 from .config import config_app
 from .models import models
+from .profile import profile
 from .serve import serve
 
 
@@ -52,6 +53,7 @@ app = typer.Typer(
 )
 app.command()(serve)
 app.command()(models)
+app.command()(profile)
 app.add_typer(config_app, name="config")
 
 

@@ -1,10 +1,26 @@
 """What a command is doing while a person waits: a spinner on a terminal, else plain lines."""
 
+import os
 import sys
 from typing import Self
 
 import typer
 from rich.console import Console
+
+
+def tell(line: str, *, err: bool = False) -> None:
+    """Write a line to stdout (or stderr), if anybody still reads it.
+
+    A reader that has gone (`antiphon serve | head`) decides nothing: what is meant for it goes to
+    nowhere from then on, and the process lives as if it were read.
+    """
+    try:
+        typer.echo(line, err=err)
+    except OSError:
+        stream = sys.stderr if err else sys.stdout
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, stream.fileno())
+        os.close(nowhere)
 
 
 class Progress:
@@ -16,7 +32,7 @@ class Progress:
     def say(self, line: str) -> None:
         """`line` is what happens from now on."""
         if self._status is None:
-            typer.echo(line, err=True)
+            tell(line, err=True)
         else:
             self._status.update(line)
 

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from .progress import Progress
+from .progress import Progress, tell
 from .settings import load, parse_cores, with_cache_dir
 
 
@@ -92,7 +92,7 @@ def serve(
 
         def announce(line: str) -> None:
             progress.done()
-            typer.echo(line)
+            tell(line)
 
         progress.say("Starting")
         from antiphon.live.serve import serve as run

@@ -149,8 +149,9 @@ def _value(entry: Entry, value: object) -> object:
             good = bool(value.strip()) and "\0" not in value
             good = good and (not key.choices or value in key.choices)
         case (kind, str()) if kind is int and key.size:
-            value = parse_size(value)
-            good = value is not None and _within(key, value)
+            size = parse_size(value)
+            good = size is not None and _within(key, size)
+            value = size if good else value
         case (kind, int()) if kind is int:
             good = _within(key, value)
         case (kind, int() | float()) if kind is float:

@@ -124,16 +124,35 @@ def available_bytes(root: Path = Path("/")) -> int:
 
 
 def _cgroup_bounds(folder: Path) -> list[int]:
-    """Limit less usage, for cgroup v2 and v1 as a container sees them."""
+    """Limit less usage, for cgroup v2 and v1 as a container sees them.
+
+    Usage counts file pages that the kernel gives up at need (the model's file among them): not
+    those that it calls inactive.
+    """
     bounds = []
-    for limit_name, usage_name in (
-        ("memory.max", "memory.current"),
-        ("memory/memory.limit_in_bytes", "memory/memory.usage_in_bytes"),
+    for limit_name, usage_name, stat_name, inactive in (
+        ("memory.max", "memory.current", "memory.stat", "inactive_file"),
+        (
+            "memory/memory.limit_in_bytes",
+            "memory/memory.usage_in_bytes",
+            "memory/memory.stat",
+            "total_inactive_file",
+        ),
     ):
         limit, usage = _lines(folder / limit_name), _lines(folder / usage_name)
         if limit and usage and limit[0].isdigit() and usage[0].isdigit():
-            bounds.append(max(int(limit[0]) - int(usage[0]), 0))
+            held = int(usage[0]) - _counter(folder / stat_name, inactive)
+            bounds.append(max(int(limit[0]) - max(held, 0), 0))
     return bounds
+
+
+def _counter(path: Path, name: str) -> int:
+    """A "name value" line of a file; 0 without it."""
+    for line in _lines(path):
+        key, _, value = line.partition(" ")
+        if key == name and value.strip().isdigit():
+            return int(value)
+    return 0
 
 
 def _lines(path: Path) -> list[str]:

@@ -1,6 +1,6 @@
 """The server process: put together, run until a signal says otherwise, taken apart in order.
 
-bind the port ─► load the model ─► worker ─► gateway ─► HTTP
+take the port ─► load the model ─► worker ─► gateway ─► HTTP
                                                          │ first SIGTERM or Ctrl-C:
                                                          │   refuse what is new, finish what runs
                                                          │ second: stop at once
@@ -12,25 +12,24 @@ import os
 import secrets
 import signal
 import socket
+import stat
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-import uvicorn
 import uvloop
 from fastapi import FastAPI
 
 from antiphon.engine import use_cores
-from antiphon.errors import ConfigError, UsageError
+from antiphon.errors import ConfigError
 from antiphon.types import Config, HttpConfig, Incarnation, WorkerId, WorkerInfo
 from antiphon.wire import DecisionLogWriter
 
 from .gateway import Gateway, Keyring, Metrics, Prompts, Service, create_app
+from .http_server import HttpServer
+from .listener import listen
 from .loaded_model import LoadedModel, load_model
 from .worker import Worker
-
-_LAST_BYTES_S = 5
-"""How long connections may take to send their last bytes once every request has ended."""
 
 
 def serve(config: Config, say: Callable[[str], None], announce: Callable[[str], None]) -> int:
@@ -40,7 +39,7 @@ def serve(config: Config, say: Callable[[str], None], announce: Callable[[str], 
     Raises `UsageError` if the port, a file, the model or the memory is not right.
     """
     keys = _keys(config.http)
-    with _bound(config.http) as listener, _decision_log(config) as log:
+    with _sigterm_leaves(), listen(config.http) as listener, _decision_log(config) as log:
         use_cores(config.engine.cores)
         model = load_model(config, say)
         server = Server(config, model, keys, listener, announce)
@@ -86,8 +85,11 @@ class Server:
         ) as worker:
             metrics = Metrics(self._served_name, worker.view)
             gateway = Gateway(worker, model.tokenizer, metrics, clock=time.monotonic)
-            http = _Http(self._app(gateway, metrics, worker), self._config.http)
-            http.on_started = self._greet
+            http = HttpServer(
+                self._app(gateway, metrics, worker),
+                max_connections=self._config.http.max_connections,
+                on_started=self._greet,
+            )
             hearing = asyncio.create_task(gateway.run())
             serving = asyncio.create_task(http.serve(sockets=[self._listener]))
             with self._handled_signals(gateway, http):
@@ -130,7 +132,7 @@ class Server:
     # ── signals ──────────────────────────────────────────────────────────────────────────────
 
     @contextlib.contextmanager
-    def _handled_signals(self, gateway: Gateway, http: "_Http") -> Iterator[None]:
+    def _handled_signals(self, gateway: Gateway, http: HttpServer) -> Iterator[None]:
         loop = asyncio.get_running_loop()
         for number in (signal.SIGINT, signal.SIGTERM):
             loop.add_signal_handler(number, self._signalled, number, gateway, http)
@@ -140,11 +142,11 @@ class Server:
             for number in (signal.SIGINT, signal.SIGTERM):
                 loop.remove_signal_handler(number)
 
-    def _signalled(self, number: int, gateway: Gateway, http: "_Http") -> None:
+    def _signalled(self, number: int, gateway: Gateway, http: HttpServer) -> None:
         self._signals += 1
         if self._signals == 1:
-            self._announce("Stopping: what runs is finished (again: stop at once)")
             self._stopping = asyncio.create_task(self._drain(gateway, http))
+            self._announce("Stopping: what runs is finished (again: stop at once)")
             return
         self._exit_code = 128 + number
         if self._stopping is not None:
@@ -152,65 +154,27 @@ class Server:
         http.force_exit = True
         http.should_exit = True
 
-    async def _drain(self, gateway: Gateway, http: "_Http") -> None:
+    async def _drain(self, gateway: Gateway, http: HttpServer) -> None:
         await gateway.drain(self._config.http.drain_timeout_s)
         http.should_exit = True
-
-
-class _Http(uvicorn.Server):
-    """uvicorn without its own signal handlers, which would end streams in the middle."""
-
-    on_started: Callable[[], None]
-
-    def __init__(self, app: FastAPI, config: HttpConfig) -> None:
-        super().__init__(
-            uvicorn.Config(
-                app,
-                http="httptools",
-                ws="none",
-                lifespan="off",
-                log_config=None,
-                access_log=False,
-                server_header=False,
-                proxy_headers=False,
-                timeout_graceful_shutdown=_LAST_BYTES_S,
-            )
-        )
-
-    @contextlib.contextmanager
-    def capture_signals(self) -> Iterator[None]:
-        """Nothing: `Server` has them."""
-        yield
-
-    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Begin to accept connections."""
-        await super().startup(sockets)
-        self.on_started()
 
 
 def _keys(config: HttpConfig) -> Keyring:
     return Keyring.from_file(Path(config.api_key_file)) if config.api_key_file else Keyring()
 
 
-def _bound(config: HttpConfig) -> socket.socket:
-    """A socket that has the port and does not listen yet: whoever connects too early is refused."""
+@contextlib.contextmanager
+def _sigterm_leaves() -> Iterator[None]:
+    """Until the server has handlers of its own: SIGTERM unwinds the start and exits 0."""
+
+    def leave(number: int, frame: object) -> None:
+        raise SystemExit(0)
+
+    former = signal.signal(signal.SIGTERM, leave)
     try:
-        family, *_, address = socket.getaddrinfo(
-            config.host, config.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
-        )[0]
-    except (OSError, UnicodeError):
-        raise ConfigError(f'http.host = "{config.host}": no such address') from None
-    listener = socket.socket(family, socket.SOCK_STREAM)
-    try:
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listener.bind(address)
-    except OSError as error:
-        listener.close()
-        raise UsageError(
-            f"port {config.port} on {config.host} can't be used ({error.strerror}): stop what "
-            f"listens there, or choose another with --port"
-        ) from None
-    return listener
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, former)
 
 
 @contextlib.contextmanager
@@ -220,11 +184,28 @@ def _decision_log(config: Config) -> Iterator[DecisionLogWriter | None]:
         return
     with contextlib.ExitStack() as stack:
         try:
-            # It holds what people wrote, as token ids: nobody else may read it.
-            descriptor = os.open(config.log.decisions, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+            descriptor = _open_private(config.log.decisions)
             writer = DecisionLogWriter(stack.enter_context(os.fdopen(descriptor, "wb")))
         except OSError as error:
             raise ConfigError(
                 f'log.decisions = "{config.log.decisions}": can\'t be written ({error.strerror})'
             ) from None
         yield writer
+
+
+def _open_private(path: str) -> int:
+    """Open a file for writing, empty, that only this user can read, whoever made it.
+
+    The log holds what people wrote, as token ids. Links are not followed: a prepared one would
+    choose what is overwritten. What is no regular file (a pipe, a device) stays as it is.
+    """
+    flags = os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+    descriptor = os.open(path, flags, 0o600)
+    try:
+        if stat.S_ISREG(os.fstat(descriptor).st_mode):
+            os.fchmod(descriptor, 0o600)
+            os.ftruncate(descriptor, 0)
+    except OSError:
+        os.close(descriptor)
+        raise
+    return descriptor

@@ -92,7 +92,7 @@ def test_a_plain_run_leaves_a_full_record() -> None:
         attempts=1,
         preemptions=1,
         arrived_at=1.0,
-        started_at=3.0,
+        started_at=2.0,  # what the worker measured, not when its report came
         first_token_at=4.0,
         last_token_at=6.0,
         ended_at=7.0,

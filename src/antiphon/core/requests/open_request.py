@@ -34,6 +34,7 @@ class OpenRequest:
         self._message = ""
         self._cached_tokens = 0
         self._arrived_at = now if request.arrived_at is None else request.arrived_at
+        self._dispatched_at = now
         self._first_token_at: Seconds | None = None
         self._last_token_at: Seconds | None = None
 
@@ -53,9 +54,12 @@ class OpenRequest:
         """The only index that the sequence's next token may have."""
         return self._accepted[sequence]
 
-    def start(self, cached_tokens: int, now: Seconds) -> None:
-        """Mutates: its first chunk is about to run."""
-        self.started_at = now
+    def start(self, cached_tokens: int, queued_s: Seconds, now: Seconds) -> None:
+        """Mutates: its first chunk began `queued_s` after the worker was given it.
+
+        The worker's report comes with that chunk's result, so its arrival is no measure.
+        """
+        self.started_at = min(self._dispatched_at + max(queued_s, 0.0), now)
         self._cached_tokens = cached_tokens
 
     def accept_token(self, sequence: int, now: Seconds) -> None:

@@ -123,7 +123,7 @@ class RequestBook:
                 end = entry.end(fact.sequence, fact.reason, fact.message)
                 return (end, *self._settle_if_over(entry, now))
             case Started():
-                entry.start(fact.cached_tokens, now)
+                entry.start(fact.cached_tokens, fact.queued_s, now)
             case Preempted():
                 entry.preemptions += 1
             case Admitted():

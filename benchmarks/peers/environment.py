@@ -1,0 +1,58 @@
+"""The peers' virtualenvs: one each, with pinned versions, apart from the project's own."""
+
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+
+@dataclass(frozen=True, kw_only=True)
+class Peer:
+    """A named competitor: what to install, and the script in this folder that runs it."""
+
+    name: str
+    package: str
+    script: str
+    note: str
+
+
+PEERS = (
+    Peer(
+        name="llama.cpp",
+        package="xllamacpp==2026.10.11549",
+        script="llama_cpp.py",
+        note="the wheel is built for AVX2; it has no AVX-512 kernels to choose",
+    ),
+    Peer(
+        name="OpenVINO GenAI",
+        package="openvino-genai==2026.4.1.0",
+        script="openvino_peer.py",
+        note="KV in 8 bits; bfloat16 where the CPU has it",
+    ),
+)
+
+
+def python_of(peer: Peer, folder: Path) -> Path:
+    """The peer's interpreter, whether it exists or not."""
+    return folder / peer.package.replace("==", "-") / "bin/python"
+
+
+def prepare(peer: Peer, folder: Path, say: Callable[[str], None]) -> str | None:
+    """Make the peer's virtualenv unless it is there; returns why it can't be, or None."""
+    python = python_of(peer, folder)
+    done = python.parent.parent / "installed"
+    if done.exists():
+        return None
+    say(f"Installing {peer.package} (once) in {python.parent.parent}")
+    pip = [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+    for command in (
+        [sys.executable, "-m", "venv", "--clear", str(python.parent.parent)],
+        [*pip, "--only-binary=:all:", peer.package],
+    ):
+        finished = subprocess.run(command, capture_output=True, text=True, check=False)
+        if finished.returncode:
+            lines = finished.stderr.strip().splitlines() or ["no message"]
+            return f"{peer.package} can't be installed: {lines[-1]}"
+    done.touch()
+    return None

@@ -1,0 +1,164 @@
+"""`antiphon profile`: how long this machine takes for the steps of a model."""
+
+import math
+import os
+import re
+import sys
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from antiphon.errors import UsageError
+from antiphon.types import Config
+
+from .progress import Progress
+from .settings import load, parse_cores, with_cache_dir
+
+if TYPE_CHECKING:
+    from antiphon.perf import Profile
+
+_DURATION = re.compile(r"(\d{1,6}(?:\.\d{1,6})?) ?(s|min)?", re.ASCII)
+
+
+def profile(
+    model: Annotated[
+        str | None,
+        typer.Argument(
+            help="Known name (see `antiphon models`), folder, .gguf file or hub name.",
+            show_default="smollm2-135m",
+        ),
+    ] = None,
+    dtype: Annotated[str | None, typer.Option(help="Arithmetic of the forward pass.")] = None,
+    max_model_len: Annotated[
+        int | None, typer.Option(help="Longest prompt plus output, in tokens.")
+    ] = None,
+    kv_memory: Annotated[
+        str | None,
+        typer.Option(help="Memory for keys and values, such as 512MB or 2GiB.", metavar="SIZE"),
+    ] = None,
+    page_tokens: Annotated[
+        int | None, typer.Option(help="Tokens a page of KV memory; 1 is Token Attention.")
+    ] = None,
+    cores: Annotated[
+        str | None, typer.Option(help="CPU cores to use, such as 0,1 or 0-3.", metavar="LIST")
+    ] = None,
+    budget: Annotated[
+        str, typer.Option(help="How long to measure, such as 60s or 5min.", metavar="TIME")
+    ] = "60s",
+    output: Annotated[
+        Path | None,
+        typer.Option(
+            "--output",
+            "-o",
+            help="The profile's file.",
+            metavar="FILE",
+            show_default="in the user's cache folder",
+        ),
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="JSON instead of tables.")] = False,
+    config: Annotated[
+        Path | None,
+        typer.Option(help="TOML file; the other options go over it.", metavar="FILE"),
+    ] = None,
+) -> None:
+    """Measure how long steps of MODEL take here, and keep a model of it in a file.
+
+    Steps are prefills, parts of prompts, decodes and mixtures; some are never used for the fit
+    and say how good it is. The file is written at the end, or not at all.
+
+    \b
+    antiphon profile smollm2-135m
+    antiphon profile ./model.gguf --cores 0 --budget 5min -o model.json
+    """
+    budget_s = parse_duration(budget)
+    if output is not None:
+        check_writable(output)
+    options = {
+        ("model", "name"): model,
+        ("model", "dtype"): dtype,
+        ("model", "max_model_len"): max_model_len,
+        ("kv", "memory_bytes"): kv_memory,
+        ("kv", "page_tokens"): page_tokens,
+        ("engine", "cores"): parse_cores(cores),
+    }
+    settings = with_cache_dir(load(config, options))
+    measured = _measure(settings, budget_s)
+
+    from antiphon.perf import encode_profile, write_profile
+
+    path = output or default_path(settings, measured)
+    write_profile(measured, path)
+    if as_json:
+        typer.echo(encode_profile(measured).decode(), nl=False)
+        typer.echo(f"Profile: {path}", err=True)
+        return
+    from .profile_report import report
+
+    typer.echo(report(measured))
+    typer.echo(f"Profile: {path}")
+
+
+def parse_duration(text: str) -> float:
+    """Seconds of a time such as "60s", "1.5min" or "90". Raises `UsageError`."""
+    match = _DURATION.fullmatch(text)
+    seconds = float(match[1]) * (60 if match[2] == "min" else 1) if match else math.nan
+    if not 1 <= seconds <= 86400:
+        raise UsageError(
+            f'--budget "{text}": must be a time from 1s to 86400s, such as 60s or 5min'
+        )
+    return seconds
+
+
+def check_writable(path: Path) -> None:
+    """Raise `UsageError` if `path` can't be written: better now than after the measurement."""
+    folder = path.absolute().parent
+    while not folder.exists():
+        folder = folder.parent
+    if path.is_dir() or not folder.is_dir() or not os.access(folder, os.W_OK):
+        raise UsageError(f"{path}: can't be written: give another file (--output)")
+
+
+def default_path(config: Config, measured: "Profile") -> Path:
+    """Where a profile of this model, dtype and number of cores is kept."""
+    engine = measured.engine
+    name = re.sub(r"[^\w.-]+", "_", f"{engine.model}-{engine.dtype}-{engine.cores}cores")
+    return Path(config.engine.cache_dir or ".") / "profiles" / f"{name}.json"
+
+
+def _measure(config: Config, budget_s: float) -> "Profile":
+    """Loads and measures; on a terminal a spinner, then a bar, else plain lines."""
+    from rich.console import Console
+    from rich.progress import BarColumn, TaskProgressColumn, TextColumn, TimeRemainingColumn
+    from rich.progress import Progress as Bar
+
+    with (
+        Progress() as progress,
+        Bar(
+            TextColumn("measuring"),
+            BarColumn(),
+            TaskProgressColumn(),
+            TimeRemainingColumn(),
+            console=Console(stderr=True),
+            transient=True,
+            disable=not sys.stderr.isatty(),
+            auto_refresh=False,
+        ) as bar,
+    ):
+        task = bar.add_task("", total=1.0, visible=False)
+
+        def advance(share: float) -> None:
+            progress.done()
+            bar.update(task, completed=share, visible=True, refresh=True)
+
+        progress.say("Starting")
+        from antiphon.live.profiler import profile as run
+
+        return run(
+            config,
+            budget_s=budget_s,
+            measured_at=datetime.now(UTC).isoformat(timespec="seconds"),
+            say=progress.say,
+            advance=advance,
+        )
