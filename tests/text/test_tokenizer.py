@@ -52,6 +52,20 @@ def test_text_comes_back(smollm, text):
     assert smollm.decode(smollm.encode(text)) == kept.decode("utf-8", "replace")
 
 
+@given(text=st.text(st.characters(codec="utf-8"), max_size=60) | texts)
+@settings(max_examples=200, deadline=None)
+def test_no_text_has_fewer_tokens_than_its_size_says(smollm, text):
+    size_bytes = sum(b not in LACKING for b in text.encode())
+    assert smollm.fewest_tokens(size_bytes) <= len(smollm.encode(text))
+
+
+def test_the_longest_token_sets_the_least_number_of_tokens(smollm):
+    longest = max(range(smollm.vocab_size), key=lambda id: len(smollm.token_bytes(id)))
+    size_bytes = len(smollm.token_bytes(longest))
+    assert (smollm.fewest_tokens(size_bytes), smollm.fewest_tokens(size_bytes + 1)) == (1, 2)
+    assert smollm.encode(smollm.token_text(longest)) == (longest,)
+
+
 @given(ids=st.lists(st.integers(0, 49151), max_size=30), skip=st.booleans())
 @settings(max_examples=300, deadline=None)
 def test_decodes_as_the_library_does(smollm, ids, skip):

@@ -11,6 +11,8 @@ from antiphon.types import SamplingParams
 
 MAX_SEQUENCES = 128
 MAX_OUTPUT_TOKENS = 2**31 - 1
+DEFAULT_MAX_TOKENS = 16
+"""Of a text completion that names no limit, as in the OpenAI API: see `resolve_sampling`."""
 MAX_STOP_STRINGS = 16
 MAX_STOP_CHARS = 1024
 MAX_TOKEN_LIST = 1024
@@ -56,20 +58,16 @@ def resolve_sampling(
 ) -> SamplingParams:
     """Parameters with `max_tokens` and `seed` filled in, for a prompt of `prompt_len` tokens.
 
-    `params` has passed `check_sampling`; `seed` is used if the caller gave none, and so is
-    `default_max_tokens` as far as there is room (None: all that there is). Raises
+    `params` has passed `check_sampling`; `seed` is used if the caller gave none. A `max_tokens`
+    that the caller left open becomes `default_max_tokens` (None: all the room that the context
+    leaves), at least `min_tokens` and within the room: a default refuses nobody. Raises
     `ClientError`, code `context_length_exceeded`, if prompt and output can't fit the context of
     `max_model_len` tokens.
     """
     if prompt_len < 1:
         raise ClientError("prompt is empty: it needs at least one token", field="prompt")
+    check_prompt_len(prompt_len, max_model_len=max_model_len)
     room = max_model_len - prompt_len
-    if room < 1:
-        raise _too_long(
-            "prompt",
-            f"the prompt has {prompt_len} tokens, which leaves no room for output in the context "
-            f"of {max_model_len}: shorten it to at most {max_model_len - 1} tokens",
-        )
     for field, asked in (("max_tokens", params.max_tokens), ("min_tokens", params.min_tokens)):
         if asked is not None and asked > room:
             raise _too_long(
@@ -78,15 +76,30 @@ def resolve_sampling(
                 f"{prompt_len + asked} in all, but the context is {max_model_len}: "
                 f"shorten the prompt or ask for at most {room} tokens",
             )
-    max_tokens = params.max_tokens
-    if max_tokens is None:
-        default = room if default_max_tokens is None else default_max_tokens
-        max_tokens = min(room, max(default, params.min_tokens))
+    limit = params.max_tokens
+    if limit is None:
+        limit = min(room, max(default_max_tokens or room, params.min_tokens))
     return replace(
         params,
-        max_tokens=max_tokens,
+        max_tokens=limit,
         seed=seed if params.seed is None else params.seed,
     )
+
+
+def check_prompt_len(
+    prompt_len: int, *, max_model_len: int, exact: bool = True, field: str = "prompt"
+) -> None:
+    """Raise `ClientError` if `prompt_len` tokens leave no room for output in the context.
+
+    `exact=False`: the prompt has at least so many; it was not worth counting.
+    """
+    if prompt_len >= max_model_len:
+        count = f"{prompt_len}" if exact else f"at least {prompt_len}"
+        raise _too_long(
+            field,
+            f"the prompt has {count} tokens, which leaves no room for output in the context "
+            f"of {max_model_len}: shorten it to at most {max_model_len - 1} tokens",
+        )
 
 
 def _check_lengths(params: SamplingParams) -> None:

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from typing import Any, Self, TypeAlias, TypeGuard
 
 from antiphon.core.config import build
-from antiphon.core.validation import check_sampling, resolve_sampling
+from antiphon.core.validation import DEFAULT_MAX_TOKENS, check_sampling, resolve_sampling
 from antiphon.engine import use_cores
 from antiphon.errors import ClientError, UsageError
 from antiphon.live.loaded_model import LoadedModel, load_model
@@ -24,8 +24,6 @@ from .output import RequestOutput
 Prompt: TypeAlias = str | Sequence[TokenId]
 Conversation: TypeAlias = Sequence[Mapping[str, Any]]
 
-DEFAULT_MAX_TOKENS = 16
-"""Of `generate` without sampling parameters; the server's `/v1/completions` has the same."""
 _MOST_PROMPTS = 2**20
 _ROLES = ("system", "developer", "user", "assistant")
 _Input: TypeAlias = tuple[str | None, tuple[TokenId, ...]]

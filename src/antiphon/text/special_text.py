@@ -15,8 +15,8 @@ from antiphon.errors import BugError, ClientError
 from antiphon.types import TokenId
 
 _ROLES = frozenset({"system", "developer", "user", "assistant", "tool", "function"})
-_BLANKS = {False: "", True: r"\s*"}
-"""Some special tokens swallow the blanks beside them."""
+_BLANKS = re.compile(r"\s*")
+"""Some special tokens swallow these beside them."""
 _SURROGATES = range(0xD800, 0xE000)
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
@@ -31,13 +31,8 @@ class SpecialText:
         longest_first = sorted(tokens.values(), key=lambda t: (-len(t.content), t.content))
         self.written = re.compile("|".join(re.escape(t.content) for t in longest_first) or "(?!)")
         """Any spelling, as it stands."""
-        self._matched = re.compile(
-            "|".join(
-                rf"{_BLANKS[t.lstrip]}({re.escape(t.content)}){_BLANKS[t.rstrip]}"
-                for t in longest_first
-            )
-            or "(?!)"
-        )
+        self._lstrip = frozenset(t.content for t in tokens.values() if t.lstrip)
+        self._rstrip = frozenset(t.content for t in tokens.values() if t.rstrip)
         self._beginnings = {s[:cut] for s in self.ids for cut in range(1, len(s))}
         self._endings = {s[cut:] for s in self.ids for cut in range(1, len(s))}
         self._longest = max(map(len, self.ids), default=0)
@@ -45,11 +40,20 @@ class SpecialText:
     def split(self, text: str) -> Iterator[str | TokenId]:
         """The text between special tokens, and the special tokens, in order."""
         at = 0
-        for found in self._matched.finditer(text):
-            if found.start() > at:
-                yield text[at : found.start()]
-            yield self.ids[found[found.lastindex or 0]]
+        for found in self.written.finditer(text):
+            spelling, start = found[0], found.start()
+            if start < at:  # its own first blank belongs to the token before
+                continue
+            before = text[at:start]
+            if spelling in self._lstrip:
+                before = before.rstrip()
+            if before:
+                yield before
+            yield self.ids[spelling]
             at = found.end()
+            if spelling in self._rstrip:
+                blanks = _BLANKS.match(text, at)
+                at = blanks.end() if blanks else at
         if at < len(text):
             yield text[at:]
 

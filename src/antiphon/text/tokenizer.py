@@ -1,9 +1,9 @@
 """Text ↔ token ids of one model."""
 
 import json
+import math
 from collections.abc import Iterable
 from itertools import pairwise
-from threading import Lock
 from typing import Any
 
 import tokenizers
@@ -20,6 +20,10 @@ from .token_pieces import PieceTable, Spelling, piece_bytes
 class Tokenizer:
     """One model's tokenizer. Immutable to its users and safe to call from several threads.
 
+    Encoding lets other threads run: the library's batch calls give the interpreter lock back, its
+    single ones keep it. There are two backends since reading special tokens is state of a backend:
+    one shared by both ways of reading would have to be locked.
+
     `special` knows how special tokens are spelled. `bos_token` and `eos_token` are what a chat
     template calls them ("" when the model has none). `add_bos` says whether a plain prompt of this
     model starts with the beginning-of-sequence token.
@@ -34,7 +38,10 @@ class Tokenizer:
         strips_leading_space: bool = False,
     ) -> None:
         self._backend = backend
-        self._mode = Lock()  # `encode_special_tokens` is state of the backend
+        self._backend.encode_special_tokens = True
+        self._special_backend = _twin(backend)
+        self._special_backend.encode_special_tokens = False
+        self._most_bytes_per_token = _most_bytes_per_token(backend, spelling)
         self.strips_leading_space = strips_leading_space
         self.vocab_size = backend.get_vocab_size(with_added_tokens=True)
         self.eos_token_ids = source.eos_token_ids
@@ -79,20 +86,27 @@ class Tokenizer:
         Without, such text is encoded like any other and never becomes the special token: for
         everything that a user wrote. Raises `ClientError` for a lone surrogate.
         """
+        backend = self._special_backend if specials else self._backend
         try:
-            with self._mode:
-                self._backend.encode_special_tokens = not specials
-                encoding = self._backend.encode(text, add_special_tokens=False)
+            [encoding] = backend.encode_batch_fast([text], add_special_tokens=False)
         except (UnicodeEncodeError, TypeError) as error:
             if any("\ud800" <= character <= "\udfff" for character in text):
                 raise ClientError("the text has a lone surrogate: not valid Unicode") from error
             raise
         ids = encoding.ids
         if not specials and not self._guarded_ids.isdisjoint(ids):
-            ids = self._without_specials(text, encoding)
+            ids = self._without_specials(text)
         if add_bos and self.bos_token_id is not None:
             return (self.bos_token_id, *ids)
         return tuple(ids)
+
+    def fewest_tokens(self, size_bytes: int) -> int:
+        """A lower bound of the tokens of any text of so many UTF-8 bytes, without encoding it.
+
+        Holds for text whose bytes the vocabulary knows. 0 for a model whose tokens have no longest
+        text.
+        """
+        return math.ceil(size_bytes / self._most_bytes_per_token)
 
     def decode(self, ids: Iterable[TokenId], *, skip_specials: bool = True) -> str:
         """Text of `ids`. Bytes that are not UTF-8 become U+FFFD; unknown ids add nothing."""
@@ -114,12 +128,13 @@ class Tokenizer:
         """Whether the token is a control token: no part of the text."""
         return token_id in self._special_ids
 
-    def _without_specials(self, text: str, encoding: tokenizers.Encoding) -> list[TokenId]:
+    def _without_specials(self, text: str) -> list[TokenId]:
         """Encode anew with the text cut behind the first character of each special token in it.
 
         Needed where merging alone arrives at a special token (vocabularies that look a whole word
         up first), which `encode_special_tokens` does not prevent.
         """
+        [encoding] = self._backend.encode_batch([text], add_special_tokens=False)  # has offsets
         spans = [
             span
             for token_id, span in zip(encoding.ids, encoding.offsets, strict=True)
@@ -179,3 +194,58 @@ def _decoding(backend: tokenizers.Tokenizer, path: object) -> tuple[Spelling, bo
         path,
         f"decoder {'+'.join(kinds)} is not supported (known: ByteLevel, ByteFallback, Metaspace)",
     )
+
+
+def _twin(backend: tokenizers.Tokenizer) -> tokenizers.Tokenizer:
+    """A second backend that encodes alike, over the same model: vocabularies are large."""
+    twin = tokenizers.Tokenizer(backend.model)
+    if backend.normalizer is not None:
+        twin.normalizer = backend.normalizer
+    if backend.pre_tokenizer is not None:
+        twin.pre_tokenizer = backend.pre_tokenizer
+    added = backend.get_added_tokens_decoder()
+    twin.add_tokens([added[id] for id in sorted(added)])
+    if twin.get_added_tokens_decoder() == added:
+        return twin
+    return tokenizers.Tokenizer.from_str(backend.to_str())  # ids with gaps can't be added anew
+
+
+_SHRINKS = {"NFC": 3, "Prepend": 1, "Replace": 1}
+"""How much shorter, as a factor, known normalizers can make text."""
+_BLANK_TO_BAR = ({"String": " "}, "▁")
+"""The only replacement that is known: SentencePiece's."""
+
+
+def _most_bytes_per_token(backend: tokenizers.Tokenizer, spelling: Spelling) -> float:
+    """The most UTF-8 bytes of a text that one token can stand for; infinite if there is no limit.
+
+    There is none where an unknown token takes in any number of characters, where an added token
+    swallows the blanks beside it, or after a normalizer that is not known.
+    """
+    added = backend.get_added_tokens_decoder().values()
+    if spelling is Spelling.SENTENCEPIECE and not getattr(backend.model, "byte_fallback", False):
+        return math.inf
+    if any((token.lstrip or token.rstrip) and not token.special for token in added):
+        return math.inf
+    shrinks = 1
+    for step in _normalizing(backend):
+        if step["type"] == "Replace" and (step["pattern"], step["content"]) != _BLANK_TO_BAR:
+            return math.inf
+        if step["type"] not in _SHRINKS:
+            return math.inf
+        shrinks *= _SHRINKS[step["type"]]
+    width = len if spelling is Spelling.BYTE_LEVEL else _utf8_len  # ByteLevel: a byte a character
+    longest = max(map(width, backend.get_vocab(with_added_tokens=False)), default=1)
+    longest_added = max((_utf8_len(token.content) for token in added), default=1)
+    return shrinks * max(longest, longest_added)
+
+
+def _utf8_len(text: str) -> int:
+    return len(text.encode("utf-8", "replace"))
+
+
+def _normalizing(backend: tokenizers.Tokenizer) -> list[dict[str, Any]]:
+    if backend.normalizer is None:
+        return []
+    whole: dict[str, Any] = json.loads(backend.normalizer.__getstate__())
+    return whole.get("normalizers", [whole])

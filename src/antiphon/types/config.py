@@ -117,6 +117,9 @@ class HttpConfig:
     max_body_bytes: Annotated[
         int, Key("Longest request body; beyond it: 413.", 1024, 2**30, size=True)
     ] = 4 * 1024**2
+    max_streams_per_key: Annotated[
+        int, Key("Most calls of one API key that are answered at once; beyond it: 429.", 1, 2**20)
+    ] = 256
     max_connections: Annotated[int, Key("Most open connections; beyond it: 503.", 1, 2**20)] = 4096
     request_timeout_s: Annotated[
         float, Key("A request that takes longer ends with 504.", 0.001, 86400.0)

@@ -23,7 +23,8 @@ class Request:
     the caller ignores end-of-sequence. `resumed[s]` holds the token ids of sequence `s` that were
     already delivered by an earlier attempt: they are not part of the prompt, so that penalties,
     limits, usage and log-probabilities come out as if nothing had happened. `priority`: lower is
-    served first. `deadline` is a point on the receiving process's clock.
+    served first. `deadline` and `arrived_at` are points on the receiving process's clock; the
+    latter is when the call came in, before its text was read (None: when the request is taken).
     `tenant_salt` keeps one tenant's cached blocks invisible to all others.
     """
 
@@ -35,6 +36,7 @@ class Request:
     resumed: tuple[tuple[TokenId, ...], ...] = ()
     priority: int = 0
     deadline: Seconds | None = None
+    arrived_at: Seconds | None = None
     slo: Slo | None = None
     tenant_salt: bytes = b""
 

@@ -53,7 +53,7 @@ async def service(puppet, tokenizer, template, config) -> AsyncIterator[Service]
 async def client(service, keys) -> AsyncIterator[httpx.AsyncClient]:
     """Straight into the application, without sockets. Unlike a socket, it can't disconnect."""
     transport = httpx.ASGITransport(create_app(service, keys), raise_app_exceptions=False)
-    async with httpx.AsyncClient(transport=transport, base_url="http://test") as client:
+    async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
         yield client
 
 

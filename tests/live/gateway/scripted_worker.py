@@ -1,6 +1,7 @@
 """A real worker, scheduler and KV books and all, whose model says what a test chose."""
 
 import asyncio
+import threading
 import time
 
 from puppet_link import worker_info
@@ -19,9 +20,18 @@ class CountingEngine:
     def __init__(self, script: Script) -> None:
         self._inner = ScriptedEngine(script, shadow=ShadowKv(KV.page_tokens))
         self.passes = 0
+        self.free = threading.Event()
+        """Cleared: the next pass waits, having been counted, until this is set."""
+        self.free.set()
+        self.held = threading.Event()
+        """A pass waits, or has waited, for `free`."""
 
     def forward(self, plan: StepPlan) -> StepResult:
         self.passes += 1
+        if not self.free.is_set():
+            self.held.set()
+            if not self.free.wait(30):
+                raise TimeoutError("the test never let this pass go on")
         return self._inner.forward(plan)
 
 

@@ -7,6 +7,9 @@ import httpx
 import pytest
 from gateway_kit import MODEL
 
+from antiphon.live.gateway.body import parse
+from antiphon.live.gateway.chat_schema import MAX_MESSAGES, ChatBody
+
 CHAT = "/v1/chat/completions"
 TEXT = "/v1/completions"
 JSON = {"content-type": "application/json"}
@@ -50,7 +53,7 @@ NUMBERS = {
     "max_tokens": [0, -1, 10**12, 10**30, "5", 1.5, True],
     "min_tokens": [-1, "5", 1.5, 10**12],
     "seed": ["1", 1.5, 2**64, -(2**64), True],
-    "priority": ["1", 1.5, 10**9],
+    "priority": ["1", 1.5, -1, 101, 10**9],
     "timeout": [0, -1, "1", True],
     "stream": ["true", 1],
     "ignore_eos": ["true", 1],
@@ -380,3 +383,41 @@ async def test_unknown_paths_and_methods(client):
 def test_the_table_has_no_value_that_json_would_change():
     for values in NUMBERS.values():
         assert not any(isinstance(v, float) and not math.isfinite(v) for v in values)
+
+
+PART = {"type": "text", "text": "x"}
+
+
+@pytest.mark.parametrize(
+    "field, value",
+    [
+        ("messages", [{"role": "user", "content": [PART] * 1024}] * 8),
+        ("messages", [{"role": "user", "content": [{}] * 1000}] * 30),
+        ("messages", [{**HI[0], **{f"k{i}": 1 for i in range(1025)}}]),
+        ("messages", [[]] * 20_000),
+        ("antiphon", {f"k{i}": 1 for i in range(1025)}),
+        ("stream_options", {f"k{i}": 1 for i in range(1025)}),
+        ("logit_bias", {str(i): "x" for i in range(1025)}),
+    ],
+    ids=["parts", "bad-parts", "fields", "lists", "antiphon", "stream_options", "logit_bias"],
+)
+async def test_more_parts_than_can_be_looked_at_are_refused_before_any_is(
+    client, monkeypatch, field, value
+):
+    monkeypatch.setattr(ChatBody, "model_validate", None)
+    error = await refused(client, CHAT, chat(**{field: value}))
+    assert error["param"] == field
+    assert "at most 1024" in error["message"] or "more than 16384 parts" in error["message"]
+
+
+def test_as_many_messages_of_one_part_as_a_call_may_have():
+    messages = [{"role": "user", "content": [PART]}] * MAX_MESSAGES
+    body = parse(ChatBody, json.dumps({"model": MODEL, "messages": messages}).encode())
+    assert len(body.messages) == MAX_MESSAGES
+
+
+@pytest.mark.parametrize("priority", [-1, 101])
+async def test_nobody_gets_ahead_of_the_default_priority(client, priority):
+    error = await refused(client, CHAT, chat(antiphon={"priority": priority}))
+    assert error["param"] == "antiphon.priority"
+    assert "from 0 to 100" in error["message"]

@@ -224,7 +224,7 @@ async def test_the_knobs_reach_the_worker(client, puppet, saying):
             stop="END",
             stop_token_ids=[3, 4],
             ignore_eos=True,
-            priority=-3,
+            priority=3,
             timeout=5,
         ),
         headers={"x-slo-ttft-ms": "250", "x-slo-tpot-ms": "50"},
@@ -236,7 +236,7 @@ async def test_the_knobs_reach_the_worker(client, puppet, saying):
     assert (sampling.seed, sampling.max_tokens, sampling.min_tokens) == (42, 9, 2)
     assert (sampling.stop, sampling.stop_token_ids) == (("END",), (3, 4))
     assert request.eos_token_ids == ()
-    assert request.priority == -3
+    assert request.priority == 3
     assert request.slo is not None
     assert (request.slo.ttft_s, request.slo.tpot_s) == (0.25, 0.05)
 

@@ -6,6 +6,7 @@ import openai
 import pytest
 from gateway_kit import MODEL, events_of
 
+from antiphon.live.gateway.completion_schema import CompletionBody
 from antiphon.types import FinishReason, Logprobs
 
 TEXT = "/v1/completions"
@@ -86,6 +87,24 @@ async def test_usage_sums_over_prompts_and_counts_each_prompt_once(client, puppe
     assert usage["prompt_tokens"] == sum(len(request.prompt) for request in puppet.requests)
     spoken = [f"{p}{j}!" for p in ("one", "two two") for j in range(2)]
     assert usage["completion_tokens"] == sum(len(tokenizer.encode(s)) for s in spoken)
+
+
+@pytest.mark.parametrize(
+    "prompt_len, fields, limit",
+    [
+        (8191, {}, 1),
+        (8180, {}, 12),
+        (8100, {}, 16),
+        (8100, {"max_tokens": None}, 16),
+        (8100, {"min_tokens": 50}, 50),
+    ],
+)
+async def test_the_default_limit_never_refuses_a_call(client, puppet, prompt_len, fields, limit):
+    puppet.script = lambda request, sequence: [5] * (limit + 1)
+    body = {"model": MODEL, "prompt": [5] * prompt_len, **fields}
+    response = await client.post("/v1/completions", json=body)
+    assert response.status_code == 200, response.text
+    assert puppet.requests[0].sampling.max_tokens == limit
 
 
 async def test_the_default_limit_is_sixteen_tokens(client, puppet, tokenizer):
@@ -185,3 +204,17 @@ async def test_a_long_prompt_takes_the_same_way(client, puppet, tokenizer):
     response = await client.post(TEXT, json=text(prompt=prompt, max_tokens=1))
     assert response.status_code == 200
     assert puppet.requests[0].prompt == tokenizer.encode(prompt)
+
+
+class Unread(str):
+    """Text that is as long as it may be: nobody may look at its characters one by one."""
+
+    __slots__ = ()
+
+    def __iter__(self):
+        raise AssertionError("the event loop can't wait for this")
+
+
+def test_the_characters_of_a_prompt_are_not_looked_at_one_by_one():
+    body = CompletionBody.model_construct(model=MODEL, prompt=Unread("text"))
+    assert (body.texts(), body.ids()) == (["text"], {})

@@ -11,7 +11,7 @@ from antiphon import __version__
 from antiphon.errors import BugError
 from antiphon.live.gateway import State
 from antiphon.live.gateway.metrics import Histogram
-from antiphon.types import RejectReason
+from antiphon.types import FinishReason, RejectReason
 
 TEXT = "/v1/completions"
 
@@ -61,6 +61,20 @@ async def test_metrics_tell_what_happened(client, puppet, tokenizer):
         ("antiphon_late_events_total", (), 0),
     ]:
         assert seen[name, labels] == pytest.approx(value), (name, labels)
+
+
+@pytest.mark.parametrize(
+    "reason, finished", [("stop", 1.0), ("error", 0.0)], ids=["finished", "failed"]
+)
+async def test_only_what_finished_has_a_whole_duration(client, puppet, reason, finished):
+    asking = asyncio.create_task(
+        client.post("/v1/completions", json={"model": MODEL, "prompt": "x"})
+    )
+    puppet.end(await puppet.request(), FinishReason(reason))
+    await asking
+    page = samples((await client.get("/metrics")).text)
+    assert page["vllm:e2e_request_latency_seconds_count", ()] == finished
+    assert page["vllm:prompt_tokens_total", ()] == 1.0
 
 
 def test_a_histogram_counts_into_the_first_bucket_that_holds_the_value():

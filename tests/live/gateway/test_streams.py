@@ -84,9 +84,12 @@ async def test_keep_alive_comments_while_nothing_comes(puppet, tokenizer, templa
 
 
 @pytest.mark.parametrize("started", [False, True])
-@pytest.mark.parametrize("cause", ["fault", "lost"])
-async def test_a_failure_is_an_error_event_after_the_first_byte_and_a_500_before(
-    client, puppet, tokenizer, started, cause
+@pytest.mark.parametrize(
+    "cause, status, kind",
+    [("fault", 500, "server_error"), ("lost", 503, "service_unavailable_error")],
+)
+async def test_a_failure_is_an_error_event_after_the_first_byte_and_a_status_before(
+    client, puppet, tokenizer, started, cause, status, kind
 ):
     async def worker():
         request = await puppet.request()
@@ -102,13 +105,13 @@ async def test_a_failure_is_an_error_event_after_the_first_byte_and_a_500_before
 
     response, _ = await asyncio.gather(client.post(CHAT, json=chat(stream=True)), worker())
     if not started:
-        assert response.status_code == 500
-        assert response.json()["error"]["type"] == "server_error"
+        assert response.status_code == status
+        assert response.json()["error"]["type"] == kind
         return
     assert response.status_code == 200
     *chunks, last = events_of(response.text)
     assert chunks[1]["choices"][0]["delta"]["content"] == "Hello"
-    assert last["error"]["type"] == "server_error"
+    assert last["error"]["type"] == kind
     assert "usage" not in last
     assert not any(choice["finish_reason"] for chunk in chunks for choice in chunk["choices"])
 
@@ -236,8 +239,11 @@ async def test_a_slow_reader_holds_up_nobody_and_costs_bounded_memory(
     reader, writer = await asyncio.open_connection(host, int(port), limit=1024)
     body = json.dumps(chat(stream=True)).encode()
     writer.write(
-        b"POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
-        b"Content-Length: " + str(len(body)).encode() + b"\r\n\r\n" + body
+        b"POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\n"
+        b"Content-Type: application/json\r\nContent-Length: "
+        + str(len(body)).encode()
+        + b"\r\n\r\n"
+        + body
     )
     slow = await puppet.request()
     puppet.start(slow)
@@ -311,11 +317,75 @@ async def test_a_lost_worker_makes_the_gateway_unhealthy(client, puppet, service
     assert response.json()["error"]["type"] == "service_unavailable_error"
 
 
+@pytest.mark.parametrize("stream", [False, True])
+async def test_the_requests_of_a_lost_worker_can_be_sent_again(client, puppet, stream):
+    asking = asyncio.create_task(client.post(CHAT, json=chat(stream=stream, n=2)))
+    await puppet.request()
+    puppet.die()
+    response = await asking
+    assert response.status_code == 503
+    assert response.headers["retry-after"] == "1"
+    assert response.json()["error"]["type"] == "service_unavailable_error"
+
+
+@pytest.mark.parametrize("path", [CHAT, "/v1/completions"])
+async def test_time_counts_from_the_arrival_of_the_call(
+    puppet, tokenizer, template, config, monkeypatch, path
+):
+    """The text stage takes 3 s of the clock: the worker sees the rest, metrics see it all."""
+    now = 100.0
+    encode = tokenizer.encode
+
+    def slow(*arguments, **options):
+        nonlocal now
+        now += 3.0
+        return encode(*arguments, **options)
+
+    monkeypatch.setattr(tokenizer, "encode", slow)
+    body = chat() if path == CHAT else {"model": MODEL, "prompt": "x"}
+    async with (
+        serving(puppet, tokenizer, template, config, clock=lambda: now) as service,
+        httpx.AsyncClient(
+            transport=httpx.ASGITransport(create_app(service, Keyring())),
+            base_url="http://localhost",
+        ) as client,
+    ):
+        late = await client.post(path, json=body | {"timeout": 2.0})
+        assert late.status_code == 504
+        assert late.json()["error"]["code"] == "deadline_exceeded"
+        assert puppet.requests == []
+        asked_at = now
+        asking = asyncio.create_task(client.post(path, json=body | {"timeout": 50.0}))
+        request = await puppet.request()
+        assert (request.arrived_at, request.deadline) == (asked_at, asked_at + 50.0)
+        puppet.start(request)
+        puppet.tokens(request, [5])
+        puppet.end(request)
+        assert (await asking).status_code == 200
+        page = service.metrics.render().decode()
+    assert 'vllm:time_to_first_token_seconds_sum{model_name="scripted"} 3.0' in page
+
+
+async def test_a_prompt_that_is_not_read_in_time_is_504_at_once(
+    client, puppet, service, monkeypatch
+):
+    never = asyncio.Event()
+
+    async def stuck(*arguments, **options):
+        await never.wait()
+
+    monkeypatch.setattr(service.prompts, "chat", stuck)
+    response = await client.post(CHAT, json=chat(timeout=0.02))
+    assert response.status_code == 504
+    assert response.json()["error"]["type"] == "timeout_error"
+    assert puppet.requests == []
+
+
 async def test_a_worker_that_calls_itself_unhealthy(service, keys):
     answers = {"healthy": True}
     app = create_app(replace(service, worker_healthy=lambda: answers["healthy"]), keys)
     async with httpx.AsyncClient(
-        transport=httpx.ASGITransport(app), base_url="http://test"
+        transport=httpx.ASGITransport(app), base_url="http://localhost"
     ) as client:
         for healthy, status in ((True, 200), (False, 503)):
             answers["healthy"] = healthy
@@ -326,7 +396,7 @@ async def test_a_worker_that_calls_itself_unhealthy(service, keys):
 async def test_while_the_model_loads(keys):
     app = create_app(None, keys)
     transport = httpx.ASGITransport(app)
-    async with httpx.AsyncClient(transport=transport, base_url="http://test") as client:
+    async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
         assert (await client.get("/health")).status_code == 200
         assert (await client.get("/version")).status_code == 200
         ready = await client.get("/ready")
@@ -348,7 +418,14 @@ async def test_a_link_that_breaks_its_promise_ends_the_gateway(
     running = asyncio.create_task(gateway.run())
     await asyncio.sleep(0)
     reply = gateway.open(
-        Call(id="c", prompts=[(1,)], sampling=SamplingParams(), tenant=Tenant(), timeout_s=5.0)
+        Call(
+            id="c",
+            prompts=[(1,)],
+            sampling=SamplingParams(),
+            tenant=Tenant(),
+            arrived_at=time.monotonic(),
+            timeout_s=5.0,
+        )
     )
     with pytest.raises(BugError, match="add must answer"):
         await asyncio.wait_for(running, 5)
@@ -363,7 +440,9 @@ async def test_a_body_that_trickles_in_is_408(url, monkeypatch):
     host, port = url.removeprefix("http://").split(":")
     reader, writer = await asyncio.open_connection(host, int(port))
     writer.write(
-        b"POST /v1/completions HTTP/1.1\r\nHost: x\r\n" + JSON + b"Content-Length: 100\r\n\r\n{"
+        b"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\n"
+        + JSON
+        + b"Content-Length: 100\r\n\r\n{"
     )
     head = await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), 10)
     writer.close()
@@ -374,7 +453,7 @@ async def test_a_body_over_the_limit_on_a_real_socket(url, config):
     host, port = url.removeprefix("http://").split(":")
     reader, writer = await asyncio.open_connection(host, int(port))
     writer.write(
-        b"POST /v1/completions HTTP/1.1\r\nHost: x\r\n"
+        b"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\n"
         + JSON
         + b"Transfer-Encoding: chunked\r\n\r\n"
     )

@@ -33,7 +33,7 @@ class OpenRequest:
         self._ends: list[FinishReason | None] = [None] * request.sampling.n
         self._message = ""
         self._cached_tokens = 0
-        self._arrived_at = now
+        self._arrived_at = now if request.arrived_at is None else request.arrived_at
         self._dispatched_at = now
         self._first_token_at: Seconds | None = None
         self._last_token_at: Seconds | None = None

@@ -14,6 +14,14 @@ from .unsupported import reduce
 
 Model = TypeVar("Model", bound=Body)
 
+MAX_NESTED = 16_384
+"""Objects, and entries of lists, within one field: enough for 4,096 messages of one part each.
+Checking a body takes time in proportion, on the event loop."""
+MAX_FIELDS = 1024
+"""Fields of one object within a body."""
+_CHEAP = frozenset({"prompt", "tokens", "metadata"})
+"""Checked at the speed of reading whatever they hold."""
+
 BODY_TIMEOUT_S = 60.0
 """A client that sends a byte a minute must not hold a connection and its memory for hours."""
 
@@ -79,10 +87,32 @@ def parse(model: type[Model], raw: bytes) -> Model:
     if not isinstance(body, dict):
         raise ClientError("The body must be a JSON object", code="invalid_json")
     reduced = reduce(body, frozenset(model.model_fields))
+    for field, value in reduced.items():
+        if field not in _CHEAP:
+            _check_nesting(field, value)
     try:
         return model.model_validate(reduced)
     except ValidationError as problem:
         raise first_problem(problem, reduced) from None
+
+
+def _check_nesting(field: str, value: object) -> None:
+    """Raises `ClientError` if there is too much in this field to look at each part of it."""
+    todo, count = [value], 0
+    while todo:
+        inner = todo.pop()
+        if isinstance(inner, dict):
+            if len(inner) > MAX_FIELDS:
+                text = f"{field} has an object of {len(inner)} fields: at most {MAX_FIELDS}"
+                raise ClientError(text, field=field)
+            count += 1
+            todo += [item for item in inner.values() if isinstance(item, dict | list)]
+        elif isinstance(inner, list):
+            count += len(inner)
+            if count <= MAX_NESTED:
+                todo += [item for item in inner if isinstance(item, dict | list)]
+        if count > MAX_NESTED:
+            raise ClientError(f"{field} has more than {MAX_NESTED} parts in all", field=field)
 
 
 def first_problem(problem: ValidationError, body: object) -> ClientError:

@@ -1,15 +1,11 @@
 """Chat completions in the API's shape, whole and streamed."""
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-
-from msgspec import UNSET
+from collections.abc import Iterator
 
 from antiphon.text import ScoredToken
-from antiphon.types import TokenId
 
+from .answer_frame import AnswerFrame, ChunkEncoder
 from .answers import (
-    Answer,
     ChatChoice,
     ChatChunkChoice,
     ChatDelta,
@@ -17,34 +13,16 @@ from .answers import (
     ChatMessage,
     TokenLogprob,
     TopLogprob,
-    encode,
-    event,
     finish_name,
-    usage,
 )
-from .reply import Delta, Reply, TokenCounts
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AnswerFrame:
-    """What all parts of one answer repeat. `token_bytes` spells a token in log-probabilities."""
-
-    id: str
-    created: int
-    model: str
-    fingerprint: str
-    token_bytes: Callable[[TokenId], bytes]
+from .reply import Delta, Reply
 
 
 def chat_answer(frame: AnswerFrame, reply: Reply, choices: int) -> bytes:
     """The whole answer. `reply` is over and without error."""
     deltas = {delta.choice: delta for delta in reply.take()}
-    answer = Answer(
-        frame.id,
+    return frame.whole(
         "chat.completion",
-        frame.created,
-        frame.model,
-        frame.fingerprint,
         [
             ChatChoice(
                 index,
@@ -54,34 +32,19 @@ def chat_answer(frame: AnswerFrame, reply: Reply, choices: int) -> bytes:
             )
             for index in range(choices)
         ],
-        usage(reply.counts),
+        reply.counts,
     )
-    return encode(answer)
 
 
-class ChatEncoder:
+class ChatEncoder(ChunkEncoder[ChatChunkChoice]):
     """The streamed answer: role first, then text, then the reason it ended, each its own chunk."""
 
     def __init__(self, frame: AnswerFrame, choices: int, include_usage: bool) -> None:
-        self._frame = frame
+        super().__init__(frame, "chat.completion.chunk", include_usage)
         self._unborn = set(range(choices))
-        self._usage = None if include_usage else UNSET
 
-    def chunks(self, deltas: list[Delta]) -> bytes:
-        """See `event_stream.Encoder`."""
-        return b"".join(
-            event(self._chunk([choice])) for delta in deltas for choice in self._choices(delta)
-        )
-
-    def last(self, counts: TokenCounts) -> bytes:
-        """See `event_stream.Encoder`: the token counts, if they were asked for."""
-        if self._usage is UNSET:
-            return b""
-        chunk = self._chunk([])
-        chunk.usage = usage(counts)
-        return event(chunk)
-
-    def _choices(self, delta: Delta) -> Iterator[ChatChunkChoice]:
+    def choices(self, delta: Delta) -> Iterator[ChatChunkChoice]:
+        """See `ChunkEncoder`."""
         index = delta.choice
         if index in self._unborn:
             self._unborn.remove(index)
@@ -91,18 +54,6 @@ class ChatEncoder:
             yield ChatChunkChoice(index, ChatDelta(content=delta.text), logprobs)
         if finish := finish_name(delta.finish):
             yield ChatChunkChoice(index, ChatDelta(), finish_reason=finish)
-
-    def _chunk(self, choices: list[ChatChunkChoice]) -> Answer[ChatChunkChoice]:
-        frame = self._frame
-        return Answer(
-            frame.id,
-            "chat.completion.chunk",
-            frame.created,
-            frame.model,
-            frame.fingerprint,
-            choices,
-            self._usage,
-        )
 
 
 def _logprobs(frame: AnswerFrame, scored: list[ScoredToken]) -> ChatLogprobs | None:

@@ -5,12 +5,10 @@ from typing import Annotated
 from annotated_types import MaxLen, MinLen
 from pydantic import Discriminator, Field, Tag
 
+from antiphon.core.validation import DEFAULT_MAX_TOKENS
 from antiphon.errors import ClientError
 
 from .schema import MAX_PROMPTS, GenerationBody, TokenIds
-
-DEFAULT_MAX_TOKENS = 16
-"""What the OpenAI API does when a completion names no limit."""
 
 
 def _prompt_form(value: object) -> str | None:
@@ -50,7 +48,9 @@ class CompletionBody(GenerationBody):
     """A completion of one or several prompts."""
 
     prompt: Prompt
-    max_tokens: int | None = DEFAULT_MAX_TOKENS
+    max_tokens: int | None = Field(
+        None, description=f"Without it: {DEFAULT_MAX_TOKENS}, or what the context has room for."
+    )
     echo: bool = False
     logprobs: Annotated[int, Field(ge=0, le=20)] | None = None
 
@@ -65,6 +65,8 @@ class CompletionBody(GenerationBody):
     def ids(self) -> dict[str, list[int]]:
         """The prompts that are token ids, all or none, by what an error calls each of them."""
         match self.prompt:
+            case str():
+                return {}  # and not the ids among its characters, of which there may be millions
             case [int(), *_]:
                 return {"prompt": [id for id in self.prompt if isinstance(id, int)]}
             case many:

@@ -2,14 +2,12 @@
 
 from collections.abc import Callable, Iterator, Sequence
 
-from msgspec import UNSET
-
 from antiphon.text import ScoredToken
 from antiphon.types import TokenId
 
-from .answers import Answer, CompletionLogprobs, TextChoice, encode, event, finish_name, usage
-from .chat import AnswerFrame
-from .reply import Delta, Reply, TokenCounts
+from .answer_frame import AnswerFrame, ChunkEncoder
+from .answers import CompletionLogprobs, TextChoice, finish_name
+from .reply import Delta, Reply
 
 _OBJECT = "text_completion"
 
@@ -26,54 +24,24 @@ def completion_answer(frame: AnswerFrame, reply: Reply, echoed: Sequence[str]) -
         )
         for index, prefix in enumerate(echoed)
     ]
-    return encode(
-        Answer(
-            frame.id,
-            _OBJECT,
-            frame.created,
-            frame.model,
-            frame.fingerprint,
-            choices,
-            usage(reply.counts),
-        )
-    )
+    return frame.whole(_OBJECT, choices, reply.counts)
 
 
-class CompletionEncoder:
+class CompletionEncoder(ChunkEncoder[TextChoice]):
     """The streamed answer: text, then the reason it ended. An echoed prompt is the first text."""
 
     def __init__(self, frame: AnswerFrame, echoed: Sequence[str], include_usage: bool) -> None:
-        self._frame = frame
+        super().__init__(frame, _OBJECT, include_usage)
         self._echoed = {index: text for index, text in enumerate(echoed) if text}
-        self._usage = None if include_usage else UNSET
 
-    def chunks(self, deltas: list[Delta]) -> bytes:
-        """See `event_stream.Encoder`."""
-        return b"".join(
-            event(self._chunk([choice])) for delta in deltas for choice in self._choices(delta)
-        )
-
-    def last(self, counts: TokenCounts) -> bytes:
-        """See `event_stream.Encoder`: the token counts, if they were asked for."""
-        if self._usage is UNSET:
-            return b""
-        chunk = self._chunk([])
-        chunk.usage = usage(counts)
-        return event(chunk)
-
-    def _choices(self, delta: Delta) -> Iterator[TextChoice]:
+    def choices(self, delta: Delta) -> Iterator[TextChoice]:
+        """See `ChunkEncoder`."""
         index = delta.choice
         prefix = self._echoed.pop(index, "")
         if prefix or delta.pieces or delta.scored:
             yield TextChoice(index, prefix + delta.text, _logprobs(self._frame, delta.scored))
         if finish := finish_name(delta.finish):
             yield TextChoice(index, "", finish_reason=finish)
-
-    def _chunk(self, choices: list[TextChoice]) -> Answer[TextChoice]:
-        frame = self._frame
-        return Answer(
-            frame.id, _OBJECT, frame.created, frame.model, frame.fingerprint, choices, self._usage
-        )
 
 
 def _logprobs(frame: AnswerFrame, scored: list[ScoredToken]) -> CompletionLogprobs | None:

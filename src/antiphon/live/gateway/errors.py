@@ -2,9 +2,9 @@
 
 | what happened | status | type |
 |---|---|---|
-| wrong request | 400, 404, 405, 408, 413, 415 | invalid_request_error |
+| wrong request | 400, 404, 405, 408, 413, 415, 421 | invalid_request_error |
 | no or wrong key | 401 | invalid_request_error |
-| full queue | 429 + Retry-After | rate_limit_error |
+| full queue, too many calls of one key | 429 + Retry-After | rate_limit_error |
 | our fault | 500 | server_error |
 | draining, loading, worker gone | 503 + Retry-After | service_unavailable_error |
 | deadline passed | 504 | timeout_error |
@@ -76,6 +76,12 @@ def from_client_error(error: ClientError) -> HttpError:
 def unavailable(message: str) -> HttpError:
     """Nothing is wrong with the request; it can be sent again, here later or elsewhere now."""
     return HttpError(503, message, None, "unavailable", RETRY_AFTER_S)
+
+
+def too_many_streams(limit: int) -> HttpError:
+    """One API key has all the calls open that it may have."""
+    message = f"{limit} calls of this API key are being answered: wait until one of them is over"
+    return HttpError(429, message, None, "too_many_streams", RETRY_AFTER_S)
 
 
 def from_rejected(rejected: Rejected) -> HttpError:

@@ -11,7 +11,9 @@ is the book's. Everything runs on one event loop; no method that changes state a
 import asyncio
 import logging
 import secrets
+from collections import Counter
 from collections.abc import Callable, Coroutine, Sequence
+from dataclasses import replace
 from enum import StrEnum
 from typing import Any
 
@@ -36,6 +38,8 @@ from antiphon.types import (
     TokenGenerated,
 )
 
+from .auth import Tenant
+from .errors import unavailable
 from .intake import Call, rename
 from .metrics import Metrics
 from .reply import Reply
@@ -54,8 +58,9 @@ class State(StrEnum):
 class _Open:
     """One request that is not settled: where its text goes, and each sequence's text."""
 
-    def __init__(self, request: Request, reply: Reply, tokenizer: Tokenizer) -> None:
+    def __init__(self, request: Request, call: Call, reply: Reply, tokenizer: Tokenizer) -> None:
         self.request = request
+        self.call = call
         self.reply = reply
         self.texts = [SequenceText(request, tokenizer) for _ in range(request.sampling.n)]
 
@@ -82,6 +87,7 @@ class Gateway:
         if log_decision is not None:
             self._book = recorded(BOOK, self._book, BOOK_METHODS, log_decision)
         self._open: dict[RequestId, _Open] = {}
+        self._calls: Counter[Tenant] = Counter()
         self._state = State.READY
         self._idle = asyncio.Event()
         self._idle.set()
@@ -112,6 +118,9 @@ class Gateway:
             raise
         finally:
             self._state = State.UNHEALTHY
+            if self._failure is None:
+                for entry in self._open.values():
+                    entry.reply.fail(unavailable("the worker was lost: send the request again"))
             self._execute(self._book.lost(self._link.info.id, self._clock()))
             if self._timer is not None:
                 self._timer.cancel()
@@ -135,16 +144,21 @@ class Gateway:
             case State.READY:
                 pass
         now = self._clock()
-        requests = [self._request(call, index, now) for index in range(len(call.prompts))]
+        requests = [self._request(call, index) for index in range(len(call.prompts))]
         n = call.sampling.n
         reply = Reply({request.id: n * i for i, request in enumerate(requests)}, call.stream)
         for request in requests:
-            self._open[request.id] = _Open(request, reply, self._tokenizer)
+            self._open[request.id] = _Open(request, call, reply, self._tokenizer)
+        self._calls[call.tenant] += 1
         self._idle.clear()
         for request in requests:
             self._execute(self._book.start(request, now))
         self._arm()
         return reply
+
+    def open_calls(self, tenant: Tenant) -> int:
+        """How many calls of this tenant are not over."""
+        return self._calls[tenant]
 
     def cancel(self, reply: Reply, message: str = "") -> None:
         """End what is left of a call, at once. No effect on one that is over."""
@@ -173,7 +187,7 @@ class Gateway:
             return False
         return True
 
-    def _request(self, call: Call, index: int, now: Seconds) -> Request:
+    def _request(self, call: Call, index: int) -> Request:
         prompt = call.prompts[index]
         info = self._link.info
         try:
@@ -181,6 +195,7 @@ class Gateway:
                 call.sampling,
                 prompt_len=len(prompt),
                 max_model_len=info.max_model_len,
+                default_max_tokens=call.default_max_tokens,
                 seed=self._draw_seed(),
             )
         except ClientError as error:
@@ -191,7 +206,8 @@ class Gateway:
             sampling=sampling,
             eos_token_ids=() if sampling.ignore_eos else info.model.eos_token_ids,
             priority=call.priority,
-            deadline=now + call.timeout_s,
+            deadline=call.arrived_at + call.timeout_s,
+            arrived_at=call.arrived_at,
             slo=call.slo,
             tenant_salt=call.tenant.salt,
         )
@@ -248,11 +264,17 @@ class Gateway:
         entry.reply.finish(end.request, end.sequence, end.reason, end.message)
 
     def _settle(self, settle: Settle) -> None:
-        reply = self._open.pop(settle.record.request).reply
+        entry = self._open.pop(settle.record.request)
         if not self._open:
             self._idle.set()
         self._metrics.settled(settle.record, settle.rejected)
-        reply.settle(settle.record, settle.rejected)
+        rejected = settle.rejected
+        if rejected is not None and rejected.field is not None:
+            named = entry.call.renamed.get(rejected.field, rejected.field)
+            rejected = replace(rejected, field=named)
+        entry.reply.settle(settle.record, rejected)
+        if entry.reply.over:
+            self._calls -= Counter((entry.call.tenant,))  # which also forgets who has none left
 
     def _dispatch(self, request: Request) -> None:
         self._spawn(self._add(request))

@@ -1,22 +1,33 @@
 """`/v1/chat/completions` and `/v1/completions`."""
 
+import asyncio
 import secrets
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
+from typing import Any, TypeVar
 
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
+from antiphon.core.validation import DEFAULT_MAX_TOKENS, check_prompt_len
+from antiphon.errors import ClientError
+from antiphon.types import Seconds
+
+from .answer_frame import AnswerFrame
+from .auth import ANYONE
 from .body import parse, read_body
-from .chat import AnswerFrame, ChatEncoder, chat_answer
+from .chat import ChatEncoder, chat_answer
 from .chat_schema import ChatBody
 from .completion_schema import CompletionBody
 from .completions import CompletionEncoder, completion_answer
+from .errors import too_many_streams
 from .event_stream import Encoder, EventStream, watched
 from .intake import Call, check_choices, checked, priority, slo, timeout_s
 from .openapi import CHAT_ANSWER, TEXT_ANSWER, takes
 from .reply import Reply
 from .service import Service, service_of
+
+Result = TypeVar("Result")
 
 router = APIRouter(tags=["generation"])
 
@@ -25,6 +36,7 @@ router = APIRouter(tags=["generation"])
 async def chat_completions(request: Request) -> Response:
     """Continue a conversation. With `stream: true` the answer comes as server-sent events."""
     service = service_of(request)
+    arrived_at = service.clock()
     body = parse(ChatBody, await read_body(request, service.config.max_body_bytes))
     service.check_model(body.model)
     include_usage = body.include_usage()
@@ -35,14 +47,18 @@ async def chat_completions(request: Request) -> Response:
         vocab_size=service.model.vocab_size,
         renamed=renamed,
     )
+    limit_s = timeout_s(body, request.headers, service.config.request_timeout_s)
+    rank, targets = priority(body), slo(request.headers)
+    reading = service.prompts.chat(body.messages, max_model_len=service.worker.max_model_len)
     call = Call(
         id=f"chatcmpl-{secrets.token_hex(16)}",
-        prompts=[await service.prompts.chat(body.messages)],
+        prompts=[await _in_time(service, arrived_at + limit_s, reading)],
         sampling=sampling,
         tenant=request.state.tenant,
-        timeout_s=timeout_s(body, request.headers, service.config.request_timeout_s),
-        priority=priority(body),
-        slo=slo(request.headers),
+        arrived_at=arrived_at,
+        timeout_s=limit_s,
+        priority=rank,
+        slo=targets,
         stream=body.stream,
         renamed=renamed,
     )
@@ -60,6 +76,7 @@ async def chat_completions(request: Request) -> Response:
 async def completions(request: Request) -> Response:
     """Continue one or several texts. Choice `i × n + j` is completion `j` of prompt `i`."""
     service = service_of(request)
+    arrived_at = service.clock()
     body = parse(CompletionBody, await read_body(request, service.config.max_body_bytes))
     service.check_model(body.model)
     body.check()
@@ -71,14 +88,19 @@ async def completions(request: Request) -> Response:
         vocab_size=service.model.vocab_size,
         renamed={},
     )
+    limit_s = timeout_s(body, request.headers, service.config.request_timeout_s)
+    rank, targets = priority(body), slo(request.headers)
+    reading = _prompts(service, texts, id_lists)
     call = Call(
         id=f"cmpl-{secrets.token_hex(16)}",
-        prompts=await service.prompts.texts(texts) if texts else _checked(service, id_lists),
+        prompts=await _in_time(service, arrived_at + limit_s, reading),
         sampling=sampling,
         tenant=request.state.tenant,
-        timeout_s=timeout_s(body, request.headers, service.config.request_timeout_s),
-        priority=priority(body),
-        slo=slo(request.headers),
+        arrived_at=arrived_at,
+        timeout_s=limit_s,
+        default_max_tokens=DEFAULT_MAX_TOKENS,
+        priority=rank,
+        slo=targets,
         stream=body.stream,
     )
     if not body.echo:
@@ -96,8 +118,33 @@ async def completions(request: Request) -> Response:
     )
 
 
-def _checked(service: Service, id_lists: dict[str, list[int]]) -> list[tuple[int, ...]]:
+async def _in_time(
+    service: Service, deadline: Seconds, work: Coroutine[Any, Any, Result]
+) -> Result:
+    """What `work` returns, or `ClientError` 504 if it is not done at `deadline`."""
+    left_s = deadline - service.clock()
+    try:
+        if left_s <= 0:
+            work.close()
+            raise TimeoutError
+        async with asyncio.timeout(left_s):
+            return await work
+    except TimeoutError:
+        raise ClientError(
+            "the request's time ran out before its text was read",
+            status=504,
+            code="deadline_exceeded",
+        ) from None
+
+
+async def _prompts(
+    service: Service, texts: list[str], id_lists: dict[str, list[int]]
+) -> list[tuple[int, ...]]:
+    max_model_len = service.worker.max_model_len
+    if texts:
+        return await service.prompts.texts(texts, max_model_len=max_model_len)
     for field, ids in id_lists.items():
+        check_prompt_len(len(ids), max_model_len=max_model_len, field=field)
         service.prompts.check_ids(ids, field)
     return [tuple(ids) for ids in id_lists.values()]
 
@@ -111,6 +158,9 @@ async def _respond(
     streamed: Callable[[], Encoder],
 ) -> Response:
     gateway = service.gateway
+    limit = service.config.max_streams_per_key
+    if call.tenant != ANYONE and gateway.open_calls(call.tenant) >= limit:
+        return too_many_streams(limit).response()
     reply = gateway.open(call)
     if call.stream:
         return EventStream(

@@ -44,13 +44,12 @@ async def tokenize(request: Request) -> Response:
         ids = await service.prompts.chat(body.messages, answer_next=body.add_generation_prompt)
     else:
         [ids] = await service.prompts.texts([body.prompt or ""])
-    spelled = service.prompts.token_text
     return _json(
         {
             "count": len(ids),
             "max_model_len": service.worker.max_model_len,
             "tokens": ids,
-            "token_strs": [spelled(id) for id in ids] if body.return_token_strs else None,
+            "token_strs": await service.prompts.spell(ids) if body.return_token_strs else None,
         }
     )
 

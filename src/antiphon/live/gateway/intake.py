@@ -13,7 +13,8 @@ from antiphon.types import SamplingParams, Seconds, Slo, TokenId
 from .auth import Tenant
 from .schema import MAX_CHOICES, GenerationBody
 
-MAX_PRIORITY = 1000
+MAX_PRIORITY = 100
+"""Callers may only step back: below the default, 0, nobody is asked who else waits."""
 DEFAULT_PRIORITY = 0
 
 
@@ -22,14 +23,18 @@ class Call:
     """One HTTP call. Each prompt becomes a request of its own; they share everything else.
 
     `sampling` has passed `check_sampling` and is not resolved yet: that depends on each prompt's
-    length. `renamed` maps the core's field names to those that the caller used.
+    length, and so does what an open `max_tokens` becomes (see `default_max_tokens` there).
+    Deadline and time to first token count from `arrived_at`. `renamed` maps the core's field names
+    to those that the caller used.
     """
 
     id: str
     prompts: Sequence[tuple[TokenId, ...]]
     sampling: SamplingParams
     tenant: Tenant
+    arrived_at: Seconds
     timeout_s: Seconds
+    default_max_tokens: int | None = None
     priority: int = DEFAULT_PRIORITY
     slo: Slo | None = None
     stream: bool = False
@@ -48,16 +53,21 @@ def checked(
 
 
 def rename(error: ClientError, renamed: Mapping[str, str]) -> ClientError:
-    """The error with the field that the caller wrote in place of the core's name for it."""
+    """The error with the field that the caller wrote in place of the core's name for it.
+
+    A message about the prompt stays: it speaks of the prompt that the messages became.
+    """
     given = renamed.get(error.field or "")
     if given is None or given == error.field:
         return error
-    message = error.message.replace(str(error.field), given)
+    message = error.message
+    if error.field != "prompt":
+        message = message.replace(str(error.field), given)
     return ClientError(message, field=given, status=error.status, code=error.code)
 
 
 def priority(body: GenerationBody) -> int:
-    """Lower is served first. Given twice, both must agree."""
+    """0 is served first, the default; higher ones later. Given twice, both must agree."""
     ours = body.antiphon.priority if body.antiphon else None
     if None not in (ours, body.priority) and ours != body.priority:
         raise ClientError(
@@ -66,10 +76,9 @@ def priority(body: GenerationBody) -> int:
     value = ours if ours is not None else body.priority
     if value is None:
         return DEFAULT_PRIORITY
-    if abs(value) > MAX_PRIORITY:
-        raise ClientError(
-            f"priority must be from {-MAX_PRIORITY} to {MAX_PRIORITY}", field="priority"
-        )
+    if not 0 <= value <= MAX_PRIORITY:
+        field = "priority" if ours is None else "antiphon.priority"
+        raise ClientError(f"{field} must be from 0 to {MAX_PRIORITY}", field=field)
     return value
 
 

@@ -101,11 +101,11 @@ class Metrics(Collector):
         self._prompt_tokens += record.prompt_tokens
         if record.outcome is Outcome.FINISHED:
             self._finished.update(record.finish_reasons)
+            self._whole.observe(record.ended_at - record.arrived_at)
         if record.started_at is not None:
             self._queue.observe(record.started_at - record.arrived_at)
         if record.first_token_at is not None:
             self._ttft.observe(record.first_token_at - record.arrived_at)
-        self._whole.observe(record.ended_at - record.arrived_at)
 
     def http(self, route: str, status: int) -> None:
         """A response ended. `route` is a template of ours, never what the caller typed."""
@@ -140,7 +140,7 @@ class Metrics(Collector):
         if view is None:
             return
         used = view.held_pages / view.total_pages if view.total_pages else 0.0
-        yield self._gauge("vllm:num_requests_running", "Sequences that run now.", view.running)
+        yield self._gauge("vllm:num_requests_running", "Requests that run now.", view.running)
         yield self._gauge("vllm:num_requests_waiting", "Requests that wait.", view.waiting)
         yield self._gauge("vllm:kv_cache_usage_perc", "Share of KV pages in use, 0 to 1.", used)
         yield self._count(
@@ -160,7 +160,9 @@ class Metrics(Collector):
 
     def _of_requests(self) -> Iterator[Metric]:
         model = self._model
-        yield self._count("vllm:prompt_tokens", "Prompt tokens taken.", self._prompt_tokens)
+        yield self._count(
+            "vllm:prompt_tokens", "Prompt tokens of ended requests.", self._prompt_tokens
+        )
         yield self._count("vllm:generation_tokens", "Tokens delivered.", self._output_tokens)
         yield self._ttft.family(
             "vllm:time_to_first_token_seconds", "Arrival to first token.", model
@@ -168,7 +170,9 @@ class Metrics(Collector):
         yield self._between_tokens.family(
             "vllm:inter_token_latency_seconds", "Between two tokens of a sequence.", model
         )
-        yield self._whole.family("vllm:e2e_request_latency_seconds", "Arrival to end.", model)
+        yield self._whole.family(
+            "vllm:e2e_request_latency_seconds", "Arrival to end, if it finished.", model
+        )
         yield self._queue.family(
             "vllm:request_queue_time_seconds", "Arrival to first computing.", model
         )

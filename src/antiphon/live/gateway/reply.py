@@ -96,6 +96,12 @@ class Reply:
         if self._wake_on_token or self.error is not None:
             self._wake()
 
+    def fail(self, error: HttpError) -> None:
+        """The call fails for this reason, unless it has failed already."""
+        if self.error is None:
+            self.error = error
+            self._wake()
+
     def settle(self, record: RequestRecord, rejected: Rejected | None) -> None:
         """One request of the call is over."""
         self._open.discard(record.request)

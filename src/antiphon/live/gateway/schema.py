@@ -57,7 +57,7 @@ class StreamOptions(Body):
 class AntiphonOptions(Body):
     """Our own options, kept together so that they never clash with a new OpenAI field."""
 
-    priority: int | None = Field(None, description="Lower is served first.")
+    priority: int | None = Field(None, description="0 (the default) to 100; lower is served first.")
     session: Annotated[str, MaxLen(256)] | None = Field(
         None, description="Requests of one conversation; a hint for routing."
     )
@@ -85,7 +85,7 @@ class GenerationBody(Body):
     min_tokens: int = 0
     ignore_eos: bool = False
     stop_token_ids: Annotated[TokenIds, MaxLen(MAX_STOP_IDS)] | None = None
-    priority: int | None = Field(None, description="Lower is served first.")
+    priority: int | None = Field(None, description="0 (the default) to 100; lower is served first.")
     timeout: float | None = Field(None, description="Seconds; the server's limit still holds.")
     antiphon: AntiphonOptions | None = None
 
