@@ -71,7 +71,7 @@ def test_json_and_the_file_say_the_same(measured: tuple[Any, Path]) -> None:
 def test_the_profile_says_what_was_measured(measured: tuple[Any, Path]) -> None:
     profile = read_profile(measured[1])
     engine = profile.engine
-    assert (engine.model, engine.dtype, engine.page_tokens) == ("tiny", "fp32", 4)
+    assert (engine.model, engine.dtype, engine.page_tokens) == ("tiny", "int8", 4)
     assert engine.max_model_len == 200
     assert len(engine.identity) == 64
     assert "fp32" in engine.numerics
@@ -88,7 +88,7 @@ def test_the_report_and_the_default_file(tiny: Path, cache: Path) -> None:
     result = run(tiny, *SMALL)
     assert result.exit_code == 0, result.output
     (path,) = (cache / "profiles").iterdir()
-    assert re.fullmatch(r"tiny-fp32-\d+cores\.json", path.name)
+    assert re.fullmatch(r"tiny-int8-\d+cores\.json", path.name)
     assert f"Profile: {path}\n" in result.stdout
     assert result.stdout.startswith(report(read_profile(path)))
     for shown in ("held out", "A step takes the sum of", "Error on", "Spread", "goal: median 5%"):

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from antiphon.errors import UsageError
-from antiphon.live.cache_folder import cache_folder
 from antiphon.types import Config
 
 from .progress import Progress
@@ -87,9 +86,10 @@ def profile(
     settings = load(config, options)
     measured = _measure(settings, budget_s)
 
+    from antiphon.live.cache_folder import cache_folder
     from antiphon.perf import encode_profile, write_profile
 
-    path = output or default_path(settings, measured)
+    path = output or cache_folder(settings.engine) / "profiles" / default_name(measured)
     write_profile(measured, path)
     if as_json:
         typer.echo(encode_profile(measured).decode(), nl=False)
@@ -121,11 +121,11 @@ def check_writable(path: Path) -> None:
         raise UsageError(f"{path}: can't be written: give another file (--output)")
 
 
-def default_path(config: Config, measured: "Profile") -> Path:
-    """Where a profile of this model, dtype and number of cores is kept."""
+def default_name(measured: "Profile") -> str:
+    """The file's name for a profile of this model, dtype and number of cores."""
     engine = measured.engine
     name = re.sub(r"[^\w.-]+", "_", f"{engine.model}-{engine.dtype}-{engine.cores}cores")
-    return cache_folder(config.engine) / "profiles" / f"{name}.json"
+    return f"{name}.json"
 
 
 def _measure(config: Config, budget_s: float) -> "Profile":
