@@ -74,7 +74,7 @@ def test_the_profile_says_what_was_measured(measured: tuple[Any, Path]) -> None:
     assert (engine.model, engine.dtype, engine.page_tokens) == ("tiny", "int8", 4)
     assert engine.max_model_len == 200
     assert len(engine.identity) == 64
-    assert "fp32" in engine.numerics
+    assert "int8" in engine.numerics
     assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\+00:00", profile.measured_at)
     assert {point.shape.kind for point in profile.points if not point.held_out} == set(StepKind)
     assert all(point.repeats >= 3 for point in profile.points)
