@@ -174,6 +174,13 @@ def test_the_end_of_sequence_is_a_mark_even_if_the_tokenizer_calls_it_text(
         (["ok"], SamplingParams(temperature=float("nan")), "temperature"),
         (["ok"], SamplingParams(max_tokens=0), "max_tokens"),
         (["ok"], SamplingParams(max_tokens=10**6), "prompts[0]"),
+        (["ok", "\ud800"], GREEDY, "prompts[1]"),
+        (None, GREEDY, "prompts"),
+        (7, GREEDY, "prompts"),
+        (b"bytes", GREEDY, "prompts"),
+        (["ok"], {"max_tokens": 4}, "sampling"),
+        (["ok"], [{"max_tokens": 4}], "sampling"),
+        (["ok"], "greedy", "sampling"),
     ],
 )
 def test_a_wrong_prompt_is_named_and_nothing_runs(
@@ -196,6 +203,8 @@ def test_a_wrong_prompt_is_named_and_nothing_runs(
         [[]],
         [["hello"]],
         ["hello"],
+        "hello",
+        None,
     ],
 )
 def test_wrong_messages(llm: LLM, messages: Any) -> None:

@@ -44,6 +44,7 @@ class LLM:
         model: str | None = None,
         *,
         config: Mapping[str, Mapping[str, object]] | None = None,
+        dtype: str | None = None,
         kv_memory: int | str | None = None,
         max_model_len: int | None = None,
         max_num_seqs: int | None = None,
@@ -52,6 +53,7 @@ class LLM:
         values = {table: dict(content) for table, content in (config or {}).items()}
         for table, key, value in (
             ("model", "name", model),
+            ("model", "dtype", dtype),
             ("model", "max_model_len", max_model_len),
             ("kv", "memory_bytes", kv_memory),
             ("scheduler", "max_num_seqs", max_num_seqs),
@@ -76,13 +78,15 @@ class LLM:
         """Continue each prompt (text, or token ids); the results are in the prompts' order.
 
         `sampling` is for all, or one for each; without it at most 16 tokens are drawn, fewer where
-        the context ends. `progress`: show a
-        bar on stderr; None: if that is a terminal. Raises `ClientError` before anything runs if a
-        prompt or parameter is wrong.
+        the context ends. `progress`: show a bar on stderr; None: if that is a terminal. Raises
+        `ClientError` before anything runs if a prompt or parameter is wrong.
         """
-        many: list[Any] = (
-            [prompts] if isinstance(prompts, str) or _is_ids(prompts) else list(prompts)
-        )
+        if isinstance(prompts, str) or _is_ids(prompts):
+            many: list[Any] = [prompts]
+        elif isinstance(prompts, Sequence) and not isinstance(prompts, bytes):
+            many = list(prompts)
+        else:
+            raise ClientError("prompts must be a string, token ids, or a list", field="prompts")
         default_max_tokens = DEFAULT_MAX_TOKENS if sampling is None else None
         with self._open() as model:
             inputs = [self._input(model, place, prompt) for place, prompt in enumerate(many)]
@@ -100,6 +104,8 @@ class LLM:
         A message is `{"role": "user", "content": "…"}`. See `generate`; without `sampling` an
         answer may be as long as the context allows.
         """
+        if not isinstance(messages, Sequence) or isinstance(messages, str | bytes):
+            raise ClientError("messages must be a list", field="messages")
         one = bool(messages) and isinstance(messages[0], Mapping)
         many: list[Any] = [messages] if one else list(messages)
         with self._open() as model:
@@ -115,7 +121,8 @@ class LLM:
             self._model = None
 
     def __enter__(self) -> Self:
-        return self
+        with self._open():
+            return self
 
     def __exit__(self, *_: object) -> None:
         self.close()
@@ -129,7 +136,10 @@ class LLM:
 
     def _input(self, model: LoadedModel, place: int, prompt: object) -> _Input:
         if isinstance(prompt, str):
-            return prompt, model.tokenizer.encode(prompt, add_bos=model.tokenizer.add_bos)
+            try:
+                return prompt, model.tokenizer.encode(prompt, add_bos=model.tokenizer.add_bos)
+            except ClientError as error:
+                raise wrong_prompt(place, error.message, error.code) from None
         if not _is_ids(prompt):
             raise wrong_prompt(place, "must be a string or a list of token ids")
         return None, tuple(prompt)
@@ -146,6 +156,12 @@ class LLM:
             raise ClientError(f"at most {_MOST_PROMPTS} prompts at once", field="prompts")
         if sampling is None or isinstance(sampling, SamplingParams):
             sampling = [sampling or SamplingParams()] * len(inputs)
+        if not isinstance(sampling, Sequence) or not all(
+            isinstance(params, SamplingParams) for params in sampling
+        ):
+            raise ClientError(
+                "sampling must be SamplingParams, or a list of them", field="sampling"
+            )
         if len(sampling) != len(inputs):
             raise ClientError(
                 f"{len(inputs)} prompts, but {len(sampling)} sampling parameters: give one for "

@@ -136,6 +136,18 @@ async def test_the_description_covers_every_body(client):
     assert "openapi.json" in docs.text
 
 
+@pytest.mark.parametrize("path", ["/health", "/ready", "/v1/models"])
+async def test_head_says_what_get_says_without_a_body(client, path):
+    head, get = await client.head(path), await client.get(path)
+    assert (head.status_code, head.content) == (get.status_code, b"")
+
+
+async def test_the_bare_address_leads_to_the_docs(client):
+    response = await client.get("/")
+    assert response.is_redirect
+    assert response.headers["location"] == "/docs"
+
+
 async def test_the_docs_page_needs_no_other_host(client):
     page = (await client.get("/docs")).text
     assets = re.findall(r"(?:src|href)=\"([^\"]+)\"", page)

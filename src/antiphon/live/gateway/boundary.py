@@ -17,7 +17,7 @@ from .failure_log import FailureLog
 
 _SANE_ID = re.compile(r"[A-Za-z0-9._:/+=@-]{1,128}\Z")
 _PORT = re.compile(r":\d*\Z")
-_OPEN_PATHS = frozenset({"/health", "/ready", "/version", "/docs", "/openapi.json"})
+_OPEN_PATHS = frozenset({"/", "/health", "/ready", "/version", "/docs", "/openapi.json"})
 """What needs no key: it tells nothing about tenants. `/metrics` does, so it needs one."""
 DOCS_ASSETS = "/docs-assets"
 """Scripts and styles of `/docs`: they need no key either."""

@@ -4,7 +4,7 @@ from typing import Any
 
 import msgspec
 from fastapi import APIRouter, Request
-from starlette.responses import Response
+from starlette.responses import RedirectResponse, Response
 
 from antiphon import __version__
 
@@ -18,6 +18,13 @@ from .text_schema import DetokenizeBody, TokenizeBody
 router = APIRouter()
 
 
+@router.get("/", include_in_schema=False)
+async def root() -> Response:
+    """Whoever opens the address in a browser wants to know what is here."""
+    return RedirectResponse("/docs")
+
+
+@router.head("/v1/models", include_in_schema=False)
 @router.get("/v1/models", tags=["models"])
 async def models(request: Request) -> dict[str, Any]:
     """The models that can be asked."""
@@ -65,6 +72,7 @@ async def detokenize(request: Request) -> Response:
     return _json({"prompt": await service.prompts.decode(body.tokens)})
 
 
+@router.head("/health", include_in_schema=False)
 @router.get("/health", tags=["operation"])
 async def health(request: Request) -> Response:
     """200 while the process can do its work: 503 means that it must be restarted."""
@@ -73,6 +81,7 @@ async def health(request: Request) -> Response:
     return _json({"status": "unhealthy" if sick else "ok"}, 503 if sick else 200)
 
 
+@router.head("/ready", include_in_schema=False)
 @router.get("/ready", tags=["operation"])
 async def ready(request: Request) -> Response:
     """200 if new requests are taken: 503 while loading, draining, or without a worker."""
