@@ -1,4 +1,4 @@
-"""What int8 costs in quality: SmolLM2 in int8 against fp32 on English news.
+"""What int8 and bf16 keys and values cost in quality: SmolLM2 against fp32 on English news.
 
     python benchmarks/quality.py                # fetches gensim's wheel for its Lee corpus
     python benchmarks/quality.py --text FILE    # another text
@@ -22,7 +22,7 @@ import result
 import torch
 
 from antiphon.checkpoint import open_checkpoint, resolve
-from antiphon.engine import load_llama, numerics_id
+from antiphon.engine import KvDtype, load_llama, numerics_id
 from antiphon.testing.quality import compare
 from antiphon.text import Tokenizer
 
@@ -57,15 +57,16 @@ def main() -> None:
         load_llama(checkpoint, dtype=dtype, cache_dir=options.cache_dir)
         for dtype in ("fp32", "int8")
     )
-    agreement = compare(reference, candidate, windows)
     measured = {
         "model": options.model,
         "text": options.text.name if options.text else Path(CORPUS).name,
         "window_tokens": WINDOW,
-        "numerics": {dtype: numerics_id(dtype) for dtype in ("fp32", "int8")},
-        **asdict(agreement),
+        "reference": numerics_id("fp32"),
     }
-    print(agreement)
+    for kv_dtype in (KvDtype.BF16, KvDtype.FP32):
+        agreement = compare(reference, candidate, windows, kv_dtype=kv_dtype)
+        print(f"int8, keys and values in {kv_dtype.value}: {agreement}")
+        measured[numerics_id("int8", kv_dtype)] = asdict(agreement)
     print(result.write("quality", measured))
 
 

@@ -1,13 +1,16 @@
 """What int8 costs on the real model; `benchmarks/quality.py` measures it on more text."""
 
+import pytest
 from smollm2 import model, prompts
 
+from antiphon.engine import KvDtype
 from antiphon.testing.quality import compare
 
 
-def test_int8_predicts_what_fp32_predicts() -> None:
+@pytest.mark.parametrize("kv_dtype", KvDtype)
+def test_int8_predicts_what_fp32_predicts(kv_dtype: KvDtype) -> None:
     """A thousand tokens of prose."""
-    found = compare(model(), model("int8"), [prompts()[48]])
+    found = compare(model(), model("int8"), [prompts()[48]], kv_dtype=kv_dtype)
     assert found.positions == 999
     assert found.mean_kl_nats < 0.008
     assert found.top1 > 0.94

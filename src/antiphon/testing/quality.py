@@ -7,7 +7,7 @@ from math import exp
 import numpy as np
 import torch
 
-from antiphon.engine import KvMemory, Model, layout_of
+from antiphon.engine import KvDtype, KvMemory, Model, layout_of
 from antiphon.engine.batch import Batch, PageTable, Run
 
 
@@ -27,13 +27,22 @@ class Agreement:
     perplexity_error: float
 
 
-def compare(reference: Model, candidate: Model, texts: Iterable[Sequence[int]]) -> Agreement:
-    """Each text (2 to `context_len` token ids) goes through both models as one prompt."""
+def compare(
+    reference: Model,
+    candidate: Model,
+    texts: Iterable[Sequence[int]],
+    *,
+    kv_dtype: KvDtype = KvDtype.FP32,
+) -> Agreement:
+    """Each text (2 to `context_len` token ids) goes through both models as one prompt.
+
+    `kv_dtype` is what the candidate keeps keys and values as; the reference keeps fp32.
+    """
     divergence, same, reference_loss, loss = [], [], [], []
     for text in texts:
         tokens = torch.tensor(text)
         expected = log_probabilities(reference, text)[:-1]
-        found = log_probabilities(candidate, text)[:-1]
+        found = log_probabilities(candidate, text, kv_dtype)[:-1]
         divergence.append((expected.exp() * (expected - found)).sum(1))
         same.append(expected.argmax(1) == found.argmax(1))
         reference_loss.append(-expected.gather(1, tokens[1:, None])[:, 0])
@@ -51,9 +60,11 @@ def compare(reference: Model, candidate: Model, texts: Iterable[Sequence[int]]) 
     )
 
 
-def log_probabilities(model: Model, text: Sequence[int]) -> torch.Tensor:
+def log_probabilities(
+    model: Model, text: Sequence[int], kv_dtype: KvDtype = KvDtype.FP32
+) -> torch.Tensor:
     """Of every next token at every position: float32 [len(text), vocabulary]."""
-    layout = layout_of(model.spec, page_tokens=64)
+    layout = layout_of(model.spec, page_tokens=64, kv_dtype=kv_dtype)
     pages = -(-len(text) // 64)
     table = PageTable()
     table.extend(0, range(pages))
