@@ -13,6 +13,7 @@ import typer
 from antiphon.errors import UsageError
 from antiphon.types import Config
 
+from . import options
 from .progress import Progress
 from .settings import load, parse_cores
 
@@ -23,27 +24,13 @@ _DURATION = re.compile(r"(\d{1,6}(?:\.\d{1,6})?) ?(s|min)?", re.ASCII)
 
 
 def profile(
-    model: Annotated[
-        str | None,
-        typer.Argument(
-            help="Known name (see `antiphon models`), folder, .gguf file or hub name.",
-            show_default="smollm2-135m",
-        ),
-    ] = None,
-    dtype: Annotated[str | None, typer.Option(help="Arithmetic of the forward pass.")] = None,
-    max_model_len: Annotated[
-        int | None, typer.Option(help="Longest prompt plus output, in tokens.")
-    ] = None,
-    kv_memory: Annotated[
-        str | None,
-        typer.Option(help="Memory for keys and values, such as 512MB or 2GiB.", metavar="SIZE"),
-    ] = None,
-    page_tokens: Annotated[
-        int | None, typer.Option(help="Tokens a page of KV memory; 1 is Token Attention.")
-    ] = None,
-    cores: Annotated[
-        str | None, typer.Option(help="CPU cores to use, such as 0,1 or 0-3.", metavar="LIST")
-    ] = None,
+    model: options.Model = None,
+    dtype: options.Dtype = None,
+    max_model_len: options.MaxModelLen = None,
+    kv_memory: options.KvMemory = None,
+    page_tokens: options.PageTokens = None,
+    kv_dtype: options.KvDtype = None,
+    cores: options.Cores = None,
     budget: Annotated[
         str, typer.Option(help="How long to measure, such as 60s or 5min.", metavar="TIME")
     ] = "60s",
@@ -58,10 +45,7 @@ def profile(
         ),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="JSON instead of tables.")] = False,
-    config: Annotated[
-        Path | None,
-        typer.Option(help="TOML file; the other options go over it.", metavar="FILE"),
-    ] = None,
+    config: options.ConfigFile = None,
 ) -> None:
     """Measure how long steps of MODEL take here, and keep a model of it in a file.
 
@@ -75,15 +59,16 @@ def profile(
     budget_s = parse_duration(budget)
     if output is not None:
         check_writable(output)
-    options = {
+    given = {
         ("model", "name"): model,
         ("model", "dtype"): dtype,
         ("model", "max_model_len"): max_model_len,
         ("kv", "memory_bytes"): kv_memory,
         ("kv", "page_tokens"): page_tokens,
+        ("kv", "dtype"): kv_dtype,
         ("engine", "cores"): parse_cores(cores),
     }
-    settings = load(config, options)
+    settings = load(config, given)
     measured = _measure(settings, budget_s)
 
     from antiphon.live.cache_folder import cache_folder

@@ -1,23 +1,17 @@
 """`antiphon serve`: a model behind the OpenAI API."""
 
 import logging
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from . import options
 from .progress import Progress, tell
 from .settings import load, parse_cores
 
 
 def serve(
-    model: Annotated[
-        str | None,
-        typer.Argument(
-            help="Known name (see `antiphon models`), folder, .gguf file or hub name.",
-            show_default="smollm2-135m",
-        ),
-    ] = None,
+    model: options.Model = None,
     host: Annotated[
         str | None,
         typer.Option(help="Address to listen on; any but loopback needs --api-key-file."),
@@ -29,36 +23,22 @@ def serve(
     served_model_name: Annotated[
         str | None, typer.Option(help="The model's name in the API.", metavar="NAME")
     ] = None,
-    dtype: Annotated[str | None, typer.Option(help="Arithmetic: int8 (fast) or fp32.")] = None,
-    max_model_len: Annotated[
-        int | None, typer.Option(help="Longest prompt plus output, in tokens.")
-    ] = None,
-    kv_memory: Annotated[
-        str | None,
-        typer.Option(help="Memory for keys and values, such as 512MB or 2GiB.", metavar="SIZE"),
-    ] = None,
-    page_tokens: Annotated[
-        int | None, typer.Option(help="Tokens a page of KV memory; 1 is Token Attention.")
-    ] = None,
-    kv_dtype: Annotated[
-        str | None, typer.Option(help="What keys and values are kept as: auto, fp32 or bf16.")
-    ] = None,
+    dtype: options.Dtype = None,
+    max_model_len: options.MaxModelLen = None,
+    kv_memory: options.KvMemory = None,
+    page_tokens: options.PageTokens = None,
+    kv_dtype: options.KvDtype = None,
     max_num_seqs: Annotated[
         int | None, typer.Option(help="Most sequences that run at once.")
     ] = None,
     max_batched_tokens: Annotated[
         int | None, typer.Option(help="Most tokens computed in one step.")
     ] = None,
-    cores: Annotated[
-        str | None, typer.Option(help="CPU cores to use, such as 0,1 or 0-3.", metavar="LIST")
-    ] = None,
+    cores: options.Cores = None,
     decision_log: Annotated[
         str | None, typer.Option(help="Record every decision, for replay.", metavar="FILE")
     ] = None,
-    config: Annotated[
-        Path | None,
-        typer.Option(help="TOML file; the other options go over it.", metavar="FILE"),
-    ] = None,
+    config: options.ConfigFile = None,
 ) -> None:
     """Serve MODEL with an OpenAI-compatible API on http://127.0.0.1:8000.
 
@@ -73,7 +53,7 @@ def serve(
 
     Every other setting, and its meaning: `antiphon config show`.
     """
-    options = {
+    given = {
         ("model", "name"): model,
         ("model", "served_name"): served_model_name,
         ("model", "dtype"): dtype,
@@ -89,7 +69,7 @@ def serve(
         ("http", "api_key_file"): api_key_file,
         ("log", "decisions"): decision_log,
     }
-    settings = load(config, options)
+    settings = load(config, given)
 
     logging.basicConfig(format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     with Progress() as progress:

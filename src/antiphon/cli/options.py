@@ -1,0 +1,34 @@
+"""Options that several commands share, each stated once."""
+
+from pathlib import Path
+from typing import Annotated, TypeAlias
+
+import typer
+
+Model: TypeAlias = Annotated[
+    str | None,
+    typer.Argument(
+        help="Known name (see `antiphon models`), folder, .gguf file or hub name.",
+        show_default="smollm2-135m",
+    ),
+]
+Dtype: TypeAlias = Annotated[str | None, typer.Option(help="Arithmetic: int8 (fast) or fp32.")]
+MaxModelLen: TypeAlias = Annotated[
+    int | None, typer.Option(help="Longest prompt plus output, in tokens.")
+]
+KvMemory: TypeAlias = Annotated[
+    str | None,
+    typer.Option(help="Memory for keys and values, such as 512MB or 2GiB.", metavar="SIZE"),
+]
+KvDtype: TypeAlias = Annotated[
+    str | None, typer.Option(help="What keys and values are kept as: auto, fp32 or bf16.")
+]
+PageTokens: TypeAlias = Annotated[
+    int | None, typer.Option(help="Tokens a page of KV memory; 1 is Token Attention.")
+]
+Cores: TypeAlias = Annotated[
+    str | None, typer.Option(help="CPU cores to use, such as 0,1 or 0-3.", metavar="LIST")
+]
+ConfigFile: TypeAlias = Annotated[
+    Path | None, typer.Option(help="TOML file; the other options go over it.", metavar="FILE")
+]
