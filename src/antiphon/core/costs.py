@@ -11,3 +11,23 @@ class StepTime(Protocol):
     def seconds(self, plan: StepPlan) -> Seconds:
         """Duration of `plan`; never negative. Does not mutate."""
         ...
+
+
+class PhaseTime(Protocol):
+    """Predicts the two phases of a request on one kind of device, without a plan at hand."""
+
+    def prefill_s(self, tokens: int, start: int = 0) -> Seconds:
+        """Time to compute `tokens` tokens of one prompt from position `start` on, alone."""
+        ...
+
+    def decode_step_s(self, sequences: int, context_tokens: int) -> Seconds:
+        """One step in which `sequences` sequences of that total context get one token each."""
+        ...
+
+
+class TransferTime(Protocol):
+    """Predicts how long KV takes from one worker to another."""
+
+    def seconds(self, size_bytes: int) -> Seconds:
+        """Time to move that many bytes, set-up included."""
+        ...

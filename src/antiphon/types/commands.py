@@ -5,8 +5,9 @@ from enum import StrEnum
 from typing import TypeAlias
 
 from .events import TokenGenerated
-from .ids import RequestId, Seconds
-from .request import FinishReason, Rejected, Request
+from .handover import Offer
+from .ids import LeaseId, RequestId, Seconds, WorkerId
+from .request import FinishReason, Rejected, Request, Stage
 
 
 class Outcome(StrEnum):
@@ -41,22 +42,80 @@ class RequestRecord:
     last_token_at: Seconds | None
     ended_at: Seconds
     message: str = ""
+    exact: bool = True
+    """False: an attempt ran, or KV came from, under another numerics id."""
+    pulled_tokens: int = 0
+    recomputed_tokens: int = 0
+    """Tokens that were to be pulled and could not be had."""
+    routed_at: Seconds | None = None
+    offered_at: Seconds | None = None
+    adopted_at: Seconds | None = None
+    pulled_at: Seconds | None = None
+    """Stamps of the last attempt that came so far."""
+    routes: tuple[str, ...] = ()
+    """One an attempt: "prefill-0 > decode-1" or "mixed-0", then the reason."""
 
 
 @dataclass(frozen=True, slots=True)
 class Dispatch:
-    """Hand the request to the worker, and report its answer to `heard`."""
+    """Hand the request to a worker, and report its answer to `heard`."""
 
     request: Request
+    worker: WorkerId
+    stage: Stage = Stage.WHOLE
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Grant:
+    """Tell an offer's owner who may take it, and report the answer to `heard`."""
+
+    request: RequestId
+    attempt: int
+    owner: WorkerId
+    lease: LeaseId
+    taker: WorkerId
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Adopt:
+    """Hand the request to the worker that goes on with the offer; its answer goes to `heard`."""
+
+    request: Request
+    worker: WorkerId
+    offer: Offer
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Renew:
+    """Tell an owner that these offers are still wanted."""
+
+    owner: WorkerId
+    leases: tuple[LeaseId, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Release:
+    """Tell an owner that nobody will take this offer."""
+
+    owner: WorkerId
+    lease: LeaseId
 
 
 @dataclass(frozen=True, slots=True)
 class Abort:
-    """Tell the worker to stop one sequence, or the whole request (`sequence=None`)."""
+    """Tell a worker to stop one sequence, or the whole request (`sequence=None`)."""
 
     request: RequestId
     attempt: int
+    worker: WorkerId
     sequence: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Drained:
+    """A worker that was to be drained has nothing of this gateway's left."""
+
+    worker: WorkerId
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,4 +143,6 @@ class Settle:
     rejected: Rejected | None = None
 
 
-Command: TypeAlias = Dispatch | Abort | Deliver | EndSequence | Settle
+Command: TypeAlias = (
+    Dispatch | Grant | Adopt | Renew | Release | Abort | Deliver | EndSequence | Settle | Drained
+)

@@ -133,11 +133,63 @@ class HttpConfig:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterConfig:
+    """Which workers there are, and when one counts as lost."""
+
+    prefill: Annotated[int, Key("Workers that compute prompts.", 0, 256)] = 0
+    decode: Annotated[int, Key("Workers that generate from computed prompts.", 0, 256)] = 0
+    mixed: Annotated[
+        int | None,
+        Key("Workers that do both; without it: 1, or 0 beside prefill and decode.", 0, 256),
+    ] = None
+    heartbeat_s: Annotated[
+        float, Key("Gateway and workers say that often that they live.", 0.01, 60.0)
+    ] = 0.25
+    lost_after_s: Annotated[
+        float, Key("Silence after which a worker counts as lost.", 0.05, 600.0)
+    ] = 2.0
+    lease_ttl_s: Annotated[
+        float, Key("How long offered KV is kept after the last renewal.", 0.1, 3600.0)
+    ] = 10.0
+    start_timeout_s: Annotated[
+        float, Key("A worker that has not joined by then is started anew.", 1.0, 86400.0)
+    ] = 600.0
+    restart_backoff_s: Annotated[
+        float, Key("Wait before a restart; doubles with each early death.", 0.01, 3600.0)
+    ] = 0.5
+    socket_dir: Annotated[
+        str | None, Key("Folder of the cluster's sockets; without it: a private one.")
+    ] = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RouterConfig:
+    """Which workers serve a request. The targets hold for requests that bring none."""
+
+    policy: Annotated[
+        str,
+        Key(
+            "slo: by predicted latency; the others are there to compare.",
+            choices=("slo", "random", "round-robin", "least-loaded"),
+        ),
+    ] = "slo"
+    ttft_s: Annotated[float, Key("Target: time to first token.", 0.001, 3600.0)] = 2.0
+    tpot_s: Annotated[float, Key("Target: time per output token after it.", 0.0001, 60.0)] = 0.1
+    hold_s: Annotated[
+        float, Key("A request that nobody can take is looked at again after that.", 0.001, 60.0)
+    ] = 0.1
+    max_held: Annotated[int, Key("Most requests that wait for a worker.", 0, 2**20)] = 4096
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class LogConfig:
     """What is written down."""
 
     decisions: Annotated[
         str | None, Key("File that records every decision, for replay; without it: none.")
+    ] = None
+    requests: Annotated[
+        str | None, Key("File that gets one line of JSON a request; without it: none.")
     ] = None
 
 
@@ -150,4 +202,6 @@ class Config:
     scheduler: SchedulerConfig = field(default_factory=SchedulerConfig)
     engine: EngineConfig = field(default_factory=EngineConfig)
     http: HttpConfig = field(default_factory=HttpConfig)
+    cluster: ClusterConfig = field(default_factory=ClusterConfig)
+    router: RouterConfig = field(default_factory=RouterConfig)
     log: LogConfig = field(default_factory=LogConfig)

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from typing import TypeAlias
 
+from .handover import Offer
 from .ids import BlockKey, RequestId, Seconds, TokenId
 from .plan import Logprobs
 from .request import FinishReason
@@ -50,7 +51,24 @@ class Preempted:
     sequence: int
 
 
-Event: TypeAlias = Started | TokenGenerated | SequenceEnded | Preempted
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pulled:
+    """The KV of an adopted request is here, and its lease acknowledged: it decodes from now on.
+
+    `missing_tokens` could not be had (the owner died, the lease was gone, a page was not what was
+    offered: `problem` says which) and are computed here.
+    """
+
+    request: RequestId
+    attempt: int
+    pulled_tokens: int
+    cached_tokens: int
+    missing_tokens: int = 0
+    problem: str = ""
+    seconds: Seconds = 0.0
+
+
+Event: TypeAlias = Started | TokenGenerated | SequenceEnded | Preempted | Offer | Pulled
 
 
 @dataclass(frozen=True, slots=True)

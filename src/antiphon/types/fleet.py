@@ -1,8 +1,10 @@
 """What others may know of a worker and of the model that it serves."""
 
 from dataclasses import dataclass
+from enum import StrEnum
+from typing import TypeAlias
 
-from .ids import Incarnation, TokenId, WorkerId
+from .ids import Incarnation, Seconds, TokenId, WorkerId
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -20,14 +22,41 @@ class ModelInfo:
     kv_bytes_per_token: int
 
 
+class Role(StrEnum):
+    """Which phases a worker is meant for. Any worker can do both: decode is the fallback."""
+
+    PREFILL = "prefill"
+    DECODE = "decode"
+    MIXED = "mixed"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KvShape:
+    """What two workers must have in common to read each other's pages, but for `pages`.
+
+    `layout` names the order of a page's numbers: layers, head range, width, dtype.
+    """
+
+    layout: str
+    page_tokens: int
+    block_tokens: int
+    page_bytes: int
+    pages: int
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkerInfo:
-    """Who a worker is: fixed for one life of its process."""
+    """Who a worker is: fixed for one life of its process, but for its role."""
 
     id: WorkerId
     incarnation: Incarnation
     model: ModelInfo
     max_model_len: int
+    role: Role = Role.MIXED
+    kv: KvShape | None = None
+    """None: a worker that exchanges no KV."""
+    pid: int = 0
+    cores: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,3 +78,61 @@ class WorkerView:
     preemptions_total: int
     steps_total: int
     computed_tokens_total: int
+    waiting_tokens: int = 0
+    """Tokens of prompts that are still to be computed, of requests that wait or run."""
+    running_sequences: int = 0
+    """Sequences that run, decoding or not."""
+    context_tokens: int = 0
+    """Tokens in the KV of all running sequences: what a decode step reads."""
+    pulling: int = 0
+    """Requests whose KV is on its way here, or waits for room."""
+    offered_pages: int = 0
+    """Pages kept for others under leases; part of `held_pages`."""
+    leases: int = 0
+    busy_s_total: Seconds = 0.0
+    """Time spent in forward passes."""
+
+
+class Health(StrEnum):
+    """What a gateway thinks of a worker."""
+
+    JOINED = "joined"
+    SUSPECT = "suspect"
+    """Silent for a while: gets nothing new."""
+    DRAINING = "draining"
+    """Finishes what it has and gets nothing new."""
+    LOST = "lost"
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerJoined:
+    """A worker begins a life, and is ready for requests."""
+
+    info: WorkerInfo
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerReported:
+    """A worker's newest counts."""
+
+    worker: WorkerId
+    view: WorkerView
+
+
+@dataclass(frozen=True, slots=True)
+class HealthChanged:
+    """From now on a worker is seen otherwise. LOST: it is out of the fleet."""
+
+    worker: WorkerId
+    health: Health
+
+
+@dataclass(frozen=True, slots=True)
+class RoleChanged:
+    """From now on a worker has another role."""
+
+    worker: WorkerId
+    role: Role
+
+
+FleetEvent: TypeAlias = WorkerJoined | WorkerReported | HealthChanged | RoleChanged

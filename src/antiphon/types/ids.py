@@ -6,6 +6,8 @@ RequestId = NewType("RequestId", str)
 WorkerId = NewType("WorkerId", str)
 Incarnation = NewType("Incarnation", str)
 """Random id of one life of a process: a restarted worker has another one."""
+LeaseId = NewType("LeaseId", str)
+"""Unguessable id of one promise to keep pages for a reader."""
 
 TokenId: TypeAlias = int
 PageId: TypeAlias = int

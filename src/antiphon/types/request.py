@@ -15,6 +15,16 @@ class Slo:
     tpot_s: Seconds
 
 
+class Stage(StrEnum):
+    """How much of a request a worker is asked to do."""
+
+    WHOLE = "whole"
+    """Prompt and output."""
+    PREFILL = "prefill"
+    """The prompt (and what is resumed) and the next token of each unfinished sequence; then the
+    worker offers the KV to whoever goes on."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Request:
     """One prompt with one outcome; `sampling.n` sequences grow from it.
@@ -22,7 +32,8 @@ class Request:
     In `sampling`, `max_tokens` and `seed` are resolved (never None). `eos_token_ids` is empty when
     the caller ignores end-of-sequence. `resumed[s]` holds the token ids of sequence `s` that were
     already delivered by an earlier attempt: they are not part of the prompt, so that penalties,
-    limits, usage and log-probabilities come out as if nothing had happened. `priority`: lower is
+    limits, usage and log-probabilities come out as if nothing had happened. Sequences in `done`
+    have ended and are not run. `priority`: lower is
     served first. `deadline` and `arrived_at` are points on the receiving process's clock; the
     latter is when the call came in, before its text was read (None: when the request is taken).
     `tenant_salt` keeps one tenant's cached blocks invisible to all others.
@@ -34,6 +45,7 @@ class Request:
     eos_token_ids: tuple[TokenId, ...] = ()
     attempt: int = 1
     resumed: tuple[tuple[TokenId, ...], ...] = ()
+    done: tuple[int, ...] = ()
     priority: int = 0
     deadline: Seconds | None = None
     arrived_at: Seconds | None = None
@@ -67,6 +79,8 @@ class RejectReason(StrEnum):
     """Its deadline had passed before it could be taken."""
     DUPLICATE = "duplicate"
     """A request with this id is already here."""
+    NO_WORKER = "no_worker"
+    """Nobody is there who could run it, now or soon."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,6 +89,7 @@ class Admitted:
 
     request: RequestId
     ahead: int = 0
+    attempt: int = 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,6 +101,7 @@ class Rejected:
     message: str
     field: str | None = None
     retry_after_s: Seconds | None = None
+    attempt: int = 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
