@@ -54,6 +54,7 @@ def main(parent: Parent) -> int:
             parent.tell(Restart(worker))
         case ["role", worker, role]:
             parent.tell(Ready(serves="it"))
+            wait_for(folder / f"{name}.heard", "state='ready'")
             parent.tell(KeepRole(worker, Role(role)))
     parent.tell(Ready(serves="it"))
     if deed == "blind":
