@@ -175,7 +175,6 @@ def test_the_channel_alone_ends_a_child_where_there_is_no_death_signal() -> None
         "from antiphon.live.supervisor import parent as module\n"
         "module._die_with_parent = lambda: None\n"
         "def main(parent):\n"
-        "    parent.follow(print)\n"
         "    print('here', flush=True)\n"
         "    while True: time.sleep(60)\n"
         "module.run_child(main)\n"

@@ -5,6 +5,7 @@ the child ends at once, whatever it is doing; Linux sends SIGKILL besides (PR_SE
 reaches a stopped child too. So a supervisor that is killed leaves nothing running.
 """
 
+import asyncio
 import contextlib
 import ctypes
 import logging
@@ -14,6 +15,7 @@ import socket
 import sys
 import threading
 from collections.abc import Callable
+from functools import partial
 
 from antiphon.core.config import build
 from antiphon.errors import PeerError, UsageError
@@ -43,15 +45,27 @@ class Parent:
         self._channel = channel
         self._lines = channel.makefile("rb")
         self._sending = threading.Lock()
+        self._hearing = threading.Lock()
+        self._unheard: list[Stop | Children] = []
+        self._deliver: Callable[[Stop | Children], object] = self._unheard.append
         launch = self._next()
         if not isinstance(launch, Launch):
             raise PeerError("the supervisor's first word is not what to do")
         self.launch: Launch = launch
         self.config: Config = build(launch.config)
 
-    def follow(self, hear: Callable[[Stop | Children], None]) -> None:
-        """From now on `hear` gets every message, on a thread; the process ends when they end."""
-        threading.Thread(target=self._follow, args=(hear,), name="parent", daemon=True).start()
+    def follow(self) -> None:
+        """From now on messages are read, on a thread; the process ends when they end."""
+        threading.Thread(target=self._follow, name="parent", daemon=True).start()
+
+    def listen(self, hear: Callable[[Stop | Children], None]) -> None:
+        """`hear` gets every message, those that came before too, on the running event loop."""
+        loop = asyncio.get_running_loop()
+        with self._hearing:
+            self._deliver = partial(loop.call_soon_threadsafe, hear)
+            for message in self._unheard:
+                self._deliver(message)
+            self._unheard.clear()
 
     def say(self, line: str) -> None:
         """Tell what happens from now on."""
@@ -62,14 +76,19 @@ class Parent:
         with self._sending, contextlib.suppress(OSError):
             self._channel.sendall(encode(message))
 
-    def _follow(self, hear: Callable[[Stop | Children], None]) -> None:
-        try:
+    def _follow(self) -> None:
+        with contextlib.suppress(OSError, PeerError):
             while (message := self._next()) is not None:
                 if not isinstance(message, Launch):
-                    hear(message)
-        except (OSError, PeerError):
-            pass
+                    self._pass_on(message)
         os._exit(ORPHANED)
+
+    def _pass_on(self, message: Stop | Children) -> None:
+        with self._hearing:
+            try:
+                self._deliver(message)
+            except RuntimeError:  # the event loop is over, and the process about to be
+                self._unheard.append(message)
 
     def _next(self) -> Launch | Stop | Children | None:
         """The next message; None: there will be none."""
@@ -80,6 +99,7 @@ class Parent:
 def run_child(main: Callable[[Parent], int]) -> None:
     """Do a child's `main` and exit with what it returns. A `UsageError` travels to the parent."""
     parent = _find_parent()
+    parent.follow()
     logging.basicConfig(
         format="%(asctime)s %(levelname)s %(name)s: %(message)s", level=logging.WARNING
     )
