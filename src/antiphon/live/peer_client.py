@@ -109,8 +109,6 @@ class PeerClient:
     def close(self) -> None:
         """End the stream; calls raise `PeerError` from now on."""
         self._closed = True
-        if self._opening is not None:
-            self._opening.cancel()
         if self._stream is not None:
             self._stream.end("closed here")
 
@@ -162,6 +160,8 @@ class PeerClient:
             raise PeerError(f"{self._who} said no welcome within {self._timeout_s} s") from None
         except OSError as error:
             raise PeerError(f"{self._who} can't be reached: {error}") from None
+        if self._closed:
+            self._stream.end("closed here")
 
     @property
     def _who(self) -> str:

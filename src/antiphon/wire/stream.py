@@ -16,7 +16,7 @@ Whoever sends in bulk waits for `room`; small messages may use what is left up t
 import asyncio
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 from antiphon.errors import PeerError
 from antiphon.types import Seconds
@@ -190,11 +190,11 @@ class FrameStream(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """See `asyncio.Protocol`."""
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
-        transport.set_write_buffer_limits(high=ROOM_BYTES)
+        # uvloop's transports have the methods, but not the class.
+        self._transport = cast(asyncio.Transport, transport)
+        self._transport.set_write_buffer_limits(high=ROOM_BYTES)
         if self._ending is not None:
-            transport.abort()
+            self._transport.abort()
 
     def data_received(self, data: bytes) -> None:
         """See `asyncio.Protocol`."""
