@@ -293,7 +293,9 @@ def test_the_log_of_a_cluster_replays_with_its_router() -> None:
     drive_cluster(recorded(BOOK, cast(RequestBook, machines[BOOK]), BOOK_METHODS, writer))
     run = read_decision_log(io.BytesIO(file.getvalue()), "a.log")
     entries = list(run.entries)
-    told = [type(command) for entry in entries for command in cast(tuple, entry.decision)]
+    told = [
+        type(command) for entry in entries for command in cast(tuple[object, ...], entry.decision)
+    ]
     assert {Dispatch, Grant, Adopt, Renew, Deliver, Settle} <= set(told)
     assert list(replay(entries, fresh_machines(run.setup, times))) == []
 

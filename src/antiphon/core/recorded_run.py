@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from antiphon.core.config import as_mapping, build
 from antiphon.core.costs import PhaseTime, TransferTime
+from antiphon.core.handover import LEASES
 from antiphon.core.requests import BOOK, RequestBook, SoleWorker
 from antiphon.core.router import Router, RouterLimits
 from antiphon.core.scheduler import SCHEDULER, Scheduler
@@ -87,6 +88,7 @@ def fresh_machines(setup: Setup, times: Times | None = None) -> Mapping[str, obj
         pages=setup.pages,
         model=setup.model,
         max_model_len=setup.max_model_len,
+        lease_ttl_s=setup.config.cluster.lease_ttl_s,
     )
     book = RequestBook(SoleWorker(setup.worker), max_held=max_held)
-    return {SCHEDULER: scheduler, BOOK: book}
+    return {SCHEDULER: scheduler, LEASES: scheduler.leases, BOOK: book}

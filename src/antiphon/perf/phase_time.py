@@ -47,12 +47,4 @@ class FittedPhaseTime:
         if sequences <= 0:
             return 0.0
         read = context_tokens + sequences
-        return self.step_time.seconds_of(
-            StepWork(
-                tokens=sequences,
-                sampled=sequences,
-                chunks=sequences,
-                context=read,
-                attention=read,
-            )
-        )
+        return self.step_time.seconds_of(StepWork(sequences, sequences, sequences, read, read))

@@ -1,19 +1,17 @@
 """One way to serve a request, with what is predicted of it."""
 
-from dataclasses import dataclass
 from typing import NamedTuple
 
 from antiphon.types import Seconds, WorkerId
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Option:
+class Option(NamedTuple):
     """A worker for one phase, or a route: the worker that does all, or prefill and decode.
 
     `headroom` is the smaller of (target - predicted) / target over the targets that this option
     decides about: below 0 one of them is missed. `work_s`: seconds that it keeps workers busy and
     running sequences waiting, at the model's pace, so that equal workers come out equal. `chosen`
-    is the number of the last decision for it.
+    is the number of the last decision for it. A tuple, since a decision makes one a worker.
     """
 
     workers: tuple[WorkerId, ...]

@@ -113,13 +113,11 @@ class RouteChoice:
             busy = True
         local: list[Option] = []
         for worker in ready:
-            if worker.role is not Role.DECODE:
+            if worker.role is not Role.DECODE or not (busy or forecast.is_short(worker)):
                 continue
-            short = forecast.stall_s(worker) <= slo.tpot_s
-            starts = split is not None or has_memory(worker, forecast.demand, self.max_sequences)
             option = forecast.whole(worker)
-            harmless = option.tpot_s <= slo.tpot_s
-            if (short or busy) and starts and harmless and option.ttft_s < remote_s:
+            starts = split is not None or has_memory(worker, forecast.demand, self.max_sequences)
+            if starts and option.ttft_s < remote_s and option.tpot_s <= slo.tpot_s:
                 local.append(option)
         return local
 

@@ -241,7 +241,7 @@ class Router:
                 next=after[0] if after else None,
                 uncached=uncached,
                 left=uncached,
-                prefill_s=forecast.prefill_s(worker),
+                prefill_s=forecast.prefill_s(uncached),
             )
         )
 
