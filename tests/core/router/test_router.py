@@ -252,10 +252,24 @@ def test_the_owner_goes_on_itself_if_nobody_else_is_left_or_if_it_is_mixed() -> 
     made.prefilled(one.id, 1.0)
     health(made, "decode-0", Health.LOST, 1.0)
     assert made.choose_decode(offer_of(P, one), one, 1.0) == P.id
-    made.observe(WorkerJoined(info("prefill-0", Role.PREFILL, life="2")), 2.0)
-    assert isinstance(made.choose_decode(offer_of(P, one), one, 2.0), Hold)  # not its owner's life
     made = router(M)
     assert made.choose_decode(offer_of(M, one), one, 1.0) == M.id
+
+
+def test_an_offer_that_nobody_can_read_is_given_up_and_one_that_somebody_may_soon_is_not() -> None:
+    one = request("a", 1000)
+    made = router(P, D, info("decode-9", Role.DECODE, numerics="other"))
+    routes(made, [one])
+    made.prefilled(one.id, 1.0)
+    health(made, "prefill-0", Health.SUSPECT, 1.0)
+    health(made, "decode-0", Health.SUSPECT, 1.0)
+    assert isinstance(made.choose_decode(offer_of(P, one), one, 1.0), Hold)
+    health(made, "decode-0", Health.DRAINING, 1.0)
+    made.observe(WorkerJoined(info("prefill-0", Role.PREFILL, life="2")), 2.0)
+    refused = made.choose_decode(offer_of(P, one), one, 2.0)
+    assert isinstance(refused, Rejected)
+    assert refused.reason is RejectReason.NO_WORKER
+    assert "prefill-0 offers" in refused.message
 
 
 def test_an_offer_of_a_decode_worker_that_died_goes_to_the_next_without_a_new_route() -> None:
