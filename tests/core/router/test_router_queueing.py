@@ -11,6 +11,7 @@ from random import Random
 import pytest
 from router_kit import LinearTimes, info, offer_of, report, request, router
 
+from antiphon.core.router import Router
 from antiphon.types import Hold, Request, Role, Route, WorkerInfo
 
 REPORT_S = 0.25
@@ -24,6 +25,8 @@ class Worker:
     queue: list[tuple[Request, float]] = field(default_factory=list)
     """(request, when its prompt is done), first come first served."""
     decoding: int = 0
+    computed_tokens: int = 0
+    """Of prompts that are done, 100 tokens a step."""
 
     def add(self, one: Request, now: float) -> float:
         begin = max([now, *(end for _, end in self.queue)])
@@ -42,6 +45,10 @@ def first_token_waits(
 ) -> list[float]:
     """TTFT of each request. Every request is served; what is held is asked again."""
     made = router(*(worker.info for worker in fleet), policy=policy, ttft_s=1.0)
+    return run(made, fleet, arrivals)
+
+
+def run(made: Router, fleet: list[Worker], arrivals: list[tuple[float, int]]) -> list[float]:
     workers = {worker.info.id: worker for worker in fleet}
     order = count()
     events: list[tuple[float, int, str, object]] = []
@@ -68,6 +75,9 @@ def first_token_waits(
                 waiting_tokens=what.left_tokens(now),
                 running_sequences=what.decoding,
                 context_tokens=300 * what.decoding,
+                steps_total=what.computed_tokens // 100,
+                computed_tokens_total=what.computed_tokens,
+                busy_s_total=what.computed_tokens * what.speed * 1e-3,
             )
             at(now + REPORT_S, "report", what)
         elif kind == "arrive":
@@ -85,6 +95,7 @@ def first_token_waits(
             assert one.arrived_at is not None
             waits.append(now - one.arrived_at)
             workers[place].queue = [entry for entry in workers[place].queue if entry[0] is not one]
+            workers[place].computed_tokens += len(one.prompt)
             made.prefilled(one.id, now)
             if split:
                 place = made.choose_decode(offer_of(workers[place].info, one), one, now)
@@ -146,3 +157,19 @@ def test_decode_workers_help_where_the_prefill_pool_is_too_small(seed: int) -> N
     load = arrivals(seed, 3.5, 600)
     assert met(first_token_waits(fleet(), "slo", load)) > 0.85
     assert met(first_token_waits(fleet(), "least-loaded", load)) < 0.6
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_a_slow_worker_is_found_by_its_busy_time_and_gets_less(seed: int) -> None:
+    def fleet() -> list[Worker]:
+        return [Worker(info(f"w{number}"), 3.0 if number == 0 else 1.0) for number in range(4)]
+
+    load = arrivals(seed, 7, 600)
+    workers = fleet()
+    made = router(*(worker.info for worker in workers), ttft_s=1.0)
+    waits = run(made, workers, load)
+    slow, *quick = [worker.pace.factor for worker in made.workers]
+    assert slow == pytest.approx(3.0, rel=0.15)
+    assert all(factor == pytest.approx(1.0, rel=0.15) for factor in quick)
+    assert met(waits) > met(first_token_waits(fleet(), "least-loaded", load)) + 0.05
+    assert workers[0].computed_tokens < min(worker.computed_tokens for worker in workers[1:])
