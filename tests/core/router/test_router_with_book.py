@@ -4,8 +4,9 @@ from collections.abc import Sequence
 
 from router_kit import info, offer_of, request, router, view
 
+from antiphon.core.recorder import Entry, recorded, replay
 from antiphon.core.requests import RequestBook, Routing
-from antiphon.core.router import Router
+from antiphon.core.router import ROUTER, ROUTER_METHODS, Router
 from antiphon.types import (
     Abort,
     Adopt,
@@ -144,3 +145,22 @@ def test_reports_pass_through_the_book() -> None:
     book, made = book_of(P, D)
     book.observe(WorkerReported(P.id, view(waiting=1, waiting_tokens=77)), 0.1)
     assert made.workers[1].load.queued_tokens == 77
+
+
+def test_a_recorded_router_decides_the_same_again() -> None:
+    entries: list[Entry] = []
+    made = recorded(ROUTER, router(policy="random", seed=3), ROUTER_METHODS, entries.append)
+    for one in (P, D, D2, info("mixed-0")):
+        made.observe(WorkerJoined(one), 0.0)
+    for number in range(40):
+        one = request(f"r{number}", 50 * number + 1)
+        made.choose(one, float(number))
+        made.prefilled(one.id, number + 0.1)
+        made.choose_decode(offer_of(P, one), one, number + 0.2)
+        if number % 2:
+            made.settled(one.id, number + 0.5, again=number % 3 == 0)
+        made.observe(WorkerReported(D.id, view(running=number % 5)), number + 0.6)
+        made.refused(D2.id, number + 0.7)
+    assert {entry.method for entry in entries} == set(ROUTER_METHODS)
+    assert not list(replay(entries, {ROUTER: router(policy="random", seed=3)}))
+    assert list(replay(entries, {ROUTER: router(policy="random", seed=4)}))
