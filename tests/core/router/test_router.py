@@ -50,6 +50,15 @@ def test_a_short_prompt_does_not_disturb_running_decodes_while_the_prefill_pool_
     assert (second.prefill, second.decode) == (P.id, D.id)
 
 
+@pytest.mark.parametrize(("tpot_s", "local"), [(0.05, False), (0.06, True)])
+def test_a_tight_target_between_tokens_keeps_prompts_off_decode_workers(
+    tpot_s: float, local: bool
+) -> None:
+    """50 tokens and a decode step take 56 ms."""
+    (route,) = routes(router(P, D, tpot_s=tpot_s), [request("a", 50)])
+    assert (route.prefill is None) is local
+
+
 def test_a_busy_prefill_pool_sends_a_long_prompt_to_decode_where_that_is_sooner() -> None:
     made = router(P, D, ttft_s=2.0)
     report(made, "prefill-0", waiting=3, waiting_tokens=3000)
