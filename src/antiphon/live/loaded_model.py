@@ -2,6 +2,7 @@
 
 name ─► files ─┬─► tokenizer, chat template
                └─► weights ─► engine, KV memory ─► scheduler
+                                  (in a region that other workers may map, if they are to)
 """
 
 import logging
@@ -13,18 +14,22 @@ from pathlib import Path
 from antiphon.checkpoint import Checkpoint, open_checkpoint, resolve
 from antiphon.core.scheduler import Scheduler
 from antiphon.engine import (
+    KvLayout,
     KvMemory,
     TorchEngine,
+    check_available,
     kv_dtype_of,
     layout_of,
     load_llama,
     numerics_id,
 )
 from antiphon.errors import ConfigError
+from antiphon.store.transfer import OwnedRegion
 from antiphon.text import ChatTemplate, Tokenizer
 from antiphon.types import (
     Chunk,
     Config,
+    KvShape,
     ModelInfo,
     Request,
     RequestId,
@@ -44,6 +49,7 @@ class LoadedModel:
 
     `info.name` is the model's own name, `max_model_len` what prompt and output may have together:
     the scheduler's own limit, which KV memory may have made shorter than the configuration's.
+    `region` is where the engine's KV lies; None: in memory of this process alone.
     """
 
     info: ModelInfo
@@ -52,10 +58,16 @@ class LoadedModel:
     template: ChatTemplate
     scheduler: Scheduler
     engine: TorchEngine
+    region: OwnedRegion | None = None
 
 
-def load_model(config: Config, say: Callable[[str], None]) -> LoadedModel:
+def load_model(
+    config: Config, say: Callable[[str], None], *, shares_kv: bool = False
+) -> LoadedModel:
     """Load the model of `config`; `say` gets a line before each long part.
+
+    `shares_kv`: other workers are to read this one's KV, and it theirs. Its memory is then taken
+    from the system at once.
 
     Warns in the log if the KV memory is too small for the longest sequence.
     Raises `UsageError`: no such model, a file that can't be used, or too little memory.
@@ -67,7 +79,7 @@ def load_model(config: Config, say: Callable[[str], None]) -> LoadedModel:
     say("Loading weights and tokenizer (the first time converts the weights)")
     with ThreadPoolExecutor(1) as beside:
         tokenizing = beside.submit(Tokenizer.load, checkpoint.tokenizer)
-        engine, memory = _engine(config, checkpoint, max_model_len)
+        engine, memory, region = _engine(config, checkpoint, max_model_len, shares_kv)
         tokenizer = tokenizing.result()
     say("Preparing kernels (the first time compiles them)")
     warm_up(engine)
@@ -95,6 +107,7 @@ def load_model(config: Config, say: Callable[[str], None]) -> LoadedModel:
         ),
         scheduler=scheduler,
         engine=engine,
+        region=region,
     )
 
 
@@ -122,19 +135,32 @@ def _max_model_len(config: Config, checkpoint: Checkpoint) -> int:
 
 
 def _engine(
-    config: Config, checkpoint: Checkpoint, max_model_len: int
-) -> tuple[TorchEngine, KvMemory]:
+    config: Config, checkpoint: Checkpoint, max_model_len: int, shares_kv: bool
+) -> tuple[TorchEngine, KvMemory, OwnedRegion | None]:
     """Memory comes first: if there is too little, nobody waits for weights."""
     kv_dtype = kv_dtype_of(config.kv.dtype, config.model.dtype)
     layout = layout_of(checkpoint.spec, config.kv.page_tokens, kv_dtype)
-    memory = KvMemory.of_bytes(layout, config.kv.memory_bytes)
+    pages = config.kv.memory_bytes // layout.page_bytes
+    check_available(layout, pages)
+    region = OwnedRegion(_shape(config, layout, pages)) if shares_kv else None
+    memory = KvMemory(layout, pages, region)
     model = load_llama(
         checkpoint,
         dtype=config.model.dtype,
         cache_dir=cache_folder(config.engine),
         context_len=max_model_len,
     )
-    return TorchEngine(model, memory), memory
+    return TorchEngine(model, memory), memory, region
+
+
+def _shape(config: Config, layout: KvLayout, pages: int) -> KvShape:
+    return KvShape(
+        layout=layout.name,
+        page_tokens=layout.page_tokens,
+        block_tokens=config.kv.block_tokens,
+        page_bytes=layout.page_bytes,
+        pages=pages,
+    )
 
 
 def _info(config: Config, checkpoint: Checkpoint, memory: KvMemory) -> ModelInfo:
