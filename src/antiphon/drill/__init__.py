@@ -1,0 +1,1 @@
+"""Faults on a live cluster under load, and proof that it loses nothing."""
