@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from math import log1p
 
-from antiphon.core.chance import uniform
+from antiphon.core.draws import Draws
 from antiphon.types import Seconds
 
 
@@ -18,8 +18,9 @@ def poisson(rate_per_s: float, seed: int) -> Iterator[Seconds]:
 
 
 def _poisson(rate_per_s: float, seed: int) -> Iterator[Seconds]:
+    draws = Draws(seed)
     now, number = 0.0, 0
     while True:
-        now += -log1p(-uniform("arrivals", seed, number)) / rate_per_s
+        now += -log1p(-draws.fraction("arrival", number)) / rate_per_s
         yield now
         number += 1

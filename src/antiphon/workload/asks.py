@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from antiphon.core.chance import below, uniform
+from antiphon.core.draws import Draws
 
 _TEXT = (
     "the a of to and in is it you that he was for on are with as his they be at one have this from "
@@ -47,24 +47,23 @@ class Ask:
 def ask(mix: AskMix, seed: int, number: int) -> Ask:
     """The ask of that number. The same arguments give the same ask on every machine."""
 
-    def chance(purpose: int) -> float:
-        return uniform("ask", seed, number, purpose)
+    draws = Draws(seed)
 
-    def between(ends: tuple[int, int], purpose: int) -> int:
-        return ends[0] + int(chance(purpose) * (ends[1] - ends[0] + 1))
+    def between(ends: tuple[int, int], purpose: str) -> int:
+        return ends[0] + draws.below(ends[1] - ends[0] + 1, "ask", number, purpose)
 
-    words = [_word(seed, -1, place) for place in range(mix.shared_words)]
-    words += [_word(seed, number, place) for place in range(between(mix.prompt_words, 0))]
+    def happens(share: float, purpose: str) -> bool:
+        return draws.fraction("ask", number, purpose) < share
+
+    words = [draws.choice(_WORDS, "shared word", place) for place in range(mix.shared_words)]
+    for place in range(between(mix.prompt_words, "words")):
+        words.append(draws.choice(_WORDS, "word", number, place))
     return Ask(
         number=number,
         text=f"Tell me more: {' '.join(words)}",
-        max_tokens=between(mix.max_tokens, 1),
-        temperature=0.8 if chance(2) < mix.sampled_share else 0.0,
-        seed=below(2**31, "ask", seed, number, 3),
-        n=2 if chance(4) < mix.pair_share else 1,
-        stream=chance(5) >= mix.plain_share,
+        max_tokens=between(mix.max_tokens, "max_tokens"),
+        temperature=0.8 if happens(mix.sampled_share, "temperature") else 0.0,
+        seed=draws.below(2**31, "ask", number, "seed"),
+        n=2 if happens(mix.pair_share, "n") else 1,
+        stream=not happens(mix.plain_share, "stream"),
     )
-
-
-def _word(seed: int, number: int, place: int) -> str:
-    return _WORDS[below(len(_WORDS), "ask.word", seed, number, place)]
