@@ -1,6 +1,7 @@
 import os
 import socket
 from collections import Counter
+from pathlib import Path
 
 from antiphon.drill.resources import Resources, growth, leftovers, resources_of
 
@@ -10,7 +11,7 @@ SLACK = Resources(memory_bytes=100, descriptors=2, sockets=0)
 def test_what_this_process_opens_is_counted() -> None:
     before = resources_of(os.getpid())
     assert before is not None
-    with socket.socket(), open(os.devnull) as _:
+    with socket.socket(), Path(os.devnull).open():
         during = resources_of(os.getpid())
     assert during is not None
     assert during.descriptors == before.descriptors + 2
