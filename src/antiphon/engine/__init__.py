@@ -1,6 +1,7 @@
 """Tokens from tensors: torch lives here."""
 
 from . import spin_limit  # noqa: F401  (before torch)
+from .first_use import first_use
 from .kv_memory import KvDtype, KvLayout, KvMemory, kv_dtype_of, layout_of
 from .llama import LlamaModel
 from .model import Model, load_llama
@@ -18,6 +19,7 @@ __all__ = [
     "Model",
     "QuantizedLlama",
     "TorchEngine",
+    "first_use",
     "kv_dtype_of",
     "layout_of",
     "load_llama",

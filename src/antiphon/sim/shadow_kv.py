@@ -4,6 +4,7 @@ A real slot's content depends on all tokens up to its position. Here a slot hold
 of them, so a wrong read is found however it came about.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from antiphon.errors import BugError
@@ -54,6 +55,14 @@ class ShadowKv:
             self._write(chunk)
         for chunk in plan.chunks:
             self._read(chunk)
+
+    def content(self, page: PageId) -> tuple[int, ...]:
+        """What a page holds now."""
+        return tuple(self._page(page))
+
+    def pull(self, page: PageId, content: Iterable[int]) -> None:
+        """Another worker's page has been copied into this one."""
+        self._pages[page] = list(content)
 
     def _page(self, page: PageId) -> list[int]:
         return self._pages.setdefault(page, [_EMPTY] * self._page_tokens)
