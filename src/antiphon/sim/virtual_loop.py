@@ -7,7 +7,8 @@ from typing import TypeAlias
 from antiphon.errors import BugError
 from antiphon.types import Seconds
 
-Action: TypeAlias = Callable[[], None]
+Action: TypeAlias = Callable[[], object]
+"""What it returns is not looked at."""
 
 
 class VirtualLoop:
