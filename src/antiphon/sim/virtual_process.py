@@ -1,7 +1,6 @@
 """A process in virtual time: lives that end and begin, a clock of its own, stop and continue."""
 
 from collections import deque
-from collections.abc import Callable
 
 from antiphon.core.faults import Node
 from antiphon.errors import BugError
@@ -22,13 +21,14 @@ class VirtualProcess:
     def __init__(self, name: Node, loop: VirtualLoop, *, clock_offset_s: Seconds = 0.0) -> None:
         self.name = name
         self.lives = 0
+        self.crashes = self.stops = 0
         self.slow_factor = 1.0
         """How many times as long computing takes now."""
         self.held_back = 0
         """Actions that had to wait because the process was stopped, so far."""
-        self.on_start: Callable[[], None] = lambda: None
+        self.on_start: Action = lambda: None
         """What a new life does first."""
-        self.on_crash: list[Callable[[], None]] = []
+        self.on_crash: list[Action] = []
         """What the rest of the world does when a life ends; emptied then."""
         self._loop = loop
         self._clock_offset_s = clock_offset_s
@@ -93,6 +93,8 @@ class VirtualProcess:
         """End the life, without a word of its own. No effect on a dead process."""
         if not self._alive:
             return
+        self.crashes += 1
+        self.slow_factor = 1.0
         self._alive = self._stopped = False
         self._backlog.clear()
         noticed, self.on_crash = self.on_crash, []
@@ -100,11 +102,22 @@ class VirtualProcess:
             notice()
 
     def stop(self) -> None:
-        """Stand still from now on. No effect on a dead process."""
-        self._stopped = self._alive
+        """Stand still from now on. No effect on a process that is dead or stopped."""
+        if self._alive and not self._stopped:
+            self.stops += 1
+            self._stopped = True
 
     def go_on(self) -> None:
         """Run what has waited, in order, and go on."""
         self._stopped = False
         while self._backlog and self._alive and not self._stopped:
             self._backlog.popleft()()
+
+    def slow_down(self, factor: float) -> None:
+        """Computing takes that many times as long, on top of what it takes now."""
+        self.slow_factor *= factor
+
+    def speed_up(self, factor: float, life: int) -> None:
+        """Take back one `slow_down` of that life."""
+        if self.lives == life and self._alive:
+            self.slow_factor /= factor

@@ -160,7 +160,11 @@ Fault: TypeAlias = ProcessFault | LinkFault | MessageFault
 
 @dataclass(frozen=True, slots=True)
 class FaultPlan:
-    """All that goes wrong in one run, in no particular order. `seed` says where it comes from."""
+    """All that goes wrong in one run, in no particular order. `seed` says where it comes from.
+
+    What befalls a `Party` that is `spared` does not happen.
+    """
 
     seed: int
     faults: tuple[Fault, ...] = ()
+    spared: tuple[Node, ...] = ()

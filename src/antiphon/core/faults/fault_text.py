@@ -16,6 +16,7 @@ from .fault import (
     FaultPlan,
     LinkFault,
     MessageFault,
+    Node,
     Partition,
     Party,
     ProcessFault,
@@ -36,7 +37,7 @@ _TYPES = {
 
 def plan_text(plan: FaultPlan) -> str:
     """The seed's line, then one line a fault. `parse_plan` reads it back."""
-    lines = [json.dumps({"seed": plan.seed})]
+    lines = [json.dumps({"seed": plan.seed, "spared": plan.spared})]
     lines += (json.dumps(_fault_fields(fault)) for fault in plan.faults)
     return "\n".join(lines) + "\n"
 
@@ -45,18 +46,19 @@ def parse_plan(text: str) -> FaultPlan:
     """The plan that `plan_text` wrote. Raises `ValueError` naming the line that is no fault."""
     faults: list[Fault] = []
     seed: int | None = None
+    spared: tuple[Node, ...] = ()
     for number, line in enumerate(text.splitlines(), start=1):
         try:
             fields = json.loads(line)
             if number == 1:
-                seed = int(fields["seed"])
+                seed, spared = int(fields["seed"]), tuple(map(str, fields["spared"]))
             else:
                 faults.append(_parse_fault(fields))
         except (ValueError, KeyError, TypeError, AttributeError) as problem:
             raise ValueError(f"line {number} of the fault plan is not a fault: {line}") from problem
     if seed is None:
         raise ValueError("the fault plan is empty: its first line names the seed")
-    return FaultPlan(seed, tuple(faults))
+    return FaultPlan(seed, tuple(faults), spared)
 
 
 def _fault_fields(fault: Fault) -> dict[str, Any]:

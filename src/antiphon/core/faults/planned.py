@@ -54,15 +54,15 @@ HONEST = tuple(kind for kind in Kind if kind not in DISHONEST)
 class Mix:
     """What a plan is drawn from.
 
-    `nodes` may crash, stall and be slow; a link fault hits two of `nodes` and `hub` (the gateway,
-    which crashes only if it is among `nodes`). Times are drawn from 0 … `duration_s`, lengths of
+    `nodes` may crash, stall and be slow; a link fault hits two of `nodes` and `spared` (processes
+    that never crash, stall or are slow). Times are drawn from 0 … `duration_s`, lengths of
     stalls and partitions from 0 … `longest_s`. `restarts`: whoever crashes comes back.
     `by_messages`: some faults are set off by messages, and may then hit whoever sends or gets
     them; without it all have their points in time and name whom they hit.
     """
 
     nodes: tuple[Node, ...]
-    hub: Node | None = None
+    spared: tuple[Node, ...] = ()
     kinds: tuple[Kind, ...] = HONEST
     faults: int = 4
     duration_s: Seconds = 1.0
@@ -75,7 +75,8 @@ def plan(seed: int, mix: Mix) -> FaultPlan:
     """Draws 1 … `mix.faults` faults; none if `mix.faults` is 0. Pure."""
     draws = Draws(seed)
     count = 1 + draws.below(mix.faults, "count") if mix.faults else 0
-    return FaultPlan(seed, tuple(_Drawn(draws, mix, number).fault() for number in range(count)))
+    faults = tuple(_Drawn(draws, mix, number).fault() for number in range(count))
+    return FaultPlan(seed, faults, mix.spared)
 
 
 class _Drawn:
@@ -104,9 +105,7 @@ class _Drawn:
             Kind.SLOW: Slow(1.0 + self._draws.below(8, self._number, "factor"), length_s),
         }
         whom: Node | Party = self._draws.choice(self._mix.nodes, self._number, "node")
-        # A party may be anybody: only if anybody may be hit.
-        hub_may_crash = self._mix.hub is None or self._mix.hub in self._mix.nodes
-        if isinstance(trigger, When) and hub_may_crash:
+        if isinstance(trigger, When) and self._draws.below(2, self._number, "party?"):
             whom = self._draws.choice(tuple(Party), self._number, "party")
         return ProcessFault(trigger, whom, actions[kind])
 
@@ -115,9 +114,7 @@ class _Drawn:
         action = Cut() if kind is Kind.CUT else Partition(self._length_s())
         if isinstance(trigger, When):
             return LinkFault(trigger, None, action)
-        ends = self._mix.nodes
-        if self._mix.hub is not None and self._mix.hub not in ends:
-            ends = (*ends, self._mix.hub)
+        ends = (*self._mix.nodes, *self._mix.spared)
         first = self._draws.below(len(ends), self._number, "end")
         step = 1 + self._draws.below(max(len(ends) - 1, 1), self._number, "other end")
         return LinkFault(trigger, (ends[first], ends[(first + step) % len(ends)]), action)
