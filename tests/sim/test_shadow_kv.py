@@ -133,7 +133,7 @@ def test_a_page_that_is_used_anew_is_another_page() -> None:
     """vLLM 21570: the owner frees on a timeout, and the taker reads recycled blocks."""
     kv = shadow()
     (offered, _) = kv.seal((4, 7))
-    kv.run(plan(chunk(B, (9,), 0, new_pages=(4,))))
+    kv.run(plan(chunk(request("b", (9,)), (9,), 0, new_pages=(4,))))
     assert kv.read(offered) is None
     (again,) = kv.seal((4,))
     assert kv.read(offered) is None
@@ -143,7 +143,7 @@ def test_a_page_that_is_used_anew_is_another_page() -> None:
 def test_the_same_generation_with_other_bytes_is_another_page() -> None:
     one, other = shadow(), shadow()
     (offered,) = one.seal((4,))
-    other.run(plan(chunk(B, (9,), 0, new_pages=(5,))))
+    other.run(plan(chunk(request("b", (9,)), (9,), 0, new_pages=(5,))))
     (other_page,) = other.seal((5,))
     assert other.read(replace(offered, page=other_page.page)) is None
 
