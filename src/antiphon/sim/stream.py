@@ -135,8 +135,10 @@ class Stream:
             pipe.flush()
 
     def forget_if_over(self) -> None:
-        """Tell the network when both ends are closed."""
+        """Tell the network when both ends are closed: nobody is left to hear what is under way."""
         if self.over:
+            for pipe in self._pipes:
+                pipe.break_off()
             self._conditions.forget(self)
 
 
