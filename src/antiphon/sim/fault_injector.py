@@ -70,15 +70,13 @@ class FaultInjector:
         return Counter(type(one.fault.action).__name__.lower() for one in self.injected)
 
     def _fates(self, boundary: Boundary) -> Sequence[Fate]:
-        """What becomes of the message that now crosses; counts it."""
+        """What becomes of the message that now crosses: the first of what is planned for it."""
         self._crossings[boundary] += 1
-        waiting = self._waiting.get(When(boundary, self._crossings[boundary]), ())
-        fates: list[Fate] = []
-        for fault in waiting:
+        for fault in self._waiting.get(When(boundary, self._crossings[boundary]), ()):
             if isinstance(fault, MessageFault):
                 self._note(fault)
-                fates.append(fault.action)
-        return fates
+                return (fault.action,)
+        return ()
 
     def _notice(self, boundary: Boundary, sender: Node, receiver: Node) -> None:
         """The message that was counted last is under way."""
@@ -86,8 +84,8 @@ class FaultInjector:
             self._happen(fault, sender, receiver)
 
     def crossed(self, boundary: Boundary, sender: Node, receiver: Node) -> None:
-        """Something that is no message passes a boundary."""
-        self._fates(boundary)
+        """Something that is no message, and can't get lost, passes a boundary."""
+        self._crossings[boundary] += 1
         self._notice(boundary, sender, receiver)
 
     def _note(self, fault: Fault, *hit: Node) -> None:

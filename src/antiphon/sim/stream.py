@@ -25,6 +25,8 @@ class Traffic:
     dropped: int = 0
     """Vanished from a stream that went on."""
     repeated: int = 0
+    aside: int = 0
+    """Left out of the order; a message that is dropped or repeated may be so as well."""
     overtaken: int = 0
     """Delivered after something that was sent later on the same stream."""
     lost: int = 0
@@ -197,6 +199,7 @@ class _Pipe:
                     traffic.repeated += 1
                     self._aside(item, delay_s + after_s)
                 case Reorder(by_s):
+                    traffic.aside += 1
                     aside_s = delay_s + by_s
                 case Delay(by_s):
                     traffic.late += 1
