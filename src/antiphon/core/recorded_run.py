@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from antiphon.core.config import as_mapping, build
+from antiphon.core.handover import LEASES
 from antiphon.core.requests import BOOK, RequestBook
 from antiphon.core.scheduler import SCHEDULER, Scheduler
 from antiphon.errors import ConfigError
@@ -51,5 +52,10 @@ def fresh_machines(setup: Setup) -> Mapping[str, object]:
         pages=setup.pages,
         model=setup.model,
         max_model_len=setup.max_model_len,
+        lease_ttl_s=setup.config.cluster.lease_ttl_s,
     )
-    return {SCHEDULER: scheduler, BOOK: RequestBook(setup.worker)}
+    return {
+        SCHEDULER: scheduler,
+        LEASES: scheduler.leases,
+        BOOK: RequestBook(setup.worker),
+    }

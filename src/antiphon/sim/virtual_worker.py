@@ -9,10 +9,10 @@ from antiphon.types import (
     Aborted,
     Admitted,
     Engine,
-    Event,
     Rejected,
     Request,
     RequestId,
+    SchedulerEvent,
     Seconds,
     StepPlan,
     StepResult,
@@ -41,7 +41,7 @@ class Cancel:
 
 
 Stimulus: TypeAlias = Submit | Cancel
-Happening: TypeAlias = Event | Admitted | Rejected | Aborted | Unknown
+Happening: TypeAlias = SchedulerEvent | Admitted | Rejected | Aborted | Unknown
 
 
 @dataclass(slots=True)
