@@ -125,7 +125,7 @@ def test_another_worker_reads_what_was_sealed() -> None:
     for page, target in zip(offered, (0, 1), strict=True):
         content = owner.read(page)
         assert content is not None
-        taker.put(target, content)
+        taker.pull(target, content)
     taker.run(plan(chunk(A, (5,), 3, new_pages=(0, 1))))
 
 
@@ -165,6 +165,6 @@ def test_wrong_content_is_found_when_it_is_used() -> None:
     (first, _) = owner.seal((4, 7))
     content = owner.read(first)
     assert content is not None
-    taker.put(0, content[::-1])
+    taker.pull(0, content[::-1])
     with pytest.raises(BugError, match="reads page 0"):
         taker.run(plan(chunk(A, (3,), 2, new_pages=(0, 1))))

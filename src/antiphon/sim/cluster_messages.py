@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 from antiphon.core.faults import Boundary
+from antiphon.core.handover import Acknowledge, RenewTaken, Take
 from antiphon.types import (
     Abort,
     Admitted,
@@ -88,44 +89,25 @@ class Mapped:
 
 
 @dataclass(frozen=True, slots=True)
-class Take:
-    """A taker begins to read."""
+class Ask:
+    """What a taker's puller has to say to the owner, and which life of the taker says it."""
 
-    lease: LeaseId
-    taker: Incarnation
-    attempt: int
-
-
-@dataclass(frozen=True, slots=True)
-class RenewTaken:
-    """A taker still reads."""
-
-    leases: tuple[LeaseId, ...]
+    command: Take | RenewTaken | Acknowledge
     taker: Incarnation
 
 
 @dataclass(frozen=True, slots=True)
-class Acknowledge:
-    """A taker has what it wants."""
+class Answer:
+    """What the owner did with each lease of an `Ask`."""
 
-    lease: LeaseId
-    taker: Incarnation
-    attempt: int
-
-
-@dataclass(frozen=True, slots=True)
-class LeaseAnswer:
-    """An owner's answer to a `Take`, `RenewTaken` or `Acknowledge`."""
-
-    to: type[Take] | type[RenewTaken] | type[Acknowledge]
-    answer: LeaseHeld | LeaseRefused
+    to: Take | RenewTaken | Acknowledge
+    answers: tuple[LeaseHeld | LeaseRefused, ...]
 
 
 ToGateway: TypeAlias = Join | Heartbeat | Event | Admitted | Rejected | GrantAnswered
 ToWorker: TypeAlias = Heartbeat | Add | TakeOver | GrantTo | Renew | Release | Abort
-ToOwner: TypeAlias = Take | RenewTaken | Acknowledge
-ToTaker: TypeAlias = Mapped | LeaseAnswer
-ClusterMessage: TypeAlias = ToGateway | ToWorker | ToOwner | ToTaker
+ToTaker: TypeAlias = Mapped | Answer
+ClusterMessage: TypeAlias = ToGateway | ToWorker | Ask | ToTaker
 
 _BOUNDARIES: dict[type, Boundary] = {
     Join: Boundary.JOIN,
@@ -143,7 +125,7 @@ _BOUNDARIES: dict[type, Boundary] = {
     Take: Boundary.TAKE,
     RenewTaken: Boundary.RENEW,
     Acknowledge: Boundary.ACKNOWLEDGE,
-    LeaseAnswer: Boundary.TAKE_ANSWER,
+    Answer: Boundary.TAKE_ANSWER,
     Pulled: Boundary.PULLED,
     Renew: Boundary.RENEW,
     Release: Boundary.RELEASE,
@@ -153,7 +135,8 @@ _BOUNDARIES: dict[type, Boundary] = {
 
 def boundary_of(message: ClusterMessage) -> Boundary:
     """Which boundary a message crosses. What is said beside the tokens crosses theirs."""
-    return _BOUNDARIES.get(type(message), Boundary.TOKEN)
+    said = message.command if isinstance(message, Ask) else message
+    return _BOUNDARIES.get(type(said), Boundary.TOKEN)
 
 
 def without_times(request: Request, now: Seconds) -> tuple[Request, Seconds | None]:

@@ -195,8 +195,8 @@ class WorkerLife:
         if self._control is not None:
             self._control.close()
             self._control = None
-        for request in list(self._attempts):
-            self.scheduler.abort(request, self.now)
+        for request, attempt in self._attempts.items():
+            self._abort(request, attempt, None)
         self._attempts.clear()
         self.owner.end_all()
         self.taker.end_all()
@@ -253,7 +253,7 @@ class WorkerLife:
     def _supersede(self, request: Request) -> None:
         """An attempt that is over makes room, though its `Abort` was lost or comes late."""
         if self._attempts.get(request.id, request.attempt) < request.attempt:
-            self.scheduler.abort(request.id, self.now)
+            self._abort(request.id, self._attempts[request.id], None)
 
     def _answer(self, request: Request, answer: Admitted | Rejected) -> None:
         if isinstance(answer, Admitted):
@@ -262,6 +262,8 @@ class WorkerLife:
 
     def _abort(self, request: RequestId, attempt: int, sequence: int | None) -> None:
         if self._attempts.get(request) == attempt:
+            if sequence is None:
+                self.taker.cancel(request, attempt)
             self.worker.note(self.scheduler.abort(request, self.now, sequence))
 
     def _grant(self, order: GrantTo) -> None:

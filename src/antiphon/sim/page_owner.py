@@ -2,17 +2,10 @@
 
 from typing import TYPE_CHECKING
 
+from antiphon.core.handover import Acknowledge, RenewTaken, Take
 from antiphon.types import Offer, PageId, Prefilled
 
-from .cluster_messages import (
-    Acknowledge,
-    LeaseAnswer,
-    Mapped,
-    RenewTaken,
-    Take,
-    ToOwner,
-    boundary_of,
-)
+from .cluster_messages import Answer, Ask, Mapped, boundary_of
 from .stream import End
 
 if TYPE_CHECKING:
@@ -59,18 +52,18 @@ class PageOwner:
         first = Mapped(self._life.incarnation, self._life.memory)
         end.send(first, boundary_of(first))
 
-    def _hear(self, end: End, message: ToOwner) -> None:
+    def _hear(self, end: End, message: Ask) -> None:
         leases, now = self._life.scheduler.leases, self._life.now
-        match message:
-            case Take(lease, taker, attempt):
-                answers = [leases.take(lease, taker, attempt, now)]
-            case RenewTaken(wanted, taker):
-                answers = leases.renew(wanted, taker, now)
-            case Acknowledge(lease, taker, attempt):
-                answers = [leases.acknowledge(lease, taker, attempt, now)]
-        for answer in answers:
-            reply = LeaseAnswer(type(message), answer)
-            end.send(reply, boundary_of(reply))
+        command, taker = message.command, message.taker
+        match command:
+            case Take(lease=lease, attempt=attempt):
+                answers = (leases.take(lease, taker, attempt, now),)
+            case RenewTaken(leases=wanted):
+                answers = tuple(leases.renew(wanted, taker, now))
+            case Acknowledge(lease=lease, attempt=attempt):
+                answers = (leases.acknowledge(lease, taker, attempt, now),)
+        reply = Answer(command, answers)
+        end.send(reply, boundary_of(reply))
         self._life.wake()
 
 

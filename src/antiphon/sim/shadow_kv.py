@@ -67,8 +67,12 @@ class ShadowKv:
             return None
         return tuple(content) if _checksum(content) == wanted.checksum else None
 
-    def put(self, page: PageId, content: PageContent) -> None:
-        """Write what was pulled into a page of one's own."""
+    def content(self, page: PageId) -> PageContent:
+        """What a page holds now."""
+        return tuple(self._page(page))
+
+    def pull(self, page: PageId, content: Sequence[int]) -> None:
+        """Write what was copied from another page into this one."""
         self._begin_write(page, 0)
         self._pages[page] = list(content)
 
@@ -92,7 +96,7 @@ class ShadowKv:
         ):
             raise BugError("the copies of one plan depend on their order")
         for copy in plan.copies:
-            self.put(copy.target, tuple(self._page(copy.source)))
+            self.pull(copy.target, self.content(copy.source))
         for chunk in plan.chunks:
             self._write(chunk)
         for chunk in plan.chunks:

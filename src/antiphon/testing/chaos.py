@@ -67,11 +67,11 @@ class _Drawn:
             nodes=(*names, GATEWAY) if gateway_fails else names,
             spared=() if gateway_fails else (GATEWAY,),
             kinds=tuple(Kind) if self._family is Family.HOSTILE else HONEST,
-            faults=5,
+            faults=8,
             duration_s=BUSY_S,
             longest_s=0.8,
         )
-        calls = [self._call(number) for number in range(2 + draws.below(8, "calls"))]
+        calls = [self._call(number) for number in range(2 + draws.below(11, "calls"))]
         block = draws.choice((2, 4, 8), "block")
         page = draws.choice([size for size in (1, 2, 4, 8) if block % size == 0], "page")
         return ClusterSetup(
