@@ -89,7 +89,7 @@ class _Drawn:
             scheduler=SchedulerConfig(
                 max_num_seqs=draws.choice((3, 4, 8), "seqs"),
                 max_batched_tokens=draws.choice((4, 8, 24), "budget"),
-                max_queue=draws.choice((2, 100), "queue"),
+                max_queue=100 if self._family is Family.HONEST else draws.choice((2, 100), "queue"),
                 output_history=4,
                 reserve_fraction=draws.choice((0.0, 0.03), "reserve"),
             ),

@@ -57,9 +57,9 @@ def run_cluster(
     check_faults_happened(cluster)
     match family:
         case Family.HONEST:
-            check_nothing_failed(stories)
+            check_nothing_failed(cluster.log, stories)
         case Family.IMPATIENT | Family.GATEWAY:
-            check_nobody_failed_unasked(stories)
+            check_nobody_failed_unasked(cluster.log, stories)
         case Family.HOSTILE:
             pass  # only safety and an end are promised
     return ChaosReport(rested_at, _counts(cluster))
