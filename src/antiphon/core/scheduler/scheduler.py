@@ -310,7 +310,7 @@ class Scheduler:
 
     def _end_resumed(self, state: RequestState, now: Seconds) -> None:
         """End at once those whose earlier attempts already said everything."""
-        for sequence in state.sequences:
+        for sequence in state.alive:
             reason = ending(sequence)
             if reason is not None:
                 self._events.append(ended_event(sequence, reason))
