@@ -1,10 +1,10 @@
 import pytest
-from antiphon.live.admin import WorkerStatus
 from hypothesis import given
 from hypothesis import strategies as st
 
 from antiphon.core.draws import Draws
 from antiphon.drill.victim import choose_victim
+from antiphon.live.admin.status import WorkerStatus
 from antiphon.types import Role
 
 

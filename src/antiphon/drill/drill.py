@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from antiphon.bench import Answer, Client, run_open_loop
 from antiphon.errors import PeerError
-from antiphon.live.admin import ClusterStatus
+from antiphon.live.admin.status import ClusterStatus
 from antiphon.types import Health
 from antiphon.workload import ask
 

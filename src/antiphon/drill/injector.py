@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from antiphon.core.draws import Draws
 from antiphon.errors import PeerError
-from antiphon.live.admin import WorkerStatus
+from antiphon.live.admin.status import WorkerStatus
 from antiphon.types import Health, Seconds
 
 from .plan import DrillPlan, FaultKind

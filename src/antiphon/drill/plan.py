@@ -40,7 +40,7 @@ class DrillPlan:
 
     @property
     def action(self) -> Crash | Stall:
-        """The same in the vocabulary of faults. When a killed one is back the supervisor decides."""
+        """As a fault of the common vocabulary. The supervisor decides when a killed one is back."""
         return Crash(None) if self.kind is FaultKind.KILL else Stall(self.stop_for_s)
 
     def arrivals(self) -> Iterator[Arrival]:

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from antiphon.live.admin import ClusterStatus
+from antiphon.live.admin.status import ClusterStatus
 from antiphon.types import Seconds
 
 

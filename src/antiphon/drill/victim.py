@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from antiphon.core.draws import Draws
-from antiphon.live.admin import WorkerStatus
+from antiphon.live.admin.status import WorkerStatus
 from antiphon.types import Health, Role
 
 _PHASES = {

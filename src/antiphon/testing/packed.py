@@ -4,13 +4,10 @@ Two views are equal if the objects are equal but for what decides nothing. Value
 messages, which are immutable and make up most of what there is, are kept once and stand as numbers.
 """
 
-import copyreg
-import pickle
-from collections.abc import Collection, Hashable
+from collections.abc import Hashable
 from dataclasses import fields, is_dataclass
 from enum import Enum
-from io import BytesIO
-from typing import Any, Protocol
+from typing import Any
 
 
 class _Table:
