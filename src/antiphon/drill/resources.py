@@ -21,14 +21,23 @@ def resources_of(pid: int) -> Resources | None:
     """What the process holds now; None: it is gone, or another user's."""
     try:
         fields = Path(f"/proc/{pid}/statm").read_text(encoding="ascii").split()
-        links = [str(link.readlink()) for link in Path(f"/proc/{pid}/fd").iterdir()]
+        descriptors = list(Path(f"/proc/{pid}/fd").iterdir())
     except OSError:
         return None
+    links = [link for link in map(_target, descriptors) if link is not None]
     return Resources(
         memory_bytes=(int(fields[1]) - int(fields[2])) * _PAGE_BYTES,
         descriptors=len(links),
         sockets=sum(link.startswith("socket:") for link in links),
     )
+
+
+def _target(descriptor: Path) -> str | None:
+    """What a descriptor is open on; None: it was closed since (the one that listed them was)."""
+    try:
+        return str(descriptor.readlink())
+    except OSError:
+        return None
 
 
 def growth(
