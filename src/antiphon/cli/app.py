@@ -18,6 +18,7 @@ from antiphon.errors import PeerError, UsageError
 
 from .config import config_app
 from .drain import drain
+from .drill import drill
 from .models import models
 from .profile import profile
 from .replay import replay
@@ -60,6 +61,7 @@ app = typer.Typer(
 app.command()(serve)
 app.command()(status)
 app.command()(drain)
+app.command()(drill)
 app.command()(role)
 app.command()(restart)
 app.command()(models)

@@ -2,7 +2,7 @@
 
 from . import spin_limit  # noqa: F401  (before torch)
 from .first_use import first_use
-from .kv_memory import KvDtype, KvLayout, KvMemory, kv_dtype_of, layout_of
+from .kv_memory import KvArea, KvDtype, KvLayout, KvMemory, check_available, kv_dtype_of, layout_of
 from .llama import LlamaModel
 from .model import Model, load_llama
 from .numerics import numerics_id
@@ -12,6 +12,7 @@ from .torch_engine import TorchEngine
 from .weights import load_quantized, load_weights
 
 __all__ = [
+    "KvArea",
     "KvDtype",
     "KvLayout",
     "KvMemory",
@@ -19,6 +20,7 @@ __all__ = [
     "Model",
     "QuantizedLlama",
     "TorchEngine",
+    "check_available",
     "first_use",
     "kv_dtype_of",
     "layout_of",

@@ -1,6 +1,7 @@
 """A model's engine made ready to run: weights, KV memory, scheduler. What a worker needs.
 
 checkpoint ─► KV memory ─► weights ─► engine, warmed up ─► scheduler
+              (a region that other workers may map, if they are to)
 """
 
 import logging
@@ -10,8 +11,10 @@ from dataclasses import dataclass
 from antiphon.checkpoint import Checkpoint
 from antiphon.core.scheduler import Scheduler
 from antiphon.engine import (
+    KvLayout,
     KvMemory,
     TorchEngine,
+    check_available,
     first_use,
     kv_dtype_of,
     layout_of,
@@ -19,9 +22,11 @@ from antiphon.engine import (
     numerics_id,
 )
 from antiphon.errors import ConfigError
+from antiphon.store.transfer import OwnedRegion
 from antiphon.types import (
     Chunk,
     Config,
+    KvShape,
     ModelInfo,
     Request,
     RequestId,
@@ -42,16 +47,27 @@ class LoadedEngine:
 
     `info.name` is the model's own name, `max_model_len` what prompt and output may have together:
     the scheduler's own limit, which KV memory may have made shorter than the configuration's.
+    `region` is where the engine's KV lies; None: in memory of this process alone.
     """
 
     info: ModelInfo
     max_model_len: int
     scheduler: Scheduler
     engine: TorchEngine
+    region: OwnedRegion | None = None
 
 
-def load_engine(checkpoint: Checkpoint, config: Config, say: Callable[[str], None]) -> LoadedEngine:
+def load_engine(
+    checkpoint: Checkpoint,
+    config: Config,
+    say: Callable[[str], None],
+    *,
+    shares_kv: bool = False,
+) -> LoadedEngine:
     """Load what runs the model of `config`; `say` gets a line before each long part.
+
+    `shares_kv`: other workers are to read this one's KV, and it theirs. Its memory is then taken
+    from the system at once.
 
     Of several processes that do so for the first time, one converts weights and compiles kernels,
     and the others wait for it. Warns in the log if the KV memory is too small for the longest
@@ -59,7 +75,7 @@ def load_engine(checkpoint: Checkpoint, config: Config, say: Callable[[str], Non
     """
     max_model_len = _max_model_len(config, checkpoint)
     say("Loading weights (the first time converts them)")
-    engine, memory = _engine(config, checkpoint, max_model_len)
+    engine, memory, region = _engine(config, checkpoint, max_model_len, shares_kv)
     info = _info(config, checkpoint, memory)
     say("Preparing kernels (the first time compiles them)")
     with first_use(cache_folder(config.engine), info.numerics, checkpoint.identity.hex()):
@@ -83,6 +99,7 @@ def load_engine(checkpoint: Checkpoint, config: Config, say: Callable[[str], Non
         max_model_len=scheduler.max_model_len,
         scheduler=scheduler,
         engine=engine,
+        region=region,
     )
 
 
@@ -110,19 +127,32 @@ def _max_model_len(config: Config, checkpoint: Checkpoint) -> int:
 
 
 def _engine(
-    config: Config, checkpoint: Checkpoint, max_model_len: int
-) -> tuple[TorchEngine, KvMemory]:
+    config: Config, checkpoint: Checkpoint, max_model_len: int, shares_kv: bool
+) -> tuple[TorchEngine, KvMemory, OwnedRegion | None]:
     """Memory comes first: if there is too little, nobody waits for weights."""
     kv_dtype = kv_dtype_of(config.kv.dtype, config.model.dtype)
     layout = layout_of(checkpoint.spec, config.kv.page_tokens, kv_dtype)
-    memory = KvMemory.of_bytes(layout, config.kv.memory_bytes)
+    pages = config.kv.memory_bytes // layout.page_bytes
+    check_available(layout, pages)
+    region = OwnedRegion(_shape(config, layout, pages)) if shares_kv else None
+    memory = KvMemory(layout, pages, region)
     model = load_llama(
         checkpoint,
         dtype=config.model.dtype,
         cache_dir=cache_folder(config.engine),
         context_len=max_model_len,
     )
-    return TorchEngine(model, memory), memory
+    return TorchEngine(model, memory), memory, region
+
+
+def _shape(config: Config, layout: KvLayout, pages: int) -> KvShape:
+    return KvShape(
+        layout=layout.name,
+        page_tokens=layout.page_tokens,
+        block_tokens=config.kv.block_tokens,
+        page_bytes=layout.page_bytes,
+        pages=pages,
+    )
 
 
 def _info(config: Config, checkpoint: Checkpoint, memory: KvMemory) -> ModelInfo:

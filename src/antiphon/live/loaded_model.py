@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from antiphon.checkpoint import open_checkpoint, resolve
 from antiphon.core.scheduler import Scheduler
 from antiphon.engine import TorchEngine
+from antiphon.store.transfer import OwnedRegion
 from antiphon.text import ChatTemplate, Tokenizer
 from antiphon.types import Config, ModelInfo
 
@@ -28,10 +29,14 @@ class LoadedModel:
     template: ChatTemplate
     scheduler: Scheduler
     engine: TorchEngine
+    region: OwnedRegion | None = None
 
 
-def load_model(config: Config, say: Callable[[str], None]) -> LoadedModel:
-    """Load the model of `config`; `say` gets a line before each long part.
+def load_model(
+    config: Config, say: Callable[[str], None], *, shares_kv: bool = False
+) -> LoadedModel:
+    """Load the model of `config`; `say` gets a line before each long part, `shares_kv` is for
+    `load_engine`.
 
     Warns in the log if the KV memory is too small for the longest sequence.
     Raises `UsageError`: no such model, a file that can't be used, or too little memory.
@@ -40,7 +45,7 @@ def load_model(config: Config, say: Callable[[str], None]) -> LoadedModel:
     checkpoint = open_checkpoint(resolve(config.model.name))
     with ThreadPoolExecutor(1) as beside:
         reading = beside.submit(text_of, checkpoint, config)
-        loaded = load_engine(checkpoint, config, say)
+        loaded = load_engine(checkpoint, config, say, shares_kv=shares_kv)
         text = reading.result()
     return LoadedModel(
         info=loaded.info,
@@ -49,4 +54,5 @@ def load_model(config: Config, say: Callable[[str], None]) -> LoadedModel:
         template=text.template,
         scheduler=loaded.scheduler,
         engine=loaded.engine,
+        region=loaded.region,
     )

@@ -237,12 +237,14 @@ def test_what_a_child_refuses_later_is_a_death_like_any_other(supervise) -> None
     assert running.process.poll() is None
 
 
-def test_a_child_that_never_gets_ready_is_started_again_and_given_up_in_the_end(supervise) -> None:
-    running = supervise({"mixed-0": "hang"}, cluster={"start_timeout_s": 0.3})
+def test_children_that_never_get_ready_are_started_again_and_given_up_in_the_end(supervise) -> None:
+    running = supervise({"mixed-0": "hang", "gateway": "hang"}, cluster={"start_timeout_s": 0.3})
     assert running.code() == 2
     reason = "not ready within cluster.start_timeout_s = 0.3 s"
-    assert running.saw(f"log mixed-0 | ended ({reason}): {SLOW}")
-    assert running.lines[-1].startswith("PeerError mixed-0 could not be started: it ended 5 times")
+    for name in ("mixed-0", "gateway"):
+        assert running.saw(f"log {name} | ended ({reason}): {SLOW}")
+    assert running.lines[-1].startswith("PeerError ")
+    assert " could not be started: it ended 5 times before it was ready" in running.lines[-1]
     assert reason in running.lines[-1]
 
 
