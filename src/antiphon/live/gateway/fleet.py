@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
-from antiphon.core.membership import JoinRefused, Membership
+from antiphon.core.membership import Membership
 from antiphon.errors import PeerError
 from antiphon.live.worker_link import WorkerLink
 from antiphon.types import (
@@ -22,6 +22,7 @@ from antiphon.types import (
     FleetEvent,
     Health,
     HealthChanged,
+    JoinRefused,
     Role,
     RoleChanged,
     Seconds,
