@@ -486,7 +486,10 @@ class TrueRouter(WilfulRouter):
     def choose_decode(
         self, offer: Offer, request: Request, now: float
     ) -> WorkerId | Hold | Rejected:
-        return self._router.choose_decode(offer, request, now)
+        answer = self._router.choose_decode(offer, request, now)
+        if isinstance(answer, Rejected):
+            self.refused_offers.append(request.id)
+        return answer
 
     def prefilled(self, request: RequestId, now: float) -> None:
         self._router.prefilled(request, now)
