@@ -2,19 +2,27 @@
 
 import asyncio
 import random
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 
 import httpx
+import pytest
 from gateway_kit import MODEL, events_of, serving_fleet
 from puppet_link import KV, PuppetLink, worker_info
 
+from antiphon.core.requests import RequestBook
+from antiphon.core.requests.dispatcher import Dispatcher
+from antiphon.core.requests.open_request import OpenRequest
+from antiphon.core.requests.parts import Parts
 from antiphon.core.router import Router
 from antiphon.live.gateway import Keyring, create_app
+from antiphon.live.gateway import gateway as gateway_module
 from antiphon.perf import DEFAULT_LINK_TIME, DEFAULT_STEP_TIME, FittedPhaseTime
 from antiphon.types import (
     Aborted,
     Admitted,
+    Command,
     Event,
     FinishReason,
     Incarnation,
@@ -222,18 +230,23 @@ class Killer:
             assert gateway.join(self.alive[name]) is None
 
 
-async def calls(client: httpx.AsyncClient, count: int, at_once: int) -> AsyncIterator[str]:
-    slots = asyncio.Semaphore(at_once)
-
-    async def one() -> str:
-        body = {"model": MODEL, "prompt": [5, 6, 7], "n": 2, "stream": True, "max_tokens": LENGTH}
-        async with slots:
-            response = await client.post(TEXT, json=body)
-        assert response.status_code == 200, response.text
-        return response.text
-
-    for done in asyncio.as_completed([one() for _ in range(count)]):
-        yield await done
+async def one_call(client: httpx.AsyncClient, patience_s: float | None) -> tuple[list[str], bool]:
+    """The texts of both choices, and whether the call ended well."""
+    body = {"model": MODEL, "prompt": [5, 6, 7], "n": 2, "stream": True, "max_tokens": LENGTH}
+    if patience_s is not None:
+        body["timeout"] = patience_s
+    response = await client.post(TEXT, json=body)
+    if response.status_code == 504 and patience_s is not None:
+        return ["", ""], False
+    assert response.status_code == 200, response.text
+    parts = ["", ""]
+    for event in events_of(response.text):
+        if "error" in event:
+            assert event["error"]["type"] == "timeout_error"
+            return parts, False
+        for choice in event["choices"]:
+            parts[choice["index"]] += choice["text"]
+    return parts, True
 
 
 async def test_no_token_is_lost_or_repeated_while_workers_are_killed(tokenizer, template, config):
@@ -256,12 +269,18 @@ async def test_no_token_is_lost_or_repeated_while_workers_are_killed(tokenizer, 
             transport=transport, base_url="http://localhost", timeout=60
         ) as ai:
             killing = asyncio.create_task(killer.run(service.gateway))
-            async for stream in calls(ai, 150, 25):
-                parts = ["", ""]
-                for event in events_of(stream):
-                    for choice in event["choices"]:
-                        parts[choice["index"]] += choice["text"]
-                assert parts == texts
+            slots = asyncio.Semaphore(25)
+
+            async def call(number: int) -> None:
+                hurried = number % 3 == 0
+                async with slots:
+                    patience_s = killer.chance.uniform(0.002, 0.05) if hurried else None
+                    parts, whole = await one_call(ai, patience_s)
+                assert whole or hurried
+                for part, text in zip(parts, texts, strict=True):
+                    assert part == text if whole else text.startswith(part)
+
+            await asyncio.gather(*(call(number) for number in range(300)))
             killing.cancel()
             page = (await ai.get("/metrics")).text
         rows = [line.split() for line in page.splitlines() if line[0] != "#"]
@@ -273,5 +292,43 @@ async def test_no_token_is_lost_or_repeated_while_workers_are_killed(tokenizer, 
         assert router.open_requests == 0
         assert value["antiphon_leases" + labels] == 0
         await asyncio.sleep(0.01)  # aborts and releases are on their way
-        for runner in killer.alive.values():
+        for runner in (one for one in killer.alive.values() if not one.dead):
             assert (runner.runs, runner.leases) == ({}, {}), "a worker keeps what is over"
+
+
+class StartsOver(OpenRequest):
+    """Begins each attempt at the prompt, as if nothing had been delivered."""
+
+    def resumed(self) -> Request:
+        return replace(super().resumed(), resumed=())
+
+
+class NeverReleases(Dispatcher):
+    """Lets offers run out."""
+
+    def release(self, offer: Offer) -> list[Command]:
+        return []
+
+
+class NeverStops(Dispatcher):
+    """Lets go on what is over."""
+
+    def stop(self, entry: OpenRequest, sequence: int | None = None) -> list[Command]:
+        return []
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        Parts(open_request=StartsOver),
+        Parts(dispatcher=NeverReleases),
+        Parts(dispatcher=NeverStops),
+    ],
+    ids=["the resume point lost", "a release forgotten", "no abort"],
+)
+async def test_a_faulty_book_is_found(tokenizer, template, config, monkeypatch, fault):
+    monkeypatch.setattr(gateway_module, "RequestBook", partial(RequestBook, parts=fault))
+    with pytest.raises((AssertionError, KeyError)):
+        await test_no_token_is_lost_or_repeated_while_workers_are_killed(
+            tokenizer, template, config
+        )
