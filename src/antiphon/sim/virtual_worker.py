@@ -136,17 +136,11 @@ def run_worker(
     for stimulus in stimuli:
         match stimulus:
             case Submit(at, request):
-                loop.call_at(at, lambda request=request: _drop(worker.submit(request)))
+                loop.call_at(at, lambda request=request: worker.submit(request))
             case Cancel(at, request, sequence):
                 loop.call_at(
                     at,
-                    lambda request=request, sequence=sequence: _drop(
-                        worker.cancel(request, sequence)
-                    ),
+                    lambda request=request, sequence=sequence: worker.cancel(request, sequence),
                 )
     loop.run(max_actions=max_actions)
     return worker.log
-
-
-def _drop(_answer: object) -> None:
-    """The log has the answer already."""
