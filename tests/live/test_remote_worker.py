@@ -357,7 +357,7 @@ async def test_a_message_for_somebody_else_ends_the_stream(folder, worker) -> No
         link._info = replace(link._info, id=WorkerId("w9"))
         with pytest.raises(PeerError):
             await link.add(request())
-        await until(lambda: len(serving.lives.left) == 1)
+        await until(lambda: len(serving.lives.left) >= 1)
         assert worker.calls("add") == []
         link = await door.link(1)
         assert isinstance(await link.add(request()), Admitted)
