@@ -395,3 +395,13 @@ async def test_a_worker_that_stops_says_its_last_events(folder, worker) -> None:
         assert await next_batch(reader) == [token(one, 0), ended(one)]
         await ends(reader)
         await asyncio.wait_for(serving.run, 10)
+
+
+@pytest.mark.parametrize("changed", [{"owner": WorkerId("../w1")}, {"incarnation": "life-0"}])
+async def test_a_worker_offers_only_what_is_its_own(folder, worker, changed) -> None:
+    async with Door(folder) as door, port(worker, door.path):
+        link = await door.link()
+        one = request()
+        await link.add(one, Stage.PREFILL)
+        worker.say(replace(offer(one), **changed))
+        assert "it offers what is of" in await ends(link.events())
