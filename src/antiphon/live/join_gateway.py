@@ -57,10 +57,11 @@ async def join_gateway(
         await asyncio.wait({attempt.settled}, timeout=JOIN_TIMEOUT_S)
         return attempt.result()
     except TimeoutError:
+        stream.end("it was not joined")
         raise PeerError(f"nobody took the connection within {JOIN_TIMEOUT_S} s") from None
-    finally:
-        if attempt.welcome is None:
-            stream.end("it was not joined")
+    except BaseException:
+        stream.end("it was not joined")
+        raise
 
 
 class _Attempt:

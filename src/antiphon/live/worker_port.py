@@ -131,13 +131,12 @@ class WorkerPort:
                 if over.done():
                     over.result()
         finally:
-            if self._stream is not None:
-                self._stream.finish("the worker is shutting down")
             left = {pump, lives, *self._handling}
             for task in left:
                 task.cancel()
             await asyncio.gather(*left, return_exceptions=True)
             if self._stream is not None:
+                self._stream.finish("the worker is shutting down")
                 await self._stream.wait_closed()
 
     # ── lives ────────────────────────────────────────────────────────────────────────────────
