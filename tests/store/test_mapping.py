@@ -26,7 +26,7 @@ from region_kit import (
 )
 
 from antiphon.errors import BugError, PeerError
-from antiphon.store.transfer import MappedRegion, Miss, page_copy
+from antiphon.store.transfer import MappedRegion, Miss
 from antiphon.store.transfer.page_copy import Places, copy_pages
 from antiphon.types import OfferedPage, PagePull
 
@@ -69,12 +69,10 @@ def test_pulled_pages_can_be_offered_on(owner, own, mapped) -> None:
     assert (again.checksum, again.generation) == (first.checksum, 2)
 
 
-def test_streamed_copies_are_the_same() -> None:
-    """From `STREAM_FROM_BYTES` on pages are written past the caches."""
+def test_large_pages() -> None:
     owner, own = region(page_bytes=4 << 20), region(page_bytes=4 << 20)
     mapped = MappedRegion(owner.fd, own)
     offers = [offered(owner, page, page) for page in range(3)]
-    assert page_copy.STREAM_FROM_BYTES <= 3 * (4 << 20)
     assert mapped.pull(pull(*zip(offers, (2, 0, 1), strict=True))) == (True, True, True)
     for page, target in enumerate((2, 0, 1)):
         assert np.array_equal(page_of(own, target), page_of(owner, page))

@@ -118,12 +118,15 @@ class MappedRegion:
             self._unmap_if_unused()
 
     def _counted(self, verdicts: "array[int]") -> tuple[bool, ...]:
+        if not any(verdicts):  # all GOOD
+            with self._lock:
+                self.pulled += len(verdicts)
+            return (True,) * len(verdicts)
         missed = Counter(verdicts)
-        good = missed.pop(GOOD, 0)
         if missed[NO_TARGET]:
             raise BugError(f"{missed[NO_TARGET]} targets of a pull do not exist")
         with self._lock:
-            self.pulled += good
+            self.pulled += missed.pop(GOOD, 0)
             for verdict, count in missed.items():
                 self.missed[_MISS_OF[verdict]] += count
         return tuple([verdict == GOOD for verdict in verdicts])
