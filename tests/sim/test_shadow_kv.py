@@ -1,5 +1,7 @@
 """I5: the shadow refuses every kind of wrong read; a shadow that can't fail proves nothing."""
 
+from dataclasses import replace
+
 import pytest
 
 from antiphon.errors import BugError
@@ -113,3 +115,56 @@ def test_what_ended_is_forgotten_and_what_was_resumed_is_known() -> None:
     kv = shadow()
     again = request("a", (7, 7), resumed=((8,),))
     kv.run(plan(chunk(again, (7, 7, 8), 0, new_pages=(0, 1)), ended=(SequenceKey(A.id, 0),)))
+
+
+def test_another_worker_reads_what_was_sealed() -> None:
+    owner, taker = shadow(), ShadowKv(2)
+    offered = owner.seal((4, 7))
+    assert all(page.generation % 2 == 0 for page in offered)
+    assert owner.seal((4, 7)) == offered, "sealing twice is sealing once"
+    for page, target in zip(offered, (0, 1), strict=True):
+        content = owner.read(page)
+        assert content is not None
+        taker.pull(target, content)
+    taker.run(plan(chunk(A, (5,), 3, new_pages=(0, 1))))
+
+
+def test_a_page_that_is_used_anew_is_another_page() -> None:
+    """vLLM 21570: the owner frees on a timeout, and the taker reads recycled blocks."""
+    kv = shadow()
+    (offered, _) = kv.seal((4, 7))
+    kv.run(plan(chunk(request("b", (9,)), (9,), 0, new_pages=(4,))))
+    assert kv.read(offered) is None
+    (again,) = kv.seal((4,))
+    assert kv.read(offered) is None
+    assert kv.read(again) is not None
+
+
+def test_the_same_generation_with_other_bytes_is_another_page() -> None:
+    one, other = shadow(), shadow()
+    (offered,) = one.seal((4,))
+    other.run(plan(chunk(request("b", (9,)), (9,), 0, new_pages=(5,))))
+    (other_page,) = other.seal((5,))
+    assert other.read(replace(offered, page=other_page.page)) is None
+
+
+def test_a_sealed_page_is_not_appended_to() -> None:
+    kv = shadow()
+    kv.seal((4, 7))
+    with pytest.raises(BugError, match="I20"):
+        kv.run(plan(chunk(A, (5,), 3, page_start=2)))
+
+
+def test_a_page_that_was_never_written_is_not_sealed() -> None:
+    with pytest.raises(BugError, match="never written"):
+        shadow().seal((9,))
+
+
+def test_wrong_content_is_found_when_it_is_used() -> None:
+    owner, taker = shadow(), ShadowKv(2)
+    (first, _) = owner.seal((4, 7))
+    content = owner.read(first)
+    assert content is not None
+    taker.pull(0, content[::-1])
+    with pytest.raises(BugError, match="reads page 0"):
+        taker.run(plan(chunk(A, (3,), 2, new_pages=(0, 1))))

@@ -1,6 +1,7 @@
 """Tokens from tensors: torch lives here."""
 
 from . import spin_limit  # noqa: F401  (before torch)
+from .first_use import first_use
 from .kv_memory import KvArea, KvDtype, KvLayout, KvMemory, check_available, kv_dtype_of, layout_of
 from .llama import LlamaModel
 from .model import Model, load_llama
@@ -20,6 +21,7 @@ __all__ = [
     "QuantizedLlama",
     "TorchEngine",
     "check_available",
+    "first_use",
     "kv_dtype_of",
     "layout_of",
     "load_llama",

@@ -7,9 +7,16 @@ from antiphon.types import (
     Aborted,
     Admitted,
     Event,
+    Incarnation,
+    LeaseHeld,
+    LeaseId,
+    LeaseRefused,
+    Offer,
     Rejected,
     Request,
     RequestId,
+    Role,
+    Stage,
     Unknown,
     WorkerInfo,
     WorkerView,
@@ -21,30 +28,55 @@ class WorkerLink(Protocol):
 
     Promises:
 
-    * `add` and `abort` take effect in the order in which they begin to run, so an abort that
-      follows its add never overtakes it.
-    * Each sequence of an admitted request ends once: by its `SequenceEnded`, or in the answer to
-      an `abort`. Events before it may still be on their way when the answer is there.
+    * Calls take effect in the order in which they begin to run, so an abort that follows its add
+      never overtakes it.
+    * Each sequence of an admitted request ends once: by its `SequenceEnded`, in the answer to an
+      `abort`, or by the `Offer` that passes it on. Events before it may still be on their way when
+      the answer is there.
     * Events of a request come in order and none is lost while `events` goes on. If it stops, by
       itself or by an exception, the worker is gone, and with it whatever it had not ended.
+    * A call that can't be answered any more (the worker went away, or was too slow) raises
+      `PeerError`. Calls that begin when the worker is gone are answered as if it had nothing.
     """
 
     @property
     def info(self) -> WorkerInfo:
-        """Who the worker is; the same for the life of the link."""
+        """Who the worker is; for the life of the link only its role changes."""
         ...
 
-    async def add(self, request: Request) -> Admitted | Rejected:
+    async def add(self, request: Request, stage: Stage = Stage.WHOLE) -> Admitted | Rejected:
         """Hand over a request. A worker that drains, is unhealthy or gone answers `Rejected`."""
+        ...
+
+    async def adopt(self, request: Request, offer: Offer) -> Admitted | Rejected:
+        """Hand over a request that goes on with what another worker offers."""
         ...
 
     async def abort(
         self, id: RequestId, attempt: int, sequence: int | None = None
     ) -> Aborted | Unknown:
-        """End one sequence, or the whole request, within one step.
+        """End one sequence, or the whole request and its offer, within one step.
 
         `Unknown` if nothing of this attempt runs here: aborts race with endings.
         """
+        ...
+
+    async def grant(
+        self, lease: LeaseId, taker: Incarnation, attempt: int
+    ) -> LeaseHeld | LeaseRefused:
+        """Let this life of another worker take what is offered here, and nobody else any more."""
+        ...
+
+    async def renew(self, leases: Sequence[LeaseId]) -> None:
+        """Keep these offers for their time to live, from now. Those that are gone stay gone."""
+        ...
+
+    async def release(self, lease: LeaseId) -> None:
+        """Nobody will take this offer. No effect if it is gone."""
+        ...
+
+    async def set_role(self, role: Role) -> None:
+        """From now on the worker is meant for other phases; `info` says so when this returns."""
         ...
 
     def events(self) -> AsyncIterator[Sequence[Event]]:

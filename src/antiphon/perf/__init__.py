@@ -1,7 +1,9 @@
-"""How long a step takes: measured shapes, a fitted model, and the file that keeps it."""
+"""How long steps, phases and transfers take: measured shapes, a fitted model, a file for it."""
 
 from .accuracy import Accuracy, accuracy, quantile
+from .default_profile import DEFAULT_LINK_TIME, DEFAULT_STEP_TIME
 from .fit import Measured, fit_step_time
+from .phase_time import FittedPhaseTime
 from .profile_file import (
     Point,
     Profile,
@@ -10,14 +12,20 @@ from .profile_file import (
     read_profile,
     write_profile,
 )
+from .router_times import read_times, write_times
 from .step_grid import Limits, StepKind, StepShape, axes, grid, held_out
 from .step_time import FittedStepTime, Ramp
 from .step_work import StepWork, work_of
+from .transfer_time import LinkTime
 
 __all__ = [
+    "DEFAULT_LINK_TIME",
+    "DEFAULT_STEP_TIME",
     "Accuracy",
+    "FittedPhaseTime",
     "FittedStepTime",
     "Limits",
+    "LinkTime",
     "Measured",
     "Point",
     "Profile",
@@ -34,6 +42,8 @@ __all__ = [
     "held_out",
     "quantile",
     "read_profile",
+    "read_times",
     "work_of",
     "write_profile",
+    "write_times",
 ]

@@ -2,14 +2,20 @@
 
 A real slot's content depends on all tokens up to its position. Here a slot holds a chained hash
 of them, so a wrong read is found however it came about.
+
+Between workers it behaves as shared memory does: others may read a page at any time, and only its
+generation (odd while it is written, even once it is sealed) and its checksum say what they got.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import TypeAlias
 
 from antiphon.errors import BugError
-from antiphon.types import Chunk, PageId, SequenceKey, StepPlan, TokenId
+from antiphon.types import Chunk, OfferedPage, PageId, SequenceKey, StepPlan, TokenId
 
 _EMPTY = 0
+PageContent: TypeAlias = tuple[int, ...]
 
 
 @dataclass(slots=True)
@@ -37,7 +43,48 @@ class ShadowKv:
     def __init__(self, page_tokens: int) -> None:
         self._page_tokens = page_tokens
         self._pages: dict[PageId, list[int]] = {}
+        self._generations: dict[PageId, int] = {}
         self._sequences: dict[SequenceKey, _Sequence] = {}
+
+    # ── what other workers see ───────────────────────────────────────────────────────────────
+
+    def seal(self, pages: Sequence[PageId]) -> tuple[OfferedPage, ...]:
+        """Nothing more is written to these until they are used anew: what a reader will expect."""
+        for page in pages:
+            generation = self._generations.get(page, 0)
+            if not generation:
+                raise BugError(f"page {page} is sealed and was never written")
+            self._generations[page] = generation + generation % 2
+        return tuple(
+            OfferedPage(page, self._generations[page], _checksum(self._page(page)))
+            for page in pages
+        )
+
+    def read(self, wanted: OfferedPage) -> PageContent | None:
+        """What another worker gets when it copies that page now; None: it is not what it was."""
+        content = self._page(wanted.page)
+        if self._generations.get(wanted.page, 0) != wanted.generation:
+            return None
+        return tuple(content) if _checksum(content) == wanted.checksum else None
+
+    def content(self, page: PageId) -> PageContent:
+        """What a page holds now."""
+        return tuple(self._page(page))
+
+    def pull(self, page: PageId, content: Sequence[int]) -> None:
+        """Write what was copied from another page into this one."""
+        self._begin_write(page, 0)
+        self._pages[page] = list(content)
+
+    def _begin_write(self, page: PageId, slot: int) -> None:
+        generation = self._generations.get(page, 0)
+        if generation % 2:
+            return
+        if generation and slot:
+            raise BugError(f"I20: page {page} is sealed, and slot {slot} of it is written")
+        self._generations[page] = generation + 1
+
+    # ── what the worker itself does ──────────────────────────────────────────────────────────
 
     def run(self, plan: StepPlan) -> None:
         """Apply the plan. Raises `BugError` if a chunk reads or writes what is not its own."""
@@ -49,7 +96,7 @@ class ShadowKv:
         ):
             raise BugError("the copies of one plan depend on their order")
         for copy in plan.copies:
-            self._pages[copy.target] = list(self._page(copy.source))
+            self.pull(copy.target, self.content(copy.source))
         for chunk in plan.chunks:
             self._write(chunk)
         for chunk in plan.chunks:
@@ -79,7 +126,9 @@ class ShadowKv:
         sequence.extend_chain(end)
         for position in range(chunk.start, end):
             entry, slot = divmod(position, self._page_tokens)
-            self._page(sequence.table[entry])[slot] = sequence.chain[position]
+            page = sequence.table[entry]
+            self._begin_write(page, slot)
+            self._page(page)[slot] = sequence.chain[position]
 
     def _read(self, chunk: Chunk) -> None:
         sequence = self._sequences[SequenceKey(chunk.request.id, chunk.sequence)]
@@ -92,3 +141,7 @@ class ShadowKv:
                     f"I5: {chunk.request.id}/{chunk.sequence} reads page {page} for positions from "
                     f"{entry * size} on, which holds something else"
                 )
+
+
+def _checksum(content: Sequence[int]) -> int:
+    return hash(tuple(content)) % 2**64

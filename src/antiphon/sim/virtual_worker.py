@@ -9,10 +9,10 @@ from antiphon.types import (
     Aborted,
     Admitted,
     Engine,
-    Event,
     Rejected,
     Request,
     RequestId,
+    SchedulerEvent,
     Seconds,
     StepPlan,
     StepResult,
@@ -41,7 +41,7 @@ class Cancel:
 
 
 Stimulus: TypeAlias = Submit | Cancel
-Happening: TypeAlias = Event | Admitted | Rejected | Aborted | Unknown
+Happening: TypeAlias = SchedulerEvent | Admitted | Rejected | Aborted | Unknown
 
 
 @dataclass(slots=True)
@@ -136,17 +136,11 @@ def run_worker(
     for stimulus in stimuli:
         match stimulus:
             case Submit(at, request):
-                loop.call_at(at, lambda request=request: _drop(worker.submit(request)))
+                loop.call_at(at, lambda request=request: worker.submit(request))
             case Cancel(at, request, sequence):
                 loop.call_at(
                     at,
-                    lambda request=request, sequence=sequence: _drop(
-                        worker.cancel(request, sequence)
-                    ),
+                    lambda request=request, sequence=sequence: worker.cancel(request, sequence),
                 )
     loop.run(max_actions=max_actions)
     return worker.log
-
-
-def _drop(_answer: object) -> None:
-    """The log has the answer already."""

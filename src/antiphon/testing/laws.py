@@ -7,6 +7,7 @@ from antiphon.sim import RunLog
 from antiphon.types import (
     Aborted,
     Admitted,
+    Prefilled,
     Rejected,
     Request,
     RequestId,
@@ -26,7 +27,7 @@ class LawBroken(BugError):
 
 
 def check_conservation(log: RunLog, requests: Iterable[Request]) -> None:
-    """I1: every request gets one answer, and every sequence taken ends exactly once.
+    """I1: every request gets one answer, and every sequence taken ends, or is offered, once.
 
     Nothing is said of a sequence after its end, nor of a request that was refused.
     """
@@ -42,12 +43,15 @@ def check_conservation(log: RunLog, requests: Iterable[Request]) -> None:
                     ends += sequences
                 case SequenceEnded(sequence=sequence):
                     ends.append(sequence)
+                case Prefilled(sequences=offered):
+                    ends += (one.sequence for one in offered)
                 case TokenGenerated(sequence=sequence) if sequence in ends:
                     raise LawBroken(f"I1: {request.id}/{sequence} goes on after its end")
                 case _:
                     pass
         taken = isinstance(answers[0], Admitted)
-        if sorted(ends) != list(range(request.sampling.n if taken else 0)):
+        living = set(range(request.sampling.n)) - set(request.done)
+        if sorted(ends) != (sorted(living) if taken else []):
             raise LawBroken(f"I1: sequences {sorted(ends)} of {request.id} ended")
 
 
@@ -98,7 +102,7 @@ def check_pages(view: WorkerView) -> None:
 
 def check_drained(view: WorkerView) -> None:
     """I4: when nothing is left to do, nothing runs, waits or holds a page."""
-    if view.running or view.waiting or view.held_pages:
+    if view.running or view.waiting or view.held_pages or view.pulling or view.leases:
         raise LawBroken(f"I4: something is left over in {view}")
 
 

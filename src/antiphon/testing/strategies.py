@@ -136,6 +136,7 @@ def requests(draw: st.DrawFn, *, id: str = "r0", now: Seconds = 0.0) -> Request:
         eos_token_ids=draw(st.sampled_from([(), (EOS,)])),
         attempt=2 if resumed else 1,
         resumed=tuple(draw(tokens) for _ in range(n)) if resumed else (),
+        done=draw(st.sampled_from([(), (0,), (n - 1,)])) if resumed and n > 1 else (),
         priority=draw(st.sampled_from([0, 0, 1])),
         deadline=None if wait_s is None else now + wait_s,
         tenant_salt=draw(st.sampled_from([b"", b"", b"other"])),

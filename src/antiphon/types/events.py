@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from .handover import Offer
+from .handover import Offer, Prefilled
 from .ids import BlockKey, RequestId, Seconds, TokenId
 from .plan import Logprobs
 from .request import FinishReason
@@ -69,6 +69,9 @@ class Pulled:
 
 
 Event: TypeAlias = Started | TokenGenerated | SequenceEnded | Preempted | Offer | Pulled
+
+SchedulerEvent: TypeAlias = Event | Prefilled
+"""What a scheduler tells its own driver, which makes an `Offer` of `Prefilled`."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,5 +1,46 @@
 """How `types` look outside the process: encoded by msgspec, without mirror classes."""
 
+from .calls import Calls
+from .codec import (
+    TO_GATEWAY,
+    TO_OWNER,
+    TO_TAKER,
+    TO_WORKER,
+    Kind,
+    MessageTooLongError,
+    decode,
+    encode,
+)
 from .decision_log import DecisionLogWriter, read_decision_log
+from .durations import from_durations, to_durations
+from .event_batch import pack_events, unpack_events
+from .frame import PROTOCOL_VERSION, Frame, FrameError, FrameReader, OtherVersionError, pack_frame
+from .quiet_log import QuietLog
+from .stream import Ending, FrameStream
 
-__all__ = ["DecisionLogWriter", "read_decision_log"]
+__all__ = [
+    "PROTOCOL_VERSION",
+    "TO_GATEWAY",
+    "TO_OWNER",
+    "TO_TAKER",
+    "TO_WORKER",
+    "Calls",
+    "DecisionLogWriter",
+    "Ending",
+    "Frame",
+    "FrameError",
+    "FrameReader",
+    "FrameStream",
+    "Kind",
+    "MessageTooLongError",
+    "OtherVersionError",
+    "QuietLog",
+    "decode",
+    "encode",
+    "from_durations",
+    "pack_events",
+    "pack_frame",
+    "read_decision_log",
+    "to_durations",
+    "unpack_events",
+]

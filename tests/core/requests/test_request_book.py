@@ -2,8 +2,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
+from fleet_kit import worker_info
 
-from antiphon.core.requests import DropReason, RequestBook
+from antiphon.core.requests import DropReason, RequestBook, SoleWorker
 from antiphon.errors import BugError
 from antiphon.types import (
     Abort,
@@ -13,6 +14,8 @@ from antiphon.types import (
     Dispatch,
     EndSequence,
     FinishReason,
+    Health,
+    HealthChanged,
     Outcome,
     Preempted,
     Rejected,
@@ -26,6 +29,7 @@ from antiphon.types import (
     Started,
     TokenGenerated,
     WorkerId,
+    WorkerJoined,
 )
 
 WORKER = WorkerId("w0")
@@ -64,16 +68,22 @@ def dropped(book: RequestBook) -> dict[DropReason, int]:
     return {reason: count for reason, count in book.dropped.items() if count}
 
 
+def new_book() -> RequestBook:
+    book = RequestBook(SoleWorker(WORKER))
+    book.observe(WorkerJoined(worker_info(WORKER)), 0.0)
+    return book
+
+
 def opened(**shape: float) -> RequestBook:
-    book = RequestBook(WORKER)
+    book = new_book()
     book.start(request(**shape), 0.0)  # pyright: ignore[reportArgumentType]
     book.heard(Admitted(request=ID), 1.0)
     return book
 
 
 def test_a_plain_run_leaves_a_full_record() -> None:
-    book, asked = RequestBook(WORKER), request()
-    assert book.start(asked, 1.0) == (Dispatch(asked),)
+    book, asked = new_book(), request()
+    assert book.start(asked, 1.0) == (Dispatch(asked, WORKER),)
     assert book.heard(Admitted(request=ID), 2.0) == ()
     assert book.heard(Started(request=ID, attempt=1, cached_tokens=2, queued_s=1.0), 3.0) == ()
     assert book.heard(token(0), 4.0) == (Deliver(token(0)),)
@@ -96,13 +106,15 @@ def test_a_plain_run_leaves_a_full_record() -> None:
         first_token_at=4.0,
         last_token_at=6.0,
         ended_at=7.0,
+        routed_at=1.0,
+        routes=("w0: the only worker",),
     )
     assert len(book) == 0
     assert dropped(book) == {}
 
 
 def test_a_refusal_reaches_the_client_with_its_reason() -> None:
-    book = RequestBook(WORKER)
+    book = new_book()
     book.start(request(deadline=9.0), 0.0)
     (settle,) = book.heard(refused(), 1.0)
     assert isinstance(settle, Settle)
@@ -121,7 +133,7 @@ def test_a_refusal_after_an_answer_is_a_contradiction() -> None:
 
 
 def test_events_may_overtake_the_answer() -> None:
-    book = RequestBook(WORKER)
+    book = new_book()
     book.start(request(), 0.0)
     assert book.heard(token(0), 1.0) == (Deliver(token(0)),)
     assert book.heard(refused(), 2.0) == ()
@@ -133,7 +145,7 @@ def test_a_stop_string_ends_its_sequence_only() -> None:
     book = opened(n=2)
     book.heard(token(0), 2.0)
     stop = book.cancel(ID, 3.0, sequence=0, reason=FinishReason.STOP)
-    assert stop == (Abort(ID, 1, 0), end(0, FinishReason.STOP))
+    assert stop == (Abort(ID, 1, WORKER, 0), end(0, FinishReason.STOP))
     assert book.heard(token(1), 4.0) == ()
     assert book.heard(ended(reason=FinishReason.ABORTED), 4.0) == ()
     assert dropped(book) == {DropReason.LATE: 2}
@@ -148,19 +160,19 @@ def test_a_stop_string_ends_its_sequence_only() -> None:
 def test_a_stop_string_in_the_last_sequence_settles() -> None:
     book = opened()
     commands = book.cancel(ID, 3.0, sequence=0, reason=FinishReason.STOP)
-    assert commands[:2] == (Abort(ID, 1, 0), end(0, FinishReason.STOP))
+    assert commands[:2] == (Abort(ID, 1, WORKER, 0), end(0, FinishReason.STOP))
     assert settled(commands).outcome is Outcome.FINISHED
 
 
 @pytest.mark.parametrize("admitted", [False, True])
 def test_a_client_may_leave_at_any_time(admitted: bool) -> None:
-    book = RequestBook(WORKER)
+    book = new_book()
     book.start(request(n=2), 0.0)
     if admitted:
         book.heard(Admitted(request=ID), 1.0)
     commands = book.cancel(ID, 2.0)
     assert commands[:3] == (
-        Abort(ID, 1),
+        Abort(ID, 1, WORKER),
         end(0, FinishReason.ABORTED),
         end(1, FinishReason.ABORTED),
     )
@@ -172,7 +184,7 @@ def test_a_client_may_leave_at_any_time(admitted: bool) -> None:
 
 
 def test_deadlines_end_requests_in_their_order() -> None:
-    book = RequestBook(WORKER)
+    book = new_book()
     for name, deadline in (("c", 5.0), ("b", 3.0), ("a", 5.0), ("d", 6.0)):
         book.start(replace(request(deadline=deadline), id=RequestId(name)), 0.0)
     assert book.next_deadline() == 3.0
@@ -184,7 +196,7 @@ def test_deadlines_end_requests_in_their_order() -> None:
 
 
 def test_a_passed_deadline_is_refused_at_once() -> None:
-    book = RequestBook(WORKER)
+    book = new_book()
     (settle,) = book.start(request(deadline=1.0), 1.0)
     assert isinstance(settle, Settle) and settle.rejected is not None
     assert settle.rejected.reason is RejectReason.DEADLINE
@@ -207,20 +219,20 @@ def test_the_worker_may_end_by_deadline_or_error() -> None:
 def test_a_lost_worker_fails_its_requests() -> None:
     book = opened(n=2)
     book.heard(ended(0), 2.0)
-    assert book.lost(WorkerId("another"), 3.0) == ()
-    commands = book.lost(WORKER, 3.0)
-    assert commands[:-1] == (end(1, FinishReason.ERROR, "worker w0 was lost"),)
+    assert book.observe(HealthChanged(WorkerId("another"), Health.LOST), 3.0) == ()
+    commands = book.observe(HealthChanged(WORKER, Health.LOST), 3.0)
+    assert commands[:-1] == (end(1, FinishReason.ERROR, "worker w0 is gone"),)
     record = settled(commands)
     assert (record.outcome, record.attempts) == (Outcome.FAILED, 1)
     assert record.finish_reasons == (FinishReason.STOP, FinishReason.ERROR)
-    assert book.lost(WORKER, 4.0) == ()
+    assert book.observe(HealthChanged(WORKER, Health.LOST), 4.0) == ()
 
 
 def test_a_skipped_token_fails_the_request() -> None:
     book = opened()
     book.heard(token(0), 2.0)
     commands = book.heard(token(2), 3.0)
-    assert commands[0] == Abort(ID, 1)
+    assert commands[0] == Abort(ID, 1, WORKER)
     record = settled(commands)
     assert (record.outcome, record.output_tokens) == (Outcome.FAILED, 1)
     assert record.message == "the worker sent token 2 where 1 was due"
@@ -254,7 +266,7 @@ def test_what_is_not_ours_is_dropped_and_counted() -> None:
 
 
 def test_a_resumed_request_goes_on_where_it_was() -> None:
-    book = RequestBook(WORKER)
+    book = new_book()
     asked = replace(request(n=2), attempt=2, resumed=((7, 8), ()))
     book.start(asked, 0.0)
     assert book.heard(token(1, attempt=2), 1.0) == ()
@@ -270,4 +282,4 @@ def test_callers_that_break_their_promise() -> None:
     with pytest.raises(BugError, match="no sequence 1"):
         book.cancel(ID, 1.0, sequence=1)
     with pytest.raises(BugError, match="more sequences"):
-        RequestBook(WORKER).start(replace(request(), resumed=((), ())), 0.0)
+        new_book().start(replace(request(), resumed=((), ())), 0.0)

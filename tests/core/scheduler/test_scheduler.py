@@ -8,7 +8,7 @@ from scheduler_bench import SETUP, Bench, ends, request, tokens
 from antiphon.core.scheduler import Scheduler
 from antiphon.errors import BugError
 from antiphon.sim import ScriptedEngine
-from antiphon.testing.strategies import EOS
+from antiphon.testing.strategies import EOS, MODEL
 from antiphon.types import (
     BlockStored,
     FinishReason,
@@ -227,7 +227,7 @@ def test_blocks_are_announced() -> None:
         config=SETUP.config,
         kv=SETUP.kv,
         pages=SETUP.pages,
-        model=Bench().scheduler._model,
+        model=MODEL,
         max_model_len=32,
         listen=stored.append,
     )

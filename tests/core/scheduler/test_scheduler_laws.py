@@ -77,6 +77,8 @@ def checks(
 
 def alone(setup: WorkerSetup, request: Request, sequence: int) -> list[tuple[int, int]]:
     """(index, token) that the sequence must get: straight from the definition, no scheduler."""
+    if sequence in request.done:
+        return []
     sampling = request.sampling
     resumed = request.resumed[sequence] if request.resumed else ()
     longest = min(setup.max_model_len, setup.pages * setup.kv.page_tokens)
@@ -123,7 +125,7 @@ def test_the_workloads_reach_what_they_are_for() -> None:
     """Preemption, prefix hits, refusals, forks and deadlines all happen, else laws are idle."""
     seen: set[str] = set()
 
-    @settings(SETTINGS, max_examples=150, derandomize=True, database=None)
+    @settings(SETTINGS, max_examples=400, derandomize=True, database=None)
     @given(worker_setups(), workloads())
     def look(setup: WorkerSetup, workload: Workload) -> None:
         log = run(setup, workload)

@@ -2,6 +2,7 @@
 
 from .block_keys import KEY_BYTES, MAX_SALT_BYTES, BlockKeys
 from .page_pool import KvListener, Match, OutOfMemory, PagePool, Reservation, ignore
+from .page_tally import PageTally
 
 __all__ = [
     "KEY_BYTES",
@@ -11,6 +12,7 @@ __all__ = [
     "Match",
     "OutOfMemory",
     "PagePool",
+    "PageTally",
     "Reservation",
     "ignore",
 ]

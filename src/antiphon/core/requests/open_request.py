@@ -1,13 +1,24 @@
 """What the book knows of one request that is not settled yet."""
 
+from collections import deque
+from dataclasses import replace
+
+from antiphon.core.end_marks import EndMarks
 from antiphon.types import (
     EndSequence,
     FinishReason,
+    Offer,
     Outcome,
+    Rejected,
     Request,
+    RequestId,
     RequestRecord,
     Seconds,
+    TokenId,
+    WorkerId,
 )
+
+from .attempt import Attempt
 
 _OUTCOMES = (
     (FinishReason.ERROR, Outcome.FAILED),
@@ -16,27 +27,62 @@ _OUTCOMES = (
 )
 """The worst end of any sequence names the outcome of the request; else it is FINISHED."""
 
+_MOST_ROUTES = 32
+"""Routes on record: of a request with more attempts the last ones."""
+
 
 class OpenRequest:
-    """Progress of one request: what was accepted per sequence, and the stamps of its stages."""
+    """Progress of one request over all its attempts, and the stamps of its stages."""
 
-    def __init__(self, request: Request, now: Seconds) -> None:
-        self.request = request
-        self.attempts = 1
-        self.known_to_worker = False
-        """Its worker has admitted it, or has reported about it, which says as much."""
+    def __init__(self, request: Request, arrival: int, now: Seconds) -> None:
+        self.arrival = arrival
+        self.attempt = Attempt(request)
+        self.offer: Offer | None = None
+        """KV that was offered and is not taken yet. It outlives attempts."""
+        self.fruitless = 0
+        """Attempts in a row that a worker's death or lost KV ended before a new token came."""
+        self.refused_by: list[WorkerId] = []
+        """Workers that had no room for it since it was last asked for in vain."""
+        self.refusal: Rejected | None = None
+        self.refusals = 0
+        """Rounds in a row in which every worker refused."""
         self.preemptions = 0
+        self.pulled_tokens = 0
+        self.recomputed_tokens = 0
+        self.exact = True
+        self.numerics: str | None = None
+        """Under which the first token was drawn."""
         self.started_at: Seconds | None = None
-        self._accepted = [0] * request.sampling.n
+        self.routed_at: Seconds | None = None
+        self.offered_at: Seconds | None = None
+        self.adopted_at: Seconds | None = None
+        self.pulled_at: Seconds | None = None
+        self.untouched = True
+        """Nothing was delivered and no sequence has ended: it can still be refused."""
+        self._original = request
+        self._accepted: list[list[TokenId]] = [[] for _ in range(request.sampling.n)]
         for sequence, tokens in enumerate(request.resumed):
-            self._accepted[sequence] = len(tokens)
+            self._accepted[sequence].extend(tokens)
         self._ends: list[FinishReason | None] = [None] * request.sampling.n
+        self._routes: deque[str] = deque(maxlen=_MOST_ROUTES)
+        self._attempts = 0
         self._message = ""
-        self._cached_tokens = 0
+        self._cached_tokens: int | None = None
         self._arrived_at = now if request.arrived_at is None else request.arrived_at
-        self._dispatched_at = now
         self._first_token_at: Seconds | None = None
         self._last_token_at: Seconds | None = None
+
+    @property
+    def id(self) -> RequestId:
+        """The request's id, in all attempts."""
+        return self._original.id
+
+    @property
+    def request(self) -> Request:
+        """The request as the current attempt has it."""
+        return self.attempt.request
+
+    # ── sequences ────────────────────────────────────────────────────────────────────────────
 
     def has(self, sequence: int) -> bool:
         """Is there a sequence of this number, open or ended?"""
@@ -52,19 +98,14 @@ class OpenRequest:
 
     def next_index(self, sequence: int) -> int:
         """The only index that the sequence's next token may have."""
-        return self._accepted[sequence]
+        return len(self._accepted[sequence])
 
-    def start(self, cached_tokens: int, queued_s: Seconds, now: Seconds) -> None:
-        """Mutates: its first chunk began `queued_s` after the worker was given it.
-
-        The worker's report comes with that chunk's result, so its arrival is no measure.
-        """
-        self.started_at = min(self._dispatched_at + max(queued_s, 0.0), now)
-        self._cached_tokens = cached_tokens
-
-    def accept_token(self, sequence: int, now: Seconds) -> None:
+    def accept_token(self, sequence: int, token: TokenId, now: Seconds) -> None:
         """Mutates: one more token of this sequence is on its way to the client."""
-        self._accepted[sequence] += 1
+        self._accepted[sequence].append(token)
+        self.untouched = False
+        self.fruitless = 0
+        self.attempt.started = True
         if self.started_at is None:  # `Started` was lost or comes late: a token says as much
             self.started_at = now
         if self._first_token_at is None:
@@ -74,10 +115,60 @@ class OpenRequest:
     def end(self, sequence: int, reason: FinishReason, message: str) -> EndSequence:
         """Mutates: the sequence, which must be open, is over."""
         self._ends[sequence] = reason
+        self.untouched = False
         self._message = self._message or message
-        return EndSequence(
-            request=self.request.id, sequence=sequence, reason=reason, message=message
+        return EndSequence(request=self.id, sequence=sequence, reason=reason, message=message)
+
+    def overrun(self) -> list[tuple[int, FinishReason]]:
+        """Open sequences that their last token has ended: only the word of it was lost."""
+        marks, limit = EndMarks.of(self._original), self._original.sampling.max_tokens
+        over: list[tuple[int, FinishReason]] = []
+        for sequence in self.open_sequences():
+            tokens = self._accepted[sequence]
+            if tokens and marks.end(tokens[-1], len(tokens)):
+                over.append((sequence, FinishReason.STOP))
+            elif limit is not None and len(tokens) >= limit:
+                over.append((sequence, FinishReason.LENGTH))
+        return over
+
+    # ── attempts ─────────────────────────────────────────────────────────────────────────────
+
+    def resumed(self) -> Request:
+        """The current attempt's request, to go on after what was delivered and has ended."""
+        return replace(
+            self.request,
+            resumed=tuple(map(tuple, self._accepted)),
+            done=tuple(sequence for sequence, end in enumerate(self._ends) if end is not None),
         )
+
+    def try_again(self) -> None:
+        """Mutates: the next attempt begins, and waits for a worker. An offer stays."""
+        self.attempt = Attempt(replace(self.resumed(), attempt=self.request.attempt + 1))
+
+    def routed(self, route: str, now: Seconds) -> None:
+        """Mutates: the attempt has its workers."""
+        self.routed_at = now
+        self._attempts += 1
+        self._routes.append(route)
+
+    def rerouted(self, route: str) -> None:
+        """Mutates: the attempt's decode worker is another one than was planned."""
+        self._routes[-1] = route
+
+    def start(self, cached_tokens: int, queued_s: Seconds, now: Seconds) -> None:
+        """Mutates: an attempt's first chunk began `queued_s` after the worker was given it.
+
+        The worker's report comes with that chunk's result, so its arrival is no measure. What the
+        first attempt found in a cache is what the client is told.
+        """
+        self.attempt.started = True
+        if self._cached_tokens is None:
+            self._cached_tokens = min(max(cached_tokens, 0), len(self._original.prompt))
+        if self.started_at is None:
+            given_at = self._arrived_at if self.routed_at is None else self.routed_at
+            self.started_at = min(given_at + max(queued_s, 0.0), now)
+
+    # ── the end ──────────────────────────────────────────────────────────────────────────────
 
     def record(self, now: Seconds) -> RequestRecord:
         """The request's record, all of whose sequences have ended."""
@@ -93,13 +184,13 @@ class OpenRequest:
         self, outcome: Outcome, reasons: tuple[FinishReason, ...], message: str, now: Seconds
     ) -> RequestRecord:
         return RequestRecord(
-            request=self.request.id,
+            request=self.id,
             outcome=outcome,
             finish_reasons=reasons,
-            prompt_tokens=len(self.request.prompt),
-            cached_tokens=self._cached_tokens,
-            output_tokens=sum(self._accepted),
-            attempts=self.attempts,
+            prompt_tokens=len(self._original.prompt),
+            cached_tokens=self._cached_tokens or 0,
+            output_tokens=sum(map(len, self._accepted)),
+            attempts=max(1, self._attempts),
             preemptions=self.preemptions,
             arrived_at=self._arrived_at,
             started_at=self.started_at,
@@ -107,4 +198,12 @@ class OpenRequest:
             last_token_at=self._last_token_at,
             ended_at=now,
             message=message,
+            exact=self.exact,
+            pulled_tokens=self.pulled_tokens,
+            recomputed_tokens=self.recomputed_tokens,
+            routed_at=self.routed_at,
+            offered_at=self.offered_at,
+            adopted_at=self.adopted_at,
+            pulled_at=self.pulled_at,
+            routes=tuple(self._routes),
         )

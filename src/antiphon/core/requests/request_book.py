@@ -1,15 +1,19 @@
-"""The gateway's book of open requests: what is delivered, and how each request ends.
+"""The gateway's book of open requests: who serves them, what is delivered, how each one ends.
 
-    start ──► waits for the worker's answer ──► runs ──► settled
-                 │ Rejected, cancel, deadline,    │ all sequences ended, cancel, deadline,
-                 │ worker lost                    │ worker lost, worker broke its promise
-                 └────────────────────────────────┴──► Settle, the last command about it
+    start ──► held ◄────────────┐ refused, lost, moved: the next attempt
+                │ a worker      │
+                ▼               │
+              runs ── Offer ──► held ──► granted ──► adopted ── Pulled ──► runs
+                │ all sequences ended, cancel, deadline, nobody can serve it, a broken promise
+                └──► Settle, the last command about it
 
-Laws, whatever a worker sends:
+Laws, whatever workers send and whenever they die:
 
-* each (sequence, index) is delivered at most once, and in order;
+* each (sequence, index) is delivered at most once, and in order, over all attempts;
 * a sequence that is taken ends by exactly one `EndSequence`, after its last token;
 * a request ends by exactly one `Settle`, after its last `EndSequence`; nothing follows it;
+* an offer is renewed until it is pulled, its owner is lost, or it is released: one of these comes;
+* only workers that have joined and are not lost get commands;
 * memory follows the number of open requests: settled ones are forgotten at once.
 
 A driver executes commands in the order in which it gets them. In particular it starts `add` for a
@@ -18,122 +22,142 @@ worker's answer is still on its way.
 """
 
 from collections.abc import Mapping, Sequence
-from enum import StrEnum
 
-from antiphon.core.deadlines import Deadlines
 from antiphon.errors import BugError
 from antiphon.types import (
-    Abort,
     Admitted,
     Command,
     Deliver,
-    Dispatch,
+    Drained,
     Event,
     FinishReason,
+    FleetEvent,
+    GrantAnswered,
+    Health,
+    HealthChanged,
+    Offer,
     Preempted,
+    Pulled,
     Rejected,
     RejectReason,
     Request,
     RequestId,
     Seconds,
     SequenceEnded,
-    Settle,
     Started,
     TokenGenerated,
     WorkerId,
+    WorkerJoined,
 )
 
+from .attempts import Attempts
+from .facts import DropReason, Fact
 from .open_request import OpenRequest
+from .open_requests import OpenRequests
+from .parts import STANDARD_PARTS, Parts
+from .routing import Routing
 
 BOOK = "book"
 """The book's name in a record of decisions."""
-BOOK_METHODS = ("start", "heard", "cancel", "lost", "due")
+BOOK_METHODS = ("start", "heard", "cancel", "observe", "drain", "due")
 """The methods of `RequestBook` whose calls make up its record."""
 
 
-class DropReason(StrEnum):
-    """Why a fact was not used. All but LATE and UNKNOWN speak of a faulty peer."""
-
-    UNKNOWN = "unknown"
-    """Of a request that is settled, or was never here: usual after a cancel."""
-    FOREIGN = "foreign"
-    """Of another attempt, or of a sequence that the request does not have."""
-    LATE = "late"
-    """Of a sequence that has ended: usual after a stop string."""
-    DUPLICATE = "duplicate"
-    CONTRADICTION = "contradiction"
-    """A refusal of a request that the worker had already taken."""
-
-
 class RequestBook:
-    """Decides what a gateway does for its requests. Here with one worker and no failover."""
+    """Decides what a gateway does for its requests, on a fleet of workers that come and go."""
 
-    def __init__(self, worker: WorkerId) -> None:
-        self._worker = worker
-        self._open: dict[RequestId, OpenRequest] = {}
-        self._deadlines = Deadlines()
+    def __init__(
+        self,
+        router: Routing,
+        *,
+        max_held: int = 4096,
+        retry_s: Seconds = 0.1,
+        parts: Parts = STANDARD_PARTS,
+    ) -> None:
+        """At most `max_held` requests that have not begun wait for a worker.
+
+        When every worker had no room for a request that has begun, it waits `retry_s` at first,
+        then twice as long each time.
+        """
+        self._why_unusable = parts.why_unusable
+        self._dispatcher = parts.dispatcher(router, parts.handovers())
+        self._requests = OpenRequests(self._dispatcher, parts.open_request)
+        self._attempts = Attempts(self._requests, self._dispatcher, retry_s)
+        self._max_held = max_held
         self._dropped = dict.fromkeys(DropReason, 0)
 
     def __len__(self) -> int:
         """How many requests are not settled."""
-        return len(self._open)
+        return len(self._requests)
 
     @property
     def dropped(self) -> Mapping[DropReason, int]:
         """How many facts were dropped since the start, by reason. A copy."""
         return dict(self._dropped)
 
+    @property
+    def held(self) -> tuple[int, int]:
+        """How many requests wait for a worker, and how many with an offer for one that decodes."""
+        return len(self._requests.for_route), len(self._requests.for_decode)
+
+    @property
+    def offers(self) -> int:
+        """How many offers are renewed."""
+        return len(self._dispatcher.handovers)
+
     def next_deadline(self) -> Seconds | None:
-        """When `due` must be called next, at the latest. None: no open request has a deadline."""
-        return self._deadlines.next()
+        """When `due` must be called next, at the latest. None: there is nothing to wait for."""
+        times = (
+            self._requests.deadlines.next(),
+            self._requests.for_decode.wake_at,
+            self._requests.for_route.wake_at,
+            self._dispatcher.handovers.next(),
+            self._dispatcher.fleet.next_drain(),
+        )
+        return min((at for at in times if at is not None), default=None)
+
+    # ── what a driver tells ──────────────────────────────────────────────────────────────────
 
     def start(self, request: Request, now: Seconds) -> Sequence[Command]:
         """Take a request into the book. Its id must not be open (`BugError`): gateways make ids."""
-        if request.id in self._open:
+        if self._requests.get(request.id) is not None:
             raise BugError(f"request {request.id} is already in the book")
         if len(request.resumed) > request.sampling.n:
             raise BugError(f"request {request.id} resumes more sequences than it has")
-        entry = OpenRequest(request, now)
+        if request.done:
+            raise BugError(f"request {request.id}: which sequences are done is the book's to say")
+        entry = self._requests.add(request, now)
         if request.deadline is not None and request.deadline <= now:
-            late = Rejected(
+            message = "the deadline had passed before the request could be taken"
+            late = Rejected(request=request.id, reason=RejectReason.DEADLINE, message=message)
+            return tuple(self._requests.refuse(entry, late, now))
+        commands = self._attempts.seek(entry, now)
+        queue = self._requests.for_route
+        if request.id in queue and len(queue) > self._max_held:
+            full = Rejected(
                 request=request.id,
-                reason=RejectReason.DEADLINE,
-                message="the deadline had passed before the request could be taken",
+                reason=RejectReason.QUEUE_FULL,
+                message=f"{self._max_held} requests wait for a worker already: come back later",
             )
-            return (Settle(entry.refused_record(late.message, now), late),)
-        self._open[request.id] = entry
-        if request.deadline is not None:
-            self._deadlines.add(request.id, request.deadline)
-        return (Dispatch(request),)
+            commands += self._requests.refuse(entry, full, now)
+        return self._rounded(commands, now)
 
-    def heard(self, fact: Event | Admitted | Rejected, now: Seconds) -> Sequence[Command]:
-        """Take in what the worker says. What is late, foreign or repeated is dropped and counted.
+    def heard(
+        self, fact: Event | Admitted | Rejected | GrantAnswered, now: Seconds
+    ) -> Sequence[Command]:
+        """Take in what a worker says. What is late, foreign or repeated is dropped and counted.
 
-        A worker that skips a token or runs past `max_tokens` has broken its promise, and what
-        it sends can't be made whole: its request fails.
+        A worker that skips a token, runs past `max_tokens` or offers something else than it was
+        asked for has broken its promise, and what it sends can't be made whole: its request fails.
         """
-        entry = self._open.get(fact.request)
+        entry = self._requests.get(fact.request)
         if entry is None:
-            return self._drop(DropReason.UNKNOWN)
-        if reason := _why_unusable(entry, fact):
-            return self._drop(reason)
-        if isinstance(fact, Rejected):
-            self._forget(entry)
-            return (Settle(entry.refused_record(fact.message, now), fact),)
-        entry.known_to_worker = True
-        match fact:
-            case TokenGenerated():
-                return self._token(entry, fact, now)
-            case SequenceEnded():
-                end = entry.end(fact.sequence, fact.reason, fact.message)
-                return (end, *self._settle_if_over(entry, now))
-            case Started():
-                entry.start(fact.cached_tokens, fact.queued_s, now)
-            case Preempted():
-                entry.preemptions += 1
-            case Admitted():
-                pass
-        return ()
+            return self._drop(fact, DropReason.UNKNOWN)
+        if reason := self._why_unusable(entry, fact):
+            return self._drop(fact, reason)
+        if isinstance(fact, TokenGenerated):
+            return self._token(entry, fact, now)
+        return self._rounded(self._use(entry, fact, now), now)
 
     def cancel(
         self,
@@ -148,36 +172,59 @@ class RequestBook:
         No commands if it has ended already: cancels race with endings. A sequence that the
         request never had raises `BugError`.
         """
-        entry = self._open.get(id)
+        entry = self._requests.get(id)
         if entry is None:
             return ()
         if sequence is None:
-            return self._abort(entry, reason, message, now)
+            return self._rounded(self._requests.abort(entry, reason, message, now), now)
         if not entry.has(sequence):
             raise BugError(f"request {id} has no sequence {sequence}")
         if not entry.is_open(sequence):
             return ()
-        abort = Abort(id, entry.request.attempt, sequence)
+        stop = self._dispatcher.stop(entry, sequence)
         end = entry.end(sequence, reason, message)
-        return (abort, end, *self._settle_if_over(entry, now))
+        return self._rounded([*stop, end, *self._requests.settle_if_over(entry, now)], now)
 
-    def lost(self, worker: WorkerId, now: Seconds) -> Sequence[Command]:
-        """The worker is gone: its requests fail, in the order in which they came."""
-        if worker != self._worker:
-            return ()
-        message = f"worker {worker} was lost"
+    def observe(self, event: FleetEvent, now: Seconds) -> Sequence[Command]:
+        """The fleet has changed. What ran on a lost worker goes on elsewhere, if it can."""
         commands: list[Command] = []
-        for entry in list(self._open.values()):
-            commands += self._end_all(entry, FinishReason.ERROR, message, now)
-        return tuple(commands)
+        match event:
+            case HealthChanged(worker, Health.LOST):
+                commands += self._attempts.lose(worker, now)
+            case WorkerJoined(info) if self._dispatcher.fleet.replaces(info):
+                commands += self._attempts.lose(info.id, now)
+                self._dispatcher.observe(event, now)
+            case _:
+                if not self._dispatcher.observe(event, now):
+                    return ()
+        self._requests.stirred = True
+        return self._rounded(commands, now)
+
+    def drain(self, worker: WorkerId, until: Seconds, now: Seconds) -> Sequence[Command]:
+        """Give a worker nothing new, and at `until` move what is left. `Drained` says it is empty.
+
+        It stays without work until it is seen as JOINED again, or joins anew.
+        """
+        if worker not in self._dispatcher.fleet:
+            return (Drained(worker),)
+        self._dispatcher.drain(worker, until, now)
+        self._requests.stirred = True
+        return self._rounded(self._attempts.vacate_overdue(now), now)
 
     def due(self, now: Seconds) -> Sequence[Command]:
-        """End every request whose deadline is at or before `now`, earliest first."""
+        """Do what has its time at or before `now`, earliest first within each kind."""
         commands: list[Command] = []
-        for request in self._deadlines.pop_due(now):
-            message = "the request's deadline has passed"
-            commands += self._abort(self._open[request], FinishReason.DEADLINE, message, now)
-        return tuple(commands)
+        for id in self._requests.deadlines.pop_due(now):
+            if (entry := self._requests.get(id)) is not None:
+                message = "the request's deadline has passed"
+                commands += self._requests.abort(entry, FinishReason.DEADLINE, message, now)
+        commands += self._attempts.vacate_overdue(now)
+        commands += self._dispatcher.handovers.due(now)
+        for queue in (self._requests.for_decode, self._requests.for_route):
+            self._requests.stirred |= queue.wake_at is not None and queue.wake_at <= now
+        return self._rounded(commands, now)
+
+    # ── facts ────────────────────────────────────────────────────────────────────────────────
 
     def _token(self, entry: OpenRequest, fact: TokenGenerated, now: Seconds) -> Sequence[Command]:
         expected = entry.next_index(fact.sequence)
@@ -187,51 +234,48 @@ class RequestBook:
         elif limit is not None and fact.index >= limit:
             problem = f"the worker went on after max_tokens ({limit})"
         else:
-            entry.accept_token(fact.sequence, now)
+            entry.attempt.known = True
+            if not entry.attempt.first_token:
+                self._dispatcher.token(entry, now)
+            entry.accept_token(fact.sequence, fact.token, now)
             return (Deliver(fact),)
-        return self._abort(entry, FinishReason.ERROR, problem, now)
+        return self._rounded(self._requests.abort(entry, FinishReason.ERROR, problem, now), now)
 
-    def _abort(
-        self, entry: OpenRequest, reason: FinishReason, message: str, now: Seconds
-    ) -> Sequence[Command]:
-        abort = Abort(entry.request.id, entry.request.attempt)
-        return (abort, *self._end_all(entry, reason, message, now))
+    def _use(self, entry: OpenRequest, fact: Fact, now: Seconds) -> list[Command]:
+        match fact:
+            case Rejected():
+                return self._attempts.rejected(entry, fact, now)
+            case GrantAnswered():
+                return self._attempts.granted(entry, fact, now)
+            case Admitted():
+                entry.refused_by.clear()
+                entry.refusals = 0
+            case Offer():
+                return self._attempts.offered(entry, fact, now)
+            case SequenceEnded():
+                end = entry.end(fact.sequence, fact.reason, fact.message)
+                entry.attempt.known = True
+                return [end, *self._requests.settle_if_over(entry, now)]
+            case Started():
+                entry.start(fact.cached_tokens, fact.queued_s, now)
+            case Preempted():
+                entry.preemptions += 1
+            case Pulled():
+                self._dispatcher.pulled(entry, fact, now)
+                self._requests.stirred = True
+            case TokenGenerated():
+                raise BugError("tokens have a way of their own")
+        entry.attempt.known = True
+        return []
 
-    def _end_all(
-        self, entry: OpenRequest, reason: FinishReason, message: str, now: Seconds
-    ) -> Sequence[Command]:
-        ends = [entry.end(sequence, reason, message) for sequence in entry.open_sequences()]
-        return (*ends, *self._settle_if_over(entry, now))
-
-    def _settle_if_over(self, entry: OpenRequest, now: Seconds) -> Sequence[Command]:
-        if entry.open_sequences():
-            return ()
-        self._forget(entry)
-        return (Settle(entry.record(now)),)
-
-    def _forget(self, entry: OpenRequest) -> None:
-        del self._open[entry.request.id]
-        self._deadlines.remove(entry.request.id)
-
-    def _drop(self, reason: DropReason) -> Sequence[Command]:
+    def _drop(self, fact: Fact, reason: DropReason) -> Sequence[Command]:
+        """An offer that is of no use must not wait for its time to live."""
         self._dropped[reason] += 1
-        return ()
+        return tuple(self._dispatcher.release(fact)) if isinstance(fact, Offer) else ()
 
-
-def _why_unusable(entry: OpenRequest, fact: Event | Admitted | Rejected) -> DropReason | None:
-    """Why the book must not use this fact about an open request; None: it may."""
-    if isinstance(fact, Admitted):
-        return None
-    if isinstance(fact, Rejected):
-        return DropReason.CONTRADICTION if entry.known_to_worker else None
-    if fact.attempt != entry.request.attempt:
-        return DropReason.FOREIGN
-    if isinstance(fact, Started):
-        return None if entry.started_at is None else DropReason.DUPLICATE
-    if not entry.has(fact.sequence):
-        return DropReason.FOREIGN
-    if not entry.is_open(fact.sequence):
-        return DropReason.LATE
-    if isinstance(fact, TokenGenerated) and fact.index < entry.next_index(fact.sequence):
-        return DropReason.DUPLICATE
-    return None
+    def _rounded(self, commands: list[Command], now: Seconds) -> Sequence[Command]:
+        """What follows from commands that were decided: a place for who waits, an empty worker."""
+        if self._requests.stirred:
+            commands += self._attempts.ask_all(now)
+            self._requests.stirred = False
+        return (*commands, *self._attempts.drained())

@@ -19,7 +19,7 @@ from antiphon.core.kv import Match, PagePool
 from antiphon.types import SchedulerConfig
 
 from .history import History
-from .sequence import SequenceState, is_prefill
+from .sequence import SequenceState, follower_pages, is_prefill
 
 
 class HoldReason(StrEnum):
@@ -33,6 +33,8 @@ class HoldReason(StrEnum):
     """Memory would run out later, as predicted."""
     PAGES = "pages"
     """Memory is in use now."""
+    OFFERS = "offers"
+    """Half of the memory is for KV that others are to take, and that half is full."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +86,8 @@ class Crowd:
         members = 1 + len(sequence.followers)
         self.sequences += members
         self.worst_pages += members * sequence.owner.worst_pages
+        if sequence.owner.adoption is not None:
+            return
         if is_prefill(sequence):
             self.prefills.append(sequence)
         else:
@@ -123,6 +127,8 @@ class Admission:
                 HoldReason.SEQUENCES,
                 f"{crowd.sequences} sequences run, {wanted} more exceed {self._max_sequences}",
             )
+        if candidate.owner.adoption is not None:
+            return None
         before = crowd.tokens_before(candidate)
         if before >= self._step_tokens:
             return Hold(
@@ -154,13 +160,46 @@ class Admission:
             f"memory use would peak at {peak} pages of {self._usable_pages} usable",
         )
 
+    def short_for_offer(
+        self,
+        new_pages: int,
+        promised_pages: int,
+        idle_pages: int,
+        running: Collection[SequenceState],
+    ) -> Hold | None:
+        """Why a prefill whose KV is to be offered had better wait; None: it may start.
+
+        With its `new_pages` what is offered and what will be stays within half of the memory, so
+        that slow takers never stop those who decode here. Its pages, of which `idle_pages` nobody
+        else holds, don't grow, and are not taken from under those who do.
+        """
+        half = self._pool.total_pages // 2
+        if promised_pages + new_pages > half:
+            return Hold(
+                HoldReason.OFFERS,
+                f"{promised_pages} pages are promised, {new_pages} more exceed {half}, which is "
+                "half of the memory",
+            )
+        if not any(one.owner.lease is None for one in running):
+            return None
+        peak = self.peak(running) + new_pages + idle_pages
+        if peak <= self._usable_pages:
+            return None
+        return Hold(
+            HoldReason.PEAK,
+            f"memory use would peak at {peak} pages of {self._usable_pages} usable",
+        )
+
     def peak(
         self,
         running: Iterable[SequenceState],
         candidate: SequenceState | None = None,
         match: Match | None = None,
     ) -> int:
-        """Predicted peak of pages in use, with the candidate if there is one."""
+        """Predicted peak of pages in use, with the candidate if there is one.
+
+        Prefills whose KV is to be offered don't grow: they count as what they hold, as leases do.
+        """
         present = list(running)
         match = match or Match()
         heads = frozenset(match.pages[:: self._pool.pages_per_block])
@@ -170,21 +209,33 @@ class Admission:
         own_pages = ahead = 0
         for sequence in (*(s for s in present if not is_prefill(s)), *prefills):
             pages = len(sequence.table)
-            own = pages - self._pool.shared_pages(sequence.table, heads)
-            own += sum(len(follower.table) for follower in sequence.followers)
-            own_pages += own
             if is_prefill(sequence):
                 ahead += len(sequence.tokens) - sequence.computed
+            if sequence.owner.lease is not None:
+                continue
+            own = pages - self._pool.shared_pages(sequence.table, heads)
+            for follower in sequence.followers:
+                own += len(follower.table)
+                if follower.resumed_len:
+                    own -= self._pool.shared_pages(follower.table, heads)
+            own_pages += own
             self._charge(loads, sequence, own, pages, -(-ahead // step_tokens))
         if candidate is not None:
             pages = -(-len(candidate.tokens) // self._page_tokens)
-            tail = candidate.prompt_len % (self._pool.pages_per_block * self._page_tokens)
             own = pages - len(match.pages) + match.idle_pages
-            own += len(candidate.followers) * -(-tail // self._page_tokens)
-            ahead += len(candidate.tokens) - len(match.pages) * self._page_tokens
+            own += sum(self._follower_pages(follower) for follower in candidate.followers)
+            if candidate.owner.adoption is None:
+                ahead += len(candidate.tokens) - len(match.pages) * self._page_tokens
             self._charge(loads, candidate, own, pages, -(-ahead // step_tokens))
         shared = self._pool.held_pages - own_pages
         return peak_pages(loads, shared_pages=shared, page_tokens=self._page_tokens)
+
+    def _follower_pages(self, follower: SequenceState) -> int:
+        return follower_pages(
+            follower,
+            page_tokens=self._page_tokens,
+            block_tokens=self._pool.pages_per_block * self._page_tokens,
+        )
 
     def _charge(
         self, loads: list[Load], sequence: SequenceState, own: int, pages: int, delay: int

@@ -96,7 +96,7 @@ def _prefill(draft: _Draft, sequence: SequenceState, memory: SequenceMemory, bud
     tokens = tuple(sequence.tokens[start : start + budget])
     sampled: list[SequenceState] = []
     if start + len(tokens) == len(sequence.tokens):
-        sampled = [sequence, *sequence.followers]
+        sampled = [sequence, *(one for one in sequence.followers if not one.resumed_len)]
     draft.chunks.append(
         Chunk(
             request=sequence.owner.request,

@@ -4,9 +4,9 @@ from collections.abc import Iterable
 
 from antiphon.errors import BugError
 from antiphon.types import (
-    Event,
     FinishReason,
     Sample,
+    SchedulerEvent,
     Seconds,
     SequenceFault,
     SequenceKey,
@@ -29,7 +29,9 @@ class Completion:
         self._memory = memory
         self._history = history
 
-    def take(self, flight: Flight, result: StepResult, now: Seconds, events: list[Event]) -> None:
+    def take(
+        self, flight: Flight, result: StepResult, now: Seconds, events: list[SchedulerEvent]
+    ) -> None:
         """Apply the result; appends what happened to `events`.
 
         Raises `BugError` if the result does not answer each sample of the plan exactly once.
@@ -42,7 +44,9 @@ class Completion:
             raise BugError(f"step {result.number} left out {request}/{sequence}")
         self._settle(flight)
 
-    def fail(self, flight: Flight, message: str, now: Seconds, events: list[Event]) -> None:
+    def fail(
+        self, flight: Flight, message: str, now: Seconds, events: list[SchedulerEvent]
+    ) -> None:
         """Nothing that the plan computes can be trusted: all that it works for ends with an error.
 
         Their KV is in doubt, whether or not they were to be sampled in this step. The engine is
@@ -65,7 +69,7 @@ class Completion:
         flight: Flight,
         faults: Iterable[SequenceFault],
         now: Seconds,
-        events: list[Event],
+        events: list[SchedulerEvent],
     ) -> set[SequenceKey]:
         """End the sequences that could not be sampled; returns them."""
         doubtful: set[SequenceKey] = set()
@@ -94,7 +98,7 @@ class Completion:
                 memory.commit(sequence)
 
     def _take_samples(
-        self, flight: Flight, samples: Iterable[Sample], now: Seconds, events: list[Event]
+        self, flight: Flight, samples: Iterable[Sample], now: Seconds, events: list[SchedulerEvent]
     ) -> None:
         """Number and report the new tokens, and end whom they end."""
         sampling = flight.sampling
@@ -133,6 +137,15 @@ class Completion:
         for sequence in flight.computing:
             if sequence.ended:
                 self._roster.leave(sequence)
+        if self._roster.prefills:
+            for sequence in flight.computing:
+                if sequence.running and _is_prefilled(sequence):
+                    self._roster.park(sequence)
+
+
+def _is_prefilled(sequence: SequenceState) -> bool:
+    """Whether its part of a prefill is done: it has drawn its token."""
+    return sequence.owner.lease is not None and sequence.outputs > sequence.resumed_len
 
 
 def _is_in(doubtful: set[SequenceKey], sequence: SequenceState) -> bool:

@@ -1,76 +1,190 @@
-"""Which requests can be taken at all, whatever runs now."""
+"""Which requests are taken, and what is remembered of those that are."""
 
-from dataclasses import dataclass
-
-from antiphon.core.kv import MAX_SALT_BYTES
-from antiphon.errors import ConfigError
+from antiphon.core.end_marks import EndMarks
+from antiphon.core.kv import MAX_SALT_BYTES, BlockKeys
 from antiphon.types import (
     KvConfig,
+    LeaseId,
     ModelInfo,
+    Offer,
     Rejected,
     RejectReason,
     Request,
     SchedulerConfig,
+    Seconds,
+    SequenceKey,
 )
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Limits:
-    """What one worker can ever run."""
-
-    vocab_size: int
-    max_model_len: int
-    """Most tokens of prompt and output together."""
-    page_tokens: int
-    block_tokens: int
-    total_pages: int
-    max_sequences: int
-    """Most sequences that run at once."""
-
-    @property
-    def memory_tokens(self) -> int:
-        """Tokens that the whole KV memory holds."""
-        return self.total_pages * self.page_tokens
-
-    @property
-    def max_len(self) -> int:
-        """Most tokens of a sequence that has the worker for itself."""
-        return min(self.max_model_len, self.memory_tokens)
-
-    def prompt_pages(self, prompt_tokens: int, n: int) -> int:
-        """Pages that n sequences hold right after they forked: each has its own last block."""
-        tail = prompt_tokens % self.block_tokens
-        return -(-prompt_tokens // self.page_tokens) + (n - 1) * -(-tail // self.page_tokens)
+from .adoption import examine
+from .history import History
+from .limits import Limits
+from .roster import Roster
+from .sequence import RequestState, SequenceState, ending, in_party_order, shared_tokens
 
 
-def limits_of(
-    config: SchedulerConfig, kv: KvConfig, pages: int, model: ModelInfo, max_model_len: int
-) -> Limits:
-    """The limits that follow from the configuration. Raises `ConfigError` naming a wrong key."""
-    if kv.page_tokens < 1 or kv.block_tokens < 1 or kv.block_tokens % kv.page_tokens:
-        raise ConfigError(
-            f"kv.page_tokens is {kv.page_tokens}, must divide kv.block_tokens {kv.block_tokens}"
+class Intake:
+    """Makes a state of each request that can be taken. Changes nothing beside its own count."""
+
+    def __init__(
+        self,
+        config: SchedulerConfig,
+        kv: KvConfig,
+        model: ModelInfo,
+        limits: Limits,
+        block_keys: type[BlockKeys],
+    ) -> None:
+        self._config, self._kv, self._model = config, kv, model
+        self._limits = limits
+        self._block_keys = block_keys
+        self._arrivals = 0
+
+    def take(
+        self,
+        request: Request,
+        now: Seconds,
+        roster: Roster,
+        history: History,
+        *,
+        lease: LeaseId | None = None,
+        offer: Offer | None = None,
+    ) -> RequestState | Rejected:
+        """The request as it enters, or why it can't. Its sequences neither wait nor run yet.
+
+        With a lease its KV will be offered; with an offer its KV is to be pulled.
+        """
+        refused = refusal(request, self._limits) or self._refusal_now(request, now, roster, history)
+        if refused is not None:
+            return refused
+        state = self._state_of(request, now)
+        state.lease = lease
+        if offer is not None:
+            self._examine(state, offer)
+        refused = self._party_refusal(state)
+        if refused is None:
+            self._arrivals += 1
+        return refused or state
+
+    def _refusal_now(
+        self, request: Request, now: Seconds, roster: Roster, history: History
+    ) -> Rejected | None:
+        """Why it can't be taken at this moment."""
+        if request.id in roster.requests or (request.id, request.attempt) in roster.pulling:
+            return Rejected(
+                request=request.id,
+                reason=RejectReason.DUPLICATE,
+                message=f"a request with id {request.id} is already here",
+                field="id",
+                attempt=request.attempt,
+            )
+        if request.deadline is not None and request.deadline <= now:
+            return Rejected(
+                request=request.id,
+                reason=RejectReason.DEADLINE,
+                message="the deadline passed before the request could be taken",
+                field="deadline",
+                attempt=request.attempt,
+            )
+        if (waiting := self._full_queue(request.sampling.n, roster)) is not None:
+            return Rejected(
+                request=request.id,
+                reason=RejectReason.QUEUE_FULL,
+                message=f"{waiting} requests wait already; try again later",
+                retry_after_s=history.retry_after_s(now),
+                attempt=request.attempt,
+            )
+        return None
+
+    def _full_queue(self, n: int, roster: Roster) -> int | None:
+        """How many requests wait, if that is too many for one more of n sequences; else None.
+
+        Who finds a place among the running ones in the next step does not count as waiting.
+        """
+        if roster.fresh < self._config.max_queue:
+            return None
+        starting, places = roster.starting(self._limits.max_sequences - roster.taken_places)
+        waiting = roster.fresh - starting
+        full = waiting >= self._config.max_queue and (waiting > 0 or places < n)
+        return waiting if full else None
+
+    def _state_of(self, request: Request, now: Seconds) -> RequestState:
+        sampling, length = request.sampling, len(request.prompt)
+        max_tokens = min(sampling.max_tokens or 0, self._limits.max_len - length)
+        state = RequestState(
+            request=request,
+            arrival=self._arrivals,
+            arrived_at=now,
+            block_keys=self._block_keys(
+                identity=self._model.identity,
+                numerics=self._model.numerics,
+                salt=request.tenant_salt,
+                block_tokens=self._kv.block_tokens,
+            ),
+            marks=EndMarks.of(request),
+            max_tokens=max_tokens,
+            worst_pages=-(-(length + max_tokens) // self._limits.page_tokens),
         )
-    if not 1 < max_model_len <= model.context_len:
-        raise ConfigError(
-            f"model.max_model_len is {max_model_len}, must be 2 … {model.context_len}"
+        resumed = request.resumed or ((),) * sampling.n
+        state.sequences = [
+            SequenceState(
+                owner=state,
+                key=SequenceKey(request.id, index),
+                tokens=[*request.prompt, *resumed[index]],
+                prompt_len=length,
+                resumed_len=len(resumed[index]),
+                ended=index in request.done,
+            )
+            for index in range(sampling.n)
+        ]
+        return state
+
+    def _examine(self, state: RequestState, offer: Offer) -> None:
+        state.adoption = examine(
+            state.request,
+            [one.key.sequence for one in state.alive if one.resumed_len],
+            offer,
+            page_tokens=self._limits.page_tokens,
+            numerics=self._model.numerics,
         )
-    if pages * kv.page_tokens < 2:
-        raise ConfigError(f"kv.memory_bytes has room for {pages} pages only")
-    for name in ("max_num_seqs", "max_batched_tokens", "output_history"):
-        if getattr(config, name) < 1:
-            raise ConfigError(f"scheduler.{name} is {getattr(config, name)}, must be at least 1")
-    for name in ("output_quantile", "reserve_fraction"):
-        if not 0 <= getattr(config, name) < 1:
-            raise ConfigError(f"scheduler.{name} is {getattr(config, name)}, must be 0 … below 1")
-    return Limits(
-        vocab_size=model.vocab_size,
-        max_model_len=max_model_len,
-        page_tokens=kv.page_tokens,
-        block_tokens=kv.block_tokens,
-        total_pages=pages,
-        max_sequences=min(config.max_num_seqs, config.max_batched_tokens),
-    )
+
+    def _party_refusal(self, state: RequestState) -> Rejected | None:
+        """Why a request whose KV changes hands can never run here as a whole."""
+        party = in_party_order(one for one in state.alive if ending(one) is None)
+        if not state.is_party or not party:
+            return None
+        request, limits = state.request, self._limits
+        if state.adoption is not None and not party[0].resumed_len:
+            return Rejected(
+                request=request.id,
+                reason=RejectReason.INVALID,
+                message=f"sequence {party[0].key.sequence} has no token to go on from: "
+                "resumed must name the first token of each sequence whose KV is offered",
+                field="resumed",
+                attempt=request.attempt,
+            )
+        pages = self._adopted_pages(party)
+        if state.adoption is not None and pages > limits.total_pages:
+            return too_long(
+                request,
+                f"the offered KV needs {pages} pages of KV memory, which has {limits.total_pages}",
+            )
+        if state.lease is not None and pages > limits.total_pages // 2:
+            return too_long(
+                request,
+                f"{len(party)} sequences of a prompt of {len(request.prompt)} tokens need {pages} "
+                f"pages, but only half of the KV memory, {limits.total_pages // 2} pages, is for "
+                "prompts that are computed for other workers: run the request whole",
+            )
+        return None
+
+    def _adopted_pages(self, party: list[SequenceState]) -> int:
+        """Pages that all need where they go on, each with a token more than now.
+
+        Whoever offers needs no more. So what fits into half of its memory fits, beside all that
+        another worker of that size may have promised, there too.
+        """
+        page, shared = self._limits.page_tokens, shared_tokens(party[0], self._limits.block_tokens)
+        own = sum(-(-(len(one.tokens) + 1 - shared) // page) for one in party)
+        return shared // page + own
 
 
 def refusal(request: Request, limits: Limits) -> Rejected | None:
@@ -107,6 +221,11 @@ def _invalid(request: Request, limits: Limits) -> Rejected | None:
             f"resumed has {len(resumed)} parts for n = {n} sequences",
         ),
         (
+            "done",
+            bool(request.done) and not _some_of(request.done, n),
+            f"done is {request.done}, must name some of {n} sequences, but not all, each once",
+        ),
+        (
             "tenant_salt",
             len(request.tenant_salt) > MAX_SALT_BYTES,
             f"tenant_salt has {len(request.tenant_salt)} bytes, at most {MAX_SALT_BYTES} work",
@@ -116,7 +235,11 @@ def _invalid(request: Request, limits: Limits) -> Rejected | None:
     for field, wrong, message in problems:
         if wrong:
             return Rejected(
-                request=request.id, reason=RejectReason.INVALID, message=message, field=field
+                request=request.id,
+                reason=RejectReason.INVALID,
+                message=message,
+                field=field,
+                attempt=request.attempt,
             )
     for field, tokens in (("prompt", request.prompt), *(("resumed", part) for part in resumed)):
         if tokens and not (min(tokens) >= 0 and max(tokens) < limits.vocab_size):
@@ -125,8 +248,13 @@ def _invalid(request: Request, limits: Limits) -> Rejected | None:
                 reason=RejectReason.INVALID,
                 message=f"{field} holds a token id outside 0 … {limits.vocab_size - 1}",
                 field=field,
+                attempt=request.attempt,
             )
     return None
+
+
+def _some_of(done: tuple[int, ...], n: int) -> bool:
+    return len(set(done)) == len(done) < n and min(done) >= 0 and max(done) < n
 
 
 def _too_long(request: Request, limits: Limits) -> Rejected | None:
@@ -149,6 +277,15 @@ def _too_long(request: Request, limits: Limits) -> Rejected | None:
         )
     else:
         return None
+    return too_long(request, message)
+
+
+def too_long(request: Request, message: str) -> Rejected:
+    """The answer to a prompt that can never run here."""
     return Rejected(
-        request=request.id, reason=RejectReason.TOO_LONG, message=message, field="prompt"
+        request=request.id,
+        reason=RejectReason.TOO_LONG,
+        message=message,
+        field="prompt",
+        attempt=request.attempt,
     )

@@ -3,12 +3,14 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from antiphon.core.handover import LeaseBook
 from antiphon.core.kv import BlockKeys, PagePool
 
 from .admission import Admission
 from .batching import Flight, batch
 from .completion import Completion
 from .history import History
+from .pulling import Pulling
 from .roster import Roster
 from .sequence_memory import SequenceMemory
 
@@ -24,6 +26,8 @@ class Parts:
     admission: type[Admission] = Admission
     roster: type[Roster] = Roster
     completion: type[Completion] = Completion
+    lease_book: type[LeaseBook] = LeaseBook
+    pulling: type[Pulling] = Pulling
     batch: Callable[..., Flight | None] = batch
 
 

@@ -4,13 +4,14 @@ A sequence ends at once, but if a chunk of it is in the outstanding plan it keep
 its pages until the step completes.
 """
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Sequence
 
 from antiphon.core.deadlines import Deadlines
-from antiphon.types import RequestId, Seconds, SequenceKey
+from antiphon.core.kv import PageTally
+from antiphon.types import PageId, RequestId, Seconds, SequenceKey
 
 from .history import History
-from .sequence import RequestState, SequenceState
+from .sequence import RequestState, SequenceState, in_party_order, is_prefill
 from .sequence_memory import SequenceMemory
 from .waiting_queue import WaitingQueue
 
@@ -26,6 +27,12 @@ class Roster:
         self.running: dict[SequenceKey, SequenceState] = {}
         """In the order in which they started."""
         self.queue = WaitingQueue()
+        self.pulling: dict[tuple[RequestId, int], list[SequenceState]] = {}
+        """By request and attempt: parties whose KV is on its way, also if they ended meanwhile."""
+        self.prefills: dict[RequestId, RequestState] = {}
+        """Started requests whose KV is to be offered, in the order in which they started."""
+        self.promised = PageTally()
+        """Pages that take part in them."""
         self.fresh = 0
         """Requests that have not started."""
         self.forgotten: list[SequenceKey] = []
@@ -37,6 +44,31 @@ class Roster:
     def running_requests(self) -> int:
         """Requests of which something runs."""
         return len({one.key.request for one in self.running.values() if not one.ended})
+
+    @property
+    def arriving(self) -> int:
+        """Requests whose KV is elsewhere: it is on its way, or waits for room."""
+        return sum(state.adoption is not None for state in self.requests.values())
+
+    def present(self) -> Collection[SequenceState]:
+        """Who takes part in memory: what runs, and the first of each party that is pulled."""
+        if not self.pulling:
+            return self.running.values()
+        return [*self.running.values(), *(party[0] for party in self.pulling.values())]
+
+    def tokens_to_prefill(self) -> int:
+        """Tokens that are to be computed here before what waits or runs can decode."""
+        return sum(
+            len(one.tokens) - one.computed
+            for one in (*self.queue, *self.running.values())
+            if is_prefill(one) and not one.ended
+        )
+
+    @property
+    def taken_places(self) -> int:
+        """Sequences that run, or will when their KV is here or their prompt is computed."""
+        running = sum(1 + len(one.followers) for one in self.running.values())
+        return running + sum(len(party) for party in self.pulling.values())
 
     def starting(self, places: int) -> tuple[int, int]:
         """Of the requests that have not started, how many from the head on `places` are enough for.
@@ -64,21 +96,60 @@ class Roster:
     def enter(self, state: RequestState) -> int:
         """Let the living sequences of a new request wait; returns how many wait ahead.
 
-        Those without a token share the work on the prompt: the first leads the others.
+        Those without a token share the work on the prompt: the first leads the others. A party
+        waits as one, and those with tokens follow last.
         """
-        fresh = [one for one in state.alive if not one.outputs]
-        if fresh:
-            fresh[0].followers = fresh[1:]
-        waiting = [one for one in state.alive if one not in fresh[1:]]
+        party = [one for one in state.alive if not one.outputs]
+        if state.is_party:
+            party = in_party_order(state.alive)
+        if party:
+            party[0].followers = party[1:]
+        waiting = [one for one in state.alive if one not in party[1:]]
         places = [self.queue.push(one) for one in waiting]
         self.changed = self.changed or 0 in places
         return min(places)
 
     def start(self, sequence: SequenceState) -> None:
-        """From the head of the queue to the running ones; its memory is taken already."""
-        self.queue.pop()
+        """From the queue to the running ones; its memory is taken already."""
+        self.queue.remove(sequence)
         self.running[sequence.key] = sequence
         sequence.running = True
+
+        owner = sequence.owner
+        if owner.lease is not None:
+            party = (sequence, *sequence.followers)
+            owner.promised = tuple(page for one in party for page in one.table)
+            self.promised.add(owner.promised)
+            self.prefills[owner.request.id] = owner
+
+    def pull(self, sequence: SequenceState) -> None:
+        """From the queue to those whose KV is on its way; its memory is taken already."""
+        self.queue.remove(sequence)
+        party = [sequence, *sequence.followers]
+        for one in party:
+            one.in_flight = True
+        request = sequence.owner.request
+        self.pulling[request.id, request.attempt] = party
+
+    def pulled(self, party: Sequence[SequenceState]) -> SequenceState | None:
+        """Nothing is written any more: the living run, all but the first behind it.
+
+        Returns the first; None: all have ended meanwhile.
+        """
+        self.changed = True
+        alive = [one for one in party if not one.ended]
+        if alive and party[0].ended:
+            self._memory.hand_over(party[0], alive[0])
+        for one in party:
+            one.in_flight, one.followers = False, []
+            if one.ended:
+                self._memory.release(one)
+        if not alive:
+            return None
+        leader, leader.followers = alive[0], alive[1:]
+        self.running[leader.key] = leader
+        leader.running = True
+        return leader
 
     def preempt(self, sequence: SequenceState) -> None:
         """Give its pages back and let it wait at the front of its class."""
@@ -96,13 +167,34 @@ class Roster:
                 self._memory.release(follower)
                 continue
             self._memory.fork(leader, follower)
+            if follower.owner.lease is not None and not follower.resumed_len:
+                follower.parked = True
+                continue
             self.running[follower.key] = follower
             follower.running = True
         leader.followers = []
         self.changed = True
 
+    def park(self, sequence: SequenceState) -> None:
+        """Its prompt is computed and its token drawn: it runs no more, and keeps its pages."""
+        self._stop_running(sequence)
+        sequence.parked = True
+        self.changed = True
+
+    def offer(self, state: RequestState, now: Seconds) -> list[PageId]:
+        """Forget a party that is parked; returns the page references that it had."""
+        references: list[PageId] = []
+        for one in state.alive:
+            references += one.table
+            one.table = []
+            self.mark_ended(one, now)
+        return references
+
     def end(self, ends: Iterable[SequenceState], now: Seconds) -> None:
-        """These sequences end now. Those in flight leave with `leave` when the step completes."""
+        """These sequences end now.
+
+        Those in flight leave when the step completes, or when their pull does.
+        """
         for sequence in ends:
             self.mark_ended(sequence, now)
             if not sequence.in_flight:
@@ -117,6 +209,8 @@ class Roster:
         if owner.alive:
             return
         del self.requests[owner.request.id]
+        if self.prefills.pop(owner.request.id, None) is not None:
+            self.promised.remove(owner.promised)
         self.deadlines.remove(owner.request.id)
         self._history.request_ended(now)
         if not owner.started:
@@ -132,6 +226,9 @@ class Roster:
                 self._memory.hand_over(sequence, heir)
                 self.running[heir.key] = heir
                 heir.running = True
+            self._memory.release(sequence)
+            return
+        if sequence.parked:
             self._memory.release(sequence)
             return
         leader = self._leader(sequence)

@@ -1,60 +1,78 @@
 """One worker's continuous batching: what is computed in each step, and what came of it.
 
     add ─▶ waiting ──step──▶ running ──complete──▶ ended          events: complete, expire
-              ▲                 │
+              ▲                 │ │
+              │                 │ └──▶ offered (prefill: pages under a lease, the rest forgotten)
               └──── preempted ◀─┘  (memory ran out against prediction)
 
-The driver's loop: `expire`, `step`, run the plan, `complete`. One plan is outstanding at a time;
-`add`, `abort` and `expire` may come at any moment.
+    adopt ─▶ waiting ──step──▶ pulling ──pulled──▶ running …      (a prompt computed elsewhere)
+
+The driver's loop: `expire`, `step`, carry out `pulls`, run the plan, `complete`. One plan is
+outstanding at a time; all else, the methods of `leases` too, may come at any moment.
 """
 
 from collections.abc import Sequence
 
-from antiphon.core.end_marks import EndMarks
 from antiphon.core.kv import KvListener, ignore
 from antiphon.errors import BugError
 from antiphon.types import (
     Aborted,
     Admitted,
-    Event,
     FinishReason,
     KvConfig,
+    LeaseId,
     ModelInfo,
+    Offer,
+    PageId,
     Preempted,
+    Pull,
     Rejected,
-    RejectReason,
     Request,
     RequestId,
     SchedulerConfig,
+    SchedulerEvent,
     Seconds,
-    SequenceKey,
-    Started,
+    Stage,
     StepPlan,
     StepResult,
     Unknown,
     WorkerView,
 )
 
-from .admission import Crowd, Hold, HoldReason
+from .admission import Hold, HoldReason
 from .batching import Flight
-from .intake import limits_of, refusal
+from .intake import Intake
+from .limits import limits_of
+from .offering import Offering
 from .parts import STANDARD_PARTS, Parts
 from .sequence import RequestState, SequenceState, ended_event, ending
+from .starting import Starting
 
 SCHEDULER = "scheduler"
 """The scheduler's name in a record of decisions."""
-SCHEDULER_METHODS = ("add", "abort", "expire", "step", "complete", "fail")
+SCHEDULER_METHODS = (
+    "add",
+    "adopt",
+    "pulls",
+    "pulled",
+    "abort",
+    "expire",
+    "step",
+    "complete",
+    "fail",
+)
 """The methods of `Scheduler` whose calls make up its record."""
 
 
 class Scheduler:
     """Continuous batching with chunked prefill, predicted-peak admission and a prefix cache.
 
-    Every request taken ends exactly once for each of its sequences: by a `SequenceEnded` event or
-    in the answer to `abort`. Decisions depend on the arguments alone.
+    Every request taken ends exactly once for each of its sequences that is not done: by a
+    `SequenceEnded` event, in the answer to `abort`, or by being part of `Prefilled`. Decisions
+    depend on the arguments alone.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913  all that decisions depend on
         self,
         *,
         config: SchedulerConfig,
@@ -62,12 +80,12 @@ class Scheduler:
         pages: int,
         model: ModelInfo,
         max_model_len: int,
+        lease_ttl_s: Seconds = 10.0,
         listen: KvListener = ignore,
         parts: Parts = STANDARD_PARTS,
     ) -> None:
         self._limits = limits_of(config, kv, pages, model, max_model_len)
-        self._config, self._kv, self._model = config, kv, model
-        self._parts = parts
+        self._config, self._parts = config, parts
         self._pool = parts.pool(
             pages,
             kv.block_tokens // kv.page_tokens,
@@ -85,16 +103,23 @@ class Scheduler:
         )
         self._roster = parts.roster(self._memory, self._history)
         self._completion = parts.completion(self._roster, self._memory, self._history)
-        self._arrivals = 0
+        self._intake = Intake(config, kv, model, self._limits, parts.block_keys)
+        self.leases = parts.lease_book(self._lease_ended, ttl_s=lease_ttl_s)
+        self._offering = Offering(self._roster, self.leases)
+        self._pulling = parts.pulling(self._roster, self._memory)
         self._flight: Flight | None = None
         self._steps = 0
-        self._events: list[Event] = []
+        self._events: list[SchedulerEvent] = []
         """Said by the next `complete` or `expire`."""
         self._events_at: Seconds | None = None
         """Set while events wait though no step may follow."""
+        self._starting = Starting(
+            self._roster, self._memory, self._admission, self.leases, self._pulling
+        )
         self.hold: Hold | None = None
         """Why the head of the queue did not start when it was last looked at; None: it did."""
-        self._queried = self._hits = self._preemptions = self._computed = 0
+        self._preemptions = self._computed = 0
+        self._busy_s: Seconds = 0.0
 
     @property
     def max_model_len(self) -> int:
@@ -104,31 +129,73 @@ class Scheduler:
         """
         return self._limits.max_len
 
-    def add(self, request: Request, now: Seconds) -> Admitted | Rejected:
-        """Take the request into the queue, or say why not; then nothing is kept."""
-        refused = refusal(request, self._limits) or self._refusal_now(request, now)
-        if refused is not None:
-            return refused
-        state = self._state_of(request, now)
-        self._arrivals += 1
-        self._roster.take(state)
-        self._end_resumed(state, now)
-        ahead = self._roster.enter(state) if state.alive else 0
-        return Admitted(request=request.id, ahead=ahead)
+    def add(
+        self,
+        request: Request,
+        now: Seconds,
+        stage: Stage = Stage.WHOLE,
+        lease: LeaseId | None = None,
+    ) -> Admitted | Rejected:
+        """Take the request into the queue, or say why not; then nothing is kept.
+
+        `PREFILL` comes with an unused lease id, and ends with `Prefilled` for what is left after
+        the next token of each sequence.
+        """
+        if (lease is not None) != (stage is Stage.PREFILL):
+            raise BugError(f"{request.id} is added as {stage} with lease {lease}")
+        return self._take(self._intake.take(request, now, self._roster, self._history, lease=lease))
+
+    def adopt(self, request: Request, offer: Offer, now: Seconds) -> Admitted | Rejected:
+        """Like `add`, for a request whose prompt another worker has computed.
+
+        What it lacks of the offer is said by `pulls` once there is room for all of it. Whatever is
+        wrong with the offer makes it worthless, not the request: then all is computed here.
+        """
+        return self._take(self._intake.take(request, now, self._roster, self._history, offer=offer))
+
+    def pulls(self) -> Sequence[Pull]:
+        """What is to be pulled, each said once. The room is reserved until `pulled`."""
+        return self._pulling.take_new()
+
+    def pulled(
+        self,
+        request: RequestId,
+        attempt: int,
+        good: tuple[bool, ...],
+        now: Seconds,
+        problem: str = "",
+        seconds: Seconds = 0.0,
+    ) -> Sequence[SchedulerEvent]:
+        """A pull is over, and nothing writes to its pages any more.
+
+        `good` says of each page of it, in order, whether it is what was offered; what is not is
+        computed here. Says nothing of a request that has ended meanwhile. Raises `BugError` if no
+        such pull is under way.
+        """
+        event = self._pulling.end(request, attempt, good, problem, seconds)
+        return [] if event is None else [event]
 
     def abort(self, id: RequestId, now: Seconds, sequence: int | None = None) -> Aborted | Unknown:
-        """End one sequence, or all of the request. Its pages return now, or when the step ends."""
+        """End one sequence, or all of the request. Its pages return now, or when the step ends.
+
+        Those that a pull fills return when the pull is over. With the request go the leases that
+        it has here; a sequence that is offered can't be ended alone.
+        """
         state = self._roster.requests.get(id)
         alive = state.alive if state is not None else []
         ends = [one for one in alive if sequence is None or one.key.sequence == sequence]
-        if not ends:
+        released = self.leases.release_of(id) if sequence is None else 0
+        if not ends and not released:
             return Unknown(request=id)
         self._roster.end(ends, now)
+        if self._roster.prefills and self._say(self._offering.take_ready(now)):
+            self._events_at = now
         return Aborted(request=id, sequences=tuple(one.key.sequence for one in ends))
 
-    def expire(self, now: Seconds) -> Sequence[Event]:
-        """End the requests whose deadline has come; also says what no step would say."""
+    def expire(self, now: Seconds) -> Sequence[SchedulerEvent]:
+        """End requests and leases whose time has come; also says what no step would say."""
         events = self._take_events()
+        self.leases.expire(now)
         for id in self._roster.deadlines.pop_due(now):
             ends = self._roster.requests[id].alive
             self._roster.end(ends, now)
@@ -140,18 +207,22 @@ class Scheduler:
         """When `expire` has something to do, if nothing else happens; None: never."""
         if self._events_at is not None:
             return self._events_at
-        return self._roster.deadlines.next()
+        times = (self._roster.deadlines.next(), self.leases.next_deadline())
+        return min((at for at in times if at is not None), default=None)
 
     def step(self, now: Seconds) -> StepPlan | None:
-        """Choose what is computed next and reserve its memory. None: nothing waits or runs."""
+        """Choose what is computed next and reserve its memory.
+
+        None: nothing can be computed until something is added, pulled, released or expires.
+        """
         if self._flight is not None:
             raise BugError("a step was asked for while another is outstanding")
         roster = self._roster
         preempted = self._secure_decodes()
         if preempted and roster.running:
             self.hold = Hold(HoldReason.PAGES, "memory ran out: a running sequence gave way")
-        else:
-            self._start_waiting(now)
+        elif roster.changed:
+            self.hold = self._starting.run(now, self._events)
         self._flight = self._parts.batch(
             roster.running.values(),
             self._memory,
@@ -166,7 +237,9 @@ class Scheduler:
         self._computed += self._flight.tokens
         return self._flight.plan
 
-    def complete(self, plan: StepPlan, result: StepResult, now: Seconds) -> Sequence[Event]:
+    def complete(
+        self, plan: StepPlan, result: StepResult, now: Seconds
+    ) -> Sequence[SchedulerEvent]:
         """Take in what the outstanding plan computed; returns everything that happened.
 
         Raises `BugError` if the plan is not the outstanding one or the result does not answer it.
@@ -175,11 +248,14 @@ class Scheduler:
         if flight is None or flight.plan is not plan or result.number != plan.number:
             raise BugError(f"step {plan.number} is completed but is not outstanding")
         events = self._take_events()
+        self._busy_s += result.elapsed_s
         self._completion.take(flight, result, now, events)
         self._flight = None
+        if self._roster.prefills:
+            events += self._offering.take_ready(now)
         return events
 
-    def fail(self, plan: StepPlan, message: str, now: Seconds) -> Sequence[Event]:
+    def fail(self, plan: StepPlan, message: str, now: Seconds) -> Sequence[SchedulerEvent]:
         """The outstanding plan broke off: ends all that it works for; returns what happened.
 
         Raises `BugError` if the plan is not the outstanding one.
@@ -190,97 +266,51 @@ class Scheduler:
         events = self._take_events()
         self._completion.fail(flight, message, now, events)
         self._flight = None
+        events += self._offering.take_ready(now)
         return events
 
     def view(self, now: Seconds) -> WorkerView:
         """Counts of this moment. Does not mutate."""
-        pool, running = self._pool, self._roster.running_requests
+        pool, roster = self._pool, self._roster
+        running, arriving = roster.running_requests, roster.arriving
+        sequences = [one for one in roster.running.values() if not one.ended]
         return WorkerView(
             running=running,
-            waiting=len(self._roster.requests) - running,
+            waiting=len(roster.requests) - running - arriving,
             free_pages=pool.free_pages,
             held_pages=pool.held_pages,
             cached_pages=pool.cached_pages,
             total_pages=pool.total_pages,
-            peak_pages=self._admission.peak(self._roster.running.values()),
-            prefix_queried_tokens_total=self._queried,
-            prefix_hit_tokens_total=self._hits,
+            peak_pages=self._admission.peak(roster.present()),
+            prefix_queried_tokens_total=self._starting.queried_tokens,
+            prefix_hit_tokens_total=self._starting.hit_tokens,
             preemptions_total=self._preemptions,
             steps_total=self._steps,
             computed_tokens_total=self._computed,
+            waiting_tokens=roster.tokens_to_prefill(),
+            running_sequences=len(sequences),
+            context_tokens=sum(one.computed for one in sequences),
+            pulling=arriving,
+            offered_pages=len(self.leases.pages),
+            leases=len(self.leases),
+            busy_s_total=self._busy_s,
         )
 
     # ── taking requests ──────────────────────────────────────────────────────────────────────
 
-    def _refusal_now(self, request: Request, now: Seconds) -> Rejected | None:
-        if request.id in self._roster.requests:
-            return Rejected(
-                request=request.id,
-                reason=RejectReason.DUPLICATE,
-                message=f"a request with id {request.id} is already here",
-                field="id",
-            )
-        if request.deadline is not None and request.deadline <= now:
-            return Rejected(
-                request=request.id,
-                reason=RejectReason.DEADLINE,
-                message="the deadline passed before the request could be taken",
-                field="deadline",
-            )
-        if (waiting := self._full_queue(request.sampling.n)) is not None:
-            return Rejected(
-                request=request.id,
-                reason=RejectReason.QUEUE_FULL,
-                message=f"{waiting} requests wait already; try again later",
-                retry_after_s=self._history.retry_after_s(now),
-            )
-        return None
-
-    def _full_queue(self, n: int) -> int | None:
-        """How many requests wait, if that is too many for one more of n sequences; else None.
-
-        Who finds a place among the running ones in the next step does not count as waiting.
-        """
-        roster = self._roster
-        if roster.fresh < self._config.max_queue:
-            return None
-        running = sum(1 + len(one.followers) for one in roster.running.values())
-        starting, places = roster.starting(self._limits.max_sequences - running)
-        waiting = roster.fresh - starting
-        full = waiting >= self._config.max_queue and (waiting > 0 or places < n)
-        return waiting if full else None
-
-    def _state_of(self, request: Request, now: Seconds) -> RequestState:
-        sampling, length = request.sampling, len(request.prompt)
-        max_tokens = min(sampling.max_tokens or 0, self._limits.max_len - length)
-        state = RequestState(
-            request=request,
-            arrival=self._arrivals,
-            arrived_at=now,
-            block_keys=self._parts.block_keys(
-                identity=self._model.identity,
-                numerics=self._model.numerics,
-                salt=request.tenant_salt,
-                block_tokens=self._kv.block_tokens,
-            ),
-            marks=EndMarks.of(request),
-            max_tokens=max_tokens,
-            worst_pages=self._memory.pages_for(length + max_tokens),
-        )
-        state.sequences = [
-            SequenceState(
-                owner=state,
-                key=SequenceKey(request.id, index),
-                tokens=[*request.prompt, *(request.resumed[index] if request.resumed else ())],
-                prompt_len=length,
-            )
-            for index in range(sampling.n)
-        ]
-        return state
+    def _take(self, taken: RequestState | Rejected) -> Admitted | Rejected:
+        """Let the sequences of a new request wait."""
+        if isinstance(taken, Rejected):
+            return taken
+        self._roster.take(taken)
+        self._end_resumed(taken, taken.arrived_at)
+        ahead = self._roster.enter(taken) if taken.alive else 0
+        request = taken.request
+        return Admitted(request=request.id, ahead=ahead, attempt=request.attempt)
 
     def _end_resumed(self, state: RequestState, now: Seconds) -> None:
         """End at once those whose earlier attempts already said everything."""
-        for sequence in state.sequences:
+        for sequence in state.alive:
             reason = ending(sequence)
             if reason is not None:
                 self._events.append(ended_event(sequence, reason))
@@ -290,14 +320,18 @@ class Scheduler:
     # ── starting, growing, giving way ────────────────────────────────────────────────────────
 
     def _secure_decodes(self) -> bool:
-        """Room for every decode's next token, at the cost of others if need be: True then."""
+        """Room for every decode's next token, at the cost of others if need be: True then.
+
+        Not at the cost of prefills for others: they have all that they need, and end soon.
+        """
         running = self._roster.running
         preempted = False
         while True:
             full = [one for one in running.values() if one.computed == one.capacity]
             if not full or self._memory.grow(full) is None:
                 return preempted
-            self._preempt(max(running.values(), key=lambda one: one.expendable))
+            growing = (one for one in running.values() if one.owner.lease is None)
+            self._preempt(max(growing, key=lambda one: one.expendable))
             preempted = True
 
     def _preempt(self, sequence: SequenceState) -> None:
@@ -308,54 +342,16 @@ class Scheduler:
             Preempted(request=request.id, attempt=request.attempt, sequence=sequence.key.sequence)
         )
 
-    def _start_waiting(self, now: Seconds) -> None:
-        """Start waiting sequences in order until one has to wait."""
-        roster = self._roster
-        if not roster.changed:
-            return
-        crowd = Crowd()
-        for sequence in roster.running.values():
-            crowd.join(sequence)
-        self.hold = None
-        while (head := roster.queue.head) is not None:
-            self.hold = self._admission.crowded(head, crowd) or self._take_pages(head, crowd)
-            if self.hold is not None:
-                break
-            roster.start(head)
-            crowd.join(head)
-            if not head.owner.started:
-                self._note_started(head, now)
-        roster.changed = self.hold is not None and self.hold.reason is HoldReason.BUDGET
+    def _lease_ended(self, references: Sequence[PageId]) -> None:
+        self._pool.release(references)
+        self._roster.changed = True
 
-    def _take_pages(self, head: SequenceState, crowd: Crowd) -> Hold | None:
-        """Reserve what the head of the queue needs, or say why it has to wait."""
-        running = self._roster.running.values()
-        match = self._memory.match(head)
-        hold = self._admission.short_of_memory(head, match, running, crowd)
-        short = self._memory.start(head, match) if hold is None else None
-        if short is None:
-            return hold
-        message = f"{short.needed} pages are needed and {short.available} are available"
-        if not running:
-            raise BugError(f"{message}, yet nothing runs")
-        return Hold(HoldReason.PAGES, message)
+    def _say(self, events: Sequence[SchedulerEvent]) -> bool:
+        """Keep what the next `complete` or `expire` says; whether there is anything."""
+        self._events += events
+        return bool(events)
 
-    def _note_started(self, sequence: SequenceState, now: Seconds) -> None:
-        owner = sequence.owner
-        owner.started = True
-        self._roster.fresh -= 1
-        self._queried += len(sequence.tokens)
-        self._hits += sequence.computed
-        self._events.append(
-            Started(
-                request=owner.request.id,
-                attempt=owner.request.attempt,
-                cached_tokens=min(sequence.computed, sequence.prompt_len),
-                queued_s=now - owner.arrived_at,
-            )
-        )
-
-    def _take_events(self) -> list[Event]:
+    def _take_events(self) -> list[SchedulerEvent]:
         events, self._events = self._events, []
         self._events_at = None
         return events

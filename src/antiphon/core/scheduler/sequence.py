@@ -6,8 +6,16 @@
 
 A request with n > 1 computes its prompt once: one sequence *leads*, those that have no token either
 *follow* it until the prompt is computed, then each forks off and runs on its own.
+
+A request whose KV changes hands moves as one *party*: sequences that earlier attempts gave tokens
+follow too. Such a follower shares the pages of the prompt's complete blocks from the start, has
+pages of its own for the rest, and goes on when the leader has computed the prompt.
+
+    waiting ──start──▶ running ──▶ parked ──▶ offered: all of the party, under one lease   (prefill)
+    waiting ──start──▶ pulling ──▶ running …                                               (adopted)
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
@@ -16,6 +24,7 @@ from antiphon.core.kv import BlockKeys
 from antiphon.types import (
     BlockKey,
     FinishReason,
+    LeaseId,
     PageId,
     Request,
     Seconds,
@@ -23,6 +32,8 @@ from antiphon.types import (
     SequenceKey,
     TokenId,
 )
+
+from .adoption import Adoption
 
 Rank: TypeAlias = tuple[int, bool, float, int, int]
 """Order of service: class, preempted before fresh, urgency, arrival, sequence."""
@@ -52,6 +63,17 @@ class RequestState:
     sequences: list["SequenceState"] = field(default_factory=list)
     """By index; ended ones stay until the request has ended."""
     started: bool = False
+    lease: LeaseId | None = None
+    """Set if only the prompt is computed here: what its KV is offered under."""
+    promised: tuple[PageId, ...] = ()
+    """Once such a request has started: all pages that it takes part in."""
+    adoption: Adoption | None = None
+    """Set until the KV that another worker has computed is here."""
+
+    @property
+    def is_party(self) -> bool:
+        """Whether all its sequences start together."""
+        return self.lease is not None or self.adoption is not None
 
     @property
     def alive(self) -> list["SequenceState"]:
@@ -68,8 +90,10 @@ class SequenceState:
     tokens: list[TokenId]
     """Prompt and output so far."""
     prompt_len: int
+    resumed_len: int = 0
+    """How many tokens earlier attempts gave it."""
     computed: int = 0
-    """KV of positions below it is in the pages."""
+    """KV of positions below it is in the pages; for a follower: will be, when it goes on."""
     table: list[PageId] = field(default_factory=list)
     capacity: int = 0
     """Tokens that the table has room for."""
@@ -84,7 +108,9 @@ class SequenceState:
     """Sequences that fork off when the prompt is computed; each holds the pages it will need."""
     running: bool = False
     in_flight: bool = False
-    """A chunk of it is in the outstanding plan: its pages are in use."""
+    """A chunk of it is in the outstanding plan, or a pull writes: its pages are in use."""
+    parked: bool = False
+    """Its part of a prefill is done; it waits for the rest of its party."""
     preempted: bool = False
     ended: bool = False
 
@@ -109,9 +135,30 @@ class SequenceState:
         return (self.owner.request.priority, self.owner.arrival, self.key.sequence)
 
 
+def in_party_order(sequences: Iterable[SequenceState]) -> list[SequenceState]:
+    """Who leads comes first: those without a token, who share the most, before all others."""
+    return sorted(sequences, key=lambda one: one.resumed_len > 0)
+
+
+def shared_tokens(sequence: SequenceState, block_tokens: int) -> int:
+    """Tokens in the complete blocks of its prompt: what a party has in common."""
+    return sequence.prompt_len // block_tokens * block_tokens
+
+
+def follower_pages(follower: SequenceState, *, page_tokens: int, block_tokens: int) -> int:
+    """Pages that a follower needs of its own, beside what the leader has."""
+    if follower.resumed_len:
+        own = len(follower.tokens) - shared_tokens(follower, block_tokens)
+    elif follower.owner.lease is not None:
+        own = 0
+    else:
+        own = follower.prompt_len % block_tokens
+    return -(-own // page_tokens)
+
+
 def is_prefill(sequence: SequenceState) -> bool:
-    """Whether more than one of its tokens is still to be computed."""
-    return len(sequence.tokens) - sequence.computed > 1
+    """Whether more than one of its tokens is still to be computed, and here."""
+    return len(sequence.tokens) - sequence.computed > 1 and sequence.owner.adoption is None
 
 
 def ending(sequence: SequenceState) -> FinishReason | None:

@@ -1,10 +1,13 @@
 """The pages of sequences: taken at the start, grown, shared by a fork, named, given back."""
 
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import takewhile
+
 from antiphon.core.kv import Match, OutOfMemory, PagePool
 from antiphon.errors import BugError
-from antiphon.types import PageCopy
+from antiphon.types import BlockKey, PageCopy, PageId
 
-from .sequence import SequenceState
+from .sequence import SequenceState, follower_pages, shared_tokens
 
 NEVER = 2**62
 """A `next_commit` that no sequence reaches: its blocks get no names."""
@@ -22,41 +25,110 @@ class SequenceMemory:
         """Pages that hold so many tokens."""
         return -(-tokens // self.page_tokens)
 
-    def tail_pages(self, sequence: SequenceState) -> int:
-        """Pages of the prompt's incomplete last block: what each follower needs of its own."""
-        return self.pages_for(sequence.prompt_len % self.block_tokens)
+    def party_pages(self, leader: SequenceState) -> int:
+        """Pages that a sequence and its followers need to start, cached ones included."""
+        own = sum(self._own_pages(follower) for follower in leader.followers)
+        return self.pages_for(len(leader.tokens)) + own
 
     def match(self, sequence: SequenceState) -> Match:
-        """Cached blocks that the sequence may begin with. Leaves one token at least to compute.
+        """Cached blocks that the sequence may begin with, then those that its followers may use.
 
-        Mutates nothing but the sequence's memo of its block keys.
+        Leaves each one token at least to compute. Mutates nothing but memos of block keys.
         """
         if not self.pool.prefix_cache:
             return Match()
-        blocks = (len(sequence.tokens) - 1) // self.block_tokens
-        sequence.owner.block_keys.extend(sequence.block_keys, sequence.tokens, blocks)
-        return self.pool.match(sequence.block_keys[:blocks])
+        keys = self._names(sequence)
+        if not (sequence.followers and sequence.followers[-1].resumed_len):
+            return self.pool.match(keys)
+        found = dict.fromkeys(self.pool.match(keys).keys)
+        for follower in sequence.followers:
+            if follower.resumed_len:
+                shared = follower.prompt_len // self.block_tokens
+                found |= dict.fromkeys(self.pool.match(self._names(follower)).keys[shared:])
+        return self.pool.match(found)
 
     def start(self, sequence: SequenceState, match: Match) -> OutOfMemory | None:
         """Take the match and new pages for all tokens, and the followers' own pages.
 
         None: done. On `OutOfMemory` nothing has changed.
         """
-        own = self.pages_for(len(sequence.tokens)) - len(match.pages)
-        tail = self.tail_pages(sequence)
-        taken = self.pool.reserve(own + tail * len(sequence.followers), keep=match)
+        if not sequence.followers:
+            wanted = self.pages_for(len(sequence.tokens)) - len(match.pages)
+            taken = self.pool.reserve(wanted, keep=match)
+            if isinstance(taken, OutOfMemory):
+                return taken
+            self._lay_out(sequence, [*match.pages, *taken.pages], len(match.pages))
+            return None
+        return self._start_party(sequence, match)
+
+    def _start_party(self, leader: SequenceState, match: Match) -> OutOfMemory | None:
+        """Lay out the tables of several sequences over what they match and new pages."""
+        per_block = self.pool.pages_per_block
+        whole = leader.prompt_len // self.block_tokens
+        cached = {
+            key: match.pages[block * per_block : (block + 1) * per_block]
+            for block, key in enumerate(match.keys)
+        }
+        hits = [self._hits(leader, cached, 0)]
+        hits += (
+            self._hits(one, cached, whole) if one.resumed_len else [] for one in leader.followers
+        )
+        wanted = self.party_pages(leader) - sum(len(pages) for pages in hits)
+        taken = self.pool.reserve(wanted, keep=match)
         if isinstance(taken, OutOfMemory):
             return taken
-        sequence.table = [*match.pages, *taken.pages[:own]]
-        sequence.capacity = len(sequence.table) * self.page_tokens
-        sequence.computed = len(match.pages) * self.page_tokens
+        self._share_again(hits)
+        new = list(taken.pages)
+        rest = self.pages_for(len(leader.tokens)) - len(hits[0])
+        self._lay_out(leader, hits[0] + new[:rest], len(hits[0]))
+        del new[:rest]
+        for follower, own_hits in zip(leader.followers, hits[1:], strict=True):
+            rest = self._own_pages(follower) - len(own_hits)
+            own, new = new[:rest], new[rest:]
+            if not follower.resumed_len:
+                follower.table = own
+                continue
+            begin = leader.table[: whole * per_block]
+            self.pool.share(begin)
+            begin += own_hits
+            self._lay_out(follower, begin + own, len(begin))
+        return None
+
+    def _hits(
+        self, sequence: SequenceState, cached: Mapping[BlockKey, Sequence[PageId]], first: int
+    ) -> list[PageId]:
+        """Pages of the run of cached blocks that the sequence has from block `first` on."""
+        if not cached:
+            return []
+        run = takewhile(cached.__contains__, self._names(sequence)[first:])
+        return [page for key in run for page in cached[key]]
+
+    def _share_again(self, tables: Iterable[Iterable[PageId]]) -> None:
+        """A match comes with one reference to each page: add one wherever a page comes again."""
+        referred: set[PageId] = set()
+        for table in tables:
+            self.pool.share(page for page in table if page in referred)
+            referred.update(table)
+
+    def _lay_out(self, sequence: SequenceState, table: list[PageId], known: int) -> None:
+        """Give it its table, of which the first `known` pages have their content."""
+        sequence.table = table
+        sequence.capacity = len(table) * self.page_tokens
+        sequence.computed = known * self.page_tokens
         named = self.pool.prefix_cache
         sequence.next_commit = sequence.computed + self.block_tokens if named else NEVER
         sequence.sent = 0
-        for number, follower in enumerate(sequence.followers):
-            first = own + number * tail
-            follower.table = list(taken.pages[first : first + tail])
-        return None
+
+    def _names(self, sequence: SequenceState) -> list[BlockKey]:
+        """Keys of all blocks that are complete before the last token."""
+        blocks = (len(sequence.tokens) - 1) // self.block_tokens
+        sequence.owner.block_keys.extend(sequence.block_keys, sequence.tokens, blocks)
+        return sequence.block_keys[:blocks]
+
+    def _own_pages(self, follower: SequenceState) -> int:
+        return follower_pages(
+            follower, page_tokens=self.page_tokens, block_tokens=self.block_tokens
+        )
 
     def grow(self, sequences: list[SequenceState]) -> OutOfMemory | None:
         """One more page for each, or for none of them."""
@@ -69,25 +141,40 @@ class SequenceMemory:
         return None
 
     def fork(self, leader: SequenceState, follower: SequenceState) -> None:
-        """The follower begins after the prompt: complete blocks shared, the incomplete one copied.
+        """The follower begins after the prompt.
 
-        The copies are made by the follower's first chunk; until then it refers to their sources.
+        One without tokens shares the complete blocks and copies the incomplete one: its first chunk
+        does, until then it refers to their sources. In a prefill it has nothing to write, and so
+        shares all. One with tokens from earlier attempts has its table already.
         """
+        named = leader.next_commit != NEVER
+        if follower.resumed_len:
+            follower.next_commit = follower.next_commit if named else NEVER
+            return
         whole = leader.prompt_len // self.block_tokens
-        shared = leader.table[: whole * self.pool.pages_per_block]
-        follower.sources = leader.table[len(shared) : len(shared) + len(follower.table)]
+        complete = whole * self.pool.pages_per_block
+        if follower.owner.lease is not None:
+            complete = len(leader.table)
+        shared = leader.table[:complete]
+        follower.sources = leader.table[complete : complete + len(follower.table)]
         self.pool.share(shared)
         self.pool.share(follower.sources)
         follower.table = shared + follower.table
         follower.capacity = len(follower.table) * self.page_tokens
         follower.computed = leader.prompt_len
         follower.block_keys = leader.block_keys[:whole]
-        named = leader.next_commit != NEVER
         follower.next_commit = (whole + 1) * self.block_tokens if named else NEVER
         follower.sent = 0
 
     def hand_over(self, leader: SequenceState, heir: SequenceState) -> None:
         """The leader has ended before its followers forked: one of them goes on in its place."""
+        if heir.resumed_len:
+            shared = shared_tokens(heir, self.block_tokens)
+            if leader.computed < shared:
+                heir.computed = leader.computed
+            if heir.next_commit > leader.next_commit or leader.next_commit == NEVER:
+                heir.next_commit = leader.next_commit
+            return
         self.pool.release(heir.table)
         heir.table, leader.table = leader.table, []
         heir.capacity, heir.computed = leader.capacity, leader.computed

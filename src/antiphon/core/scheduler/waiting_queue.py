@@ -23,6 +23,11 @@ class WaitingQueue:
         """Who is served next."""
         return self._line[0] if self._line else None
 
+    @property
+    def head_to_keep(self) -> SequenceState | None:
+        """Who is served next of those whose KV is not for others."""
+        return next((one for one in self._line if one.owner.lease is None), None)
+
     def __iter__(self) -> Iterator[SequenceState]:
         """All that wait, in order of service."""
         return iter(self._line)
@@ -32,10 +37,6 @@ class WaitingQueue:
         place = bisect_left(self._line, sequence.rank, key=_rank)
         self._line.insert(place, sequence)
         return place
-
-    def pop(self) -> SequenceState:
-        """Take the head out of a queue that is not empty."""
-        return self._line.pop(0)
 
     def remove(self, sequence: SequenceState) -> None:
         """Take out one that waits."""

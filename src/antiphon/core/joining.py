@@ -1,0 +1,129 @@
+"""May this worker join? The gateway's rules, as a function of what is there."""
+
+import re
+from collections.abc import Mapping
+
+from antiphon.types import (
+    JoinRefusal,
+    JoinRefused,
+    KvShape,
+    ModelInfo,
+    WorkerId,
+    WorkerInfo,
+)
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+_IDENTITY_BYTES = 32
+_MAX_COUNT = 2**48
+_MAX_NUMERICS_CHARS = 1024
+
+
+def judge_join(
+    info: WorkerInfo,
+    present: Mapping[WorkerId, WorkerInfo],
+    *,
+    identity: bytes,
+    max_workers: int,
+) -> JoinRefused | None:
+    """None: it may. `present` are the workers whose streams live; `identity` the model's.
+
+    The cluster's shape of KV is that of the first worker present (by id) that exchanges any.
+    Unequal numerics are no reason: they are compared at each exchange. Nor does a new life push
+    out an old one of the same id: that one's stream is over when its process has ended, or after
+    its silence; two processes that were given one name would else end each other for ever.
+    """
+    if problem := _problem(info):
+        return JoinRefused(reason=JoinRefusal.INVALID, message=problem)
+    if info.model.identity != identity:
+        return JoinRefused(
+            reason=JoinRefusal.MODEL,
+            message=f"this cluster serves the model {identity.hex()[:16]}…, the worker has "
+            f"{info.model.identity.hex()[:16]}…: start it with the same model file",
+        )
+    if info.id in present:
+        return JoinRefused(
+            reason=JoinRefusal.LIVE,
+            message=f"a worker {info.id} is here, and its connection lives",
+            transient=True,
+        )
+    if len(present) >= max_workers:
+        return JoinRefused(
+            reason=JoinRefusal.FULL,
+            message=f"{len(present)} workers are here, at most {max_workers} may be",
+            transient=True,
+        )
+    return _unlike(info.kv, present)
+
+
+def same_pages(one: KvShape, other: KvShape) -> bool:
+    """Whether one may read pages of the other: all but the number of pages is equal."""
+    return not _differences(one, other)
+
+
+def _unlike(kv: KvShape | None, present: Mapping[WorkerId, WorkerInfo]) -> JoinRefused | None:
+    if kv is None:
+        return None
+    for id in sorted(present):
+        there = present[id].kv
+        if there is None:
+            continue
+        if different := _differences(kv, there):
+            return JoinRefused(
+                reason=JoinRefusal.KV_SHAPE,
+                message=f"its pages can't be exchanged with those of {id}: "
+                + ", ".join(f"{name} is {mine!r}, not {its!r}" for name, mine, its in different),
+            )
+        return None
+    return None
+
+
+def _differences(one: KvShape, other: KvShape) -> list[tuple[str, object, object]]:
+    names = ("layout", "page_tokens", "block_tokens", "page_bytes")
+    pairs = [(name, getattr(one, name), getattr(other, name)) for name in names]
+    return [pair for pair in pairs if pair[1] != pair[2]]
+
+
+def _problem(info: WorkerInfo) -> str:
+    """What of a worker's own description can't be; empty if all can."""
+    if not _NAME.fullmatch(info.id):
+        return "id: letters, digits, dots, dashes and underscores, at most 64"
+    if not _NAME.fullmatch(info.incarnation):
+        return "incarnation: letters, digits, dots, dashes and underscores, at most 64"
+    if len(info.model.identity) != _IDENTITY_BYTES:
+        return f"model.identity has {len(info.model.identity)} bytes, not {_IDENTITY_BYTES}"
+    if len(info.model.numerics) > _MAX_NUMERICS_CHARS:
+        return f"model.numerics is longer than {_MAX_NUMERICS_CHARS} characters"
+    return _bad_count(info.model, info.max_model_len) or _bad_shape(info.kv)
+
+
+def _bad_count(model: ModelInfo, max_model_len: int) -> str:
+    counts = {
+        "model.vocab_size": model.vocab_size,
+        "model.context_len": model.context_len,
+        "model.kv_bytes_per_token": model.kv_bytes_per_token,
+        "max_model_len": max_model_len,
+    }
+    return _first_out_of_range(counts)
+
+
+def _bad_shape(kv: KvShape | None) -> str:
+    if kv is None:
+        return ""
+    counts = {
+        "kv.page_tokens": kv.page_tokens,
+        "kv.block_tokens": kv.block_tokens,
+        "kv.page_bytes": kv.page_bytes,
+        "kv.pages": kv.pages,
+    }
+    if problem := _first_out_of_range(counts):
+        return problem
+    if kv.block_tokens % kv.page_tokens:
+        return f"kv.block_tokens {kv.block_tokens} is no multiple of kv.page_tokens"
+    return ""
+
+
+def _first_out_of_range(counts: Mapping[str, int]) -> str:
+    for name, count in counts.items():
+        if not 1 <= count <= _MAX_COUNT:
+            return f"{name} is {count}, which can't be"
+    return ""

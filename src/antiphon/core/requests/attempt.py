@@ -1,0 +1,74 @@
+"""One try at running a request, and where it is.
+
+Waiting ──► Serving                        one worker does all of it
+   │  ▲
+   ▼  │ refused, lost, moved: the next attempt
+Prefilling ── Offer ──► Waiting ──► Granting ──► Serving (adopted) ── Pulled ──► Serving
+"""
+
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from antiphon.types import Request, WorkerId
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """No worker has it: it waits for one, with an offer or without."""
+
+
+@dataclass(frozen=True, slots=True)
+class Prefilling:
+    """This worker was given the prompt, and will offer the KV."""
+
+    worker: WorkerId
+
+
+@dataclass(frozen=True, slots=True)
+class Granting:
+    """The KV's owner was told that `taker` may have it. No worker has the request."""
+
+    taker: WorkerId
+
+
+@dataclass(frozen=True, slots=True)
+class Serving:
+    """This worker was given the rest of the request; `adopted`: with an offer."""
+
+    worker: WorkerId
+    adopted: bool
+
+
+Place: TypeAlias = Waiting | Prefilling | Granting | Serving
+
+WAITING = Waiting()
+
+
+@dataclass(slots=True, eq=False)
+class Attempt:
+    """Mutable. `request` is what this attempt's workers are given."""
+
+    request: Request
+    place: Place = WAITING
+    known: bool = False
+    """The worker has admitted it, or has reported about it, which says as much."""
+    started: bool = False
+    pulled: bool = False
+    first_token: bool = False
+    """It has given a token, so the prompt is computed, and the router knows."""
+
+    @property
+    def worker(self) -> WorkerId | None:
+        """Who has the request, and must be told if it is to stop."""
+        match self.place:
+            case Prefilling(worker) | Serving(worker):
+                return worker
+            case Waiting() | Granting():
+                return None
+
+    def give(self, place: Place) -> None:
+        """Mutates: it is somewhere else now, where nothing has been said about it yet."""
+        self.place = place
+        self.known = False
+        self.started = False
+        self.pulled = False

@@ -1,0 +1,213 @@
+"""Brings attempts to workers, and keeps their offers alive until somebody has taken them.
+
+It asks the router, and turns its answers into commands. When to ask, and when a request is over,
+is the book's.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from antiphon.errors import BugError
+from antiphon.types import (
+    Abort,
+    Adopt,
+    Command,
+    Dispatch,
+    FleetEvent,
+    Grant,
+    Health,
+    HealthChanged,
+    Hold,
+    Offer,
+    Pulled,
+    Rejected,
+    Release,
+    RequestId,
+    Route,
+    Seconds,
+    Stage,
+    WorkerId,
+)
+
+from .attempt import WAITING, Granting, Prefilling, Serving
+from .fleet import Fleet
+from .handovers import Handovers
+from .open_request import OpenRequest
+from .routing import Routing
+
+
+@dataclass(frozen=True, slots=True)
+class AllRefused:
+    """The router knows of nobody but workers that had no room for the request a moment ago."""
+
+    refusal: Rejected
+
+
+class Dispatcher:
+    """Owns what is known of the fleet, and all live offers."""
+
+    def __init__(self, router: Routing, handovers: Handovers) -> None:
+        self.fleet = Fleet()
+        self.handovers = handovers
+        self._router = router
+
+    def observe(self, event: FleetEvent, now: Seconds) -> bool:
+        """Mutates: the fleet has changed. False: it has not, really."""
+        changed = self.fleet.observe(event)
+        if changed:
+            self._router.observe(event, now)
+        return changed
+
+    def forget(self, id: RequestId, now: Seconds, *, again: bool = False) -> None:
+        """Mutates: whatever the router chose for it is void; `again`: another attempt follows."""
+        self._router.settled(id, now, again=again)
+
+    def refused(self, worker: WorkerId, now: Seconds) -> None:
+        """Mutates: the router does not know that this worker is full."""
+        self._router.refused(worker, now)
+
+    # ── to a worker ──────────────────────────────────────────────────────────────────────────
+
+    def drain(self, worker: WorkerId, until: Seconds, now: Seconds) -> None:
+        """Mutates: this member gets nothing new."""
+        self.fleet.drain(worker, until)
+        self._router.observe(HealthChanged(worker, Health.DRAINING), now)
+
+    def place(
+        self, entry: OpenRequest, now: Seconds
+    ) -> Sequence[Command] | Hold | Rejected | AllRefused:
+        """Find a worker for a request that waits for one, and give it to that worker.
+
+        `Rejected`: no worker can serve it; or, with an offer, nobody can use that offer.
+        """
+        if entry.offer is not None:
+            return self._grant(entry, entry.offer, now)
+        if not entry.untouched:  # a sequence may have been cancelled while it waited
+            entry.attempt.request = entry.resumed()
+        route = self._router.choose(entry.request, now)
+        if not isinstance(route, Route):
+            return route
+        first = route.decode if route.prefill is None else route.prefill
+        if entry.refusal is not None and first in entry.refused_by:
+            self.forget(entry.id, now, again=True)
+            return AllRefused(entry.refusal)
+        self._check(first)
+        entry.routed(_spelled(route.prefill, route.decode, route.reason), now)
+        entry.exact = entry.exact and route.exact
+        self._compare(entry, self.fleet.numerics(first))
+        if route.prefill is None:
+            entry.attempt.give(Serving(first, adopted=False))
+            return (Dispatch(entry.request, first),)
+        entry.attempt.give(Prefilling(first))
+        return (Dispatch(entry.request, first, Stage.PREFILL),)
+
+    def _grant(
+        self, entry: OpenRequest, offer: Offer, now: Seconds
+    ) -> Sequence[Command] | Hold | Rejected | AllRefused:
+        """Find somebody who goes on with the offer, and have the owner promise it the pages."""
+        taker = self._router.choose_decode(offer, entry.resumed(), now)
+        if isinstance(taker, Hold | Rejected):
+            return taker
+        if entry.refusal is not None and taker in entry.refused_by:
+            self.forget(entry.id, now, again=True)
+            return AllRefused(entry.refusal)
+        self._check(taker)
+        if entry.request.attempt == offer.attempt:
+            entry.rerouted(_spelled(offer.owner, taker, "chosen at its offer"))
+        else:
+            entry.routed(_spelled(offer.owner, taker, "its KV is still offered"), now)
+        entry.attempt.give(Granting(taker))
+        grant = Grant(
+            request=entry.id,
+            attempt=entry.request.attempt,
+            owner=offer.owner,
+            lease=offer.lease,
+            taker=taker,
+        )
+        return (grant,)
+
+    def adopt(self, entry: OpenRequest, offer: Offer, taker: WorkerId, now: Seconds) -> Adopt:
+        """The grant was given: hand the request over. Mutates."""
+        entry.adopted_at = now
+        self._compare(entry, self.fleet.numerics(taker))
+        entry.exact = entry.exact and offer.numerics == self.fleet.numerics(taker)
+        entry.attempt.request = entry.resumed()
+        entry.attempt.give(Serving(taker, adopted=True))
+        return Adopt(request=entry.request, worker=taker, offer=offer)
+
+    def stop(self, entry: OpenRequest, sequence: int | None = None) -> list[Command]:
+        """Tell the worker that has the request, if one has, to end it or one sequence of it."""
+        worker = entry.attempt.worker
+        if worker is None or worker not in self.fleet:
+            return []
+        return [Abort(entry.id, entry.request.attempt, worker, sequence)]
+
+    def token(self, entry: OpenRequest, now: Seconds) -> None:
+        """Mutates: the attempt's first token is there."""
+        entry.attempt.first_token = True
+        self._router.prefilled(entry.id, now)
+        worker = entry.attempt.worker
+        if entry.numerics is None and worker is not None:
+            entry.numerics = self.fleet.numerics(worker)
+
+    # ── offers ───────────────────────────────────────────────────────────────────────────────
+
+    def misfit(self, entry: OpenRequest, offer: Offer) -> str:
+        """Why nobody can go on with this offer; empty: it is what was asked for."""
+        if not self.fleet.lives(offer.owner, offer.incarnation):
+            return "the worker's offer is from another life of it"
+        if self.handovers.has(offer.owner, offer.lease):
+            return "the worker's offer has the lease of another one"
+        offered = {part.sequence: part.tokens for part in offer.sequences}
+        resumed = entry.request.resumed
+        for sequence in entry.open_sequences():
+            before = len(resumed[sequence]) if sequence < len(resumed) else 0
+            if offered.get(sequence) != len(entry.request.prompt) + before:
+                return f"the worker's offer lacks the KV of sequence {sequence}"
+            if entry.next_index(sequence) != before + 1:
+                return f"the worker's offer came without a token of sequence {sequence}"
+        return ""
+
+    def take_up(self, entry: OpenRequest, offer: Offer, now: Seconds) -> None:
+        """Mutates: the prompt is computed; the request waits for somebody who goes on."""
+        entry.offer, entry.offered_at = offer, now
+        self.handovers.add(offer, now)
+        entry.attempt.give(WAITING)
+
+    def pulled(self, entry: OpenRequest, fact: Pulled, now: Seconds) -> None:
+        """Mutates: the KV was taken, so the offer is over."""
+        entry.pulled_at = now
+        entry.pulled_tokens += fact.pulled_tokens
+        entry.recomputed_tokens += fact.missing_tokens
+        entry.attempt.pulled = True
+        if entry.offer is not None:
+            self.handovers.remove(entry.offer)
+            entry.offer = None
+
+    def give_up_offer(self, entry: OpenRequest) -> list[Command]:
+        """Mutates: nobody will take the request's offer, if it has one."""
+        offer, entry.offer = entry.offer, None
+        if offer is None:
+            return []
+        self.handovers.remove(offer)
+        return self.release(offer)
+
+    def release(self, offer: Offer) -> list[Command]:
+        """Tell the owner of an offer that is not live here; its own end is a release as well."""
+        if not self.fleet.lives(offer.owner, offer.incarnation):
+            return []
+        if self.handovers.has(offer.owner, offer.lease):
+            return []
+        return [Release(owner=offer.owner, lease=offer.lease)]
+
+    def _check(self, worker: WorkerId) -> None:
+        if not self.fleet.takes(worker):
+            raise BugError(f"the router chose {worker}, which takes no requests")
+
+    def _compare(self, entry: OpenRequest, numerics: str) -> None:
+        if entry.numerics not in (None, numerics):
+            entry.exact = False
+
+
+def _spelled(prefill: WorkerId | None, decode: WorkerId, reason: str) -> str:
+    return f"{decode}: {reason}" if prefill is None else f"{prefill} > {decode}: {reason}"

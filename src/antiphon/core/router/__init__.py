@@ -1,0 +1,27 @@
+"""Which workers serve a request: filter, predict, pick."""
+
+from .demand import Demand, demand_of
+from .forecast import CachedTokens, nothing_cached
+from .option import Option
+from .parts import STANDARD_PARTS, Parts, RouterLimits
+from .router import ROUTER, ROUTER_METHODS, Router
+from .scorers import Scorer, scorer_of
+from .worker_belief import Load, WorkerBelief
+
+__all__ = [
+    "ROUTER",
+    "ROUTER_METHODS",
+    "STANDARD_PARTS",
+    "CachedTokens",
+    "Demand",
+    "Load",
+    "Option",
+    "Parts",
+    "Router",
+    "RouterLimits",
+    "Scorer",
+    "WorkerBelief",
+    "demand_of",
+    "nothing_cached",
+    "scorer_of",
+]

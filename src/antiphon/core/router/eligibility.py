@@ -1,0 +1,63 @@
+"""Who may be chosen at all: the filter before any score."""
+
+from collections.abc import Sequence
+
+from antiphon.types import Health, Seconds
+
+from .demand import Demand
+from .worker_belief import WorkerBelief
+
+_KEPT_WAITING = 2
+"""A worker takes that many that can't run yet, so that it never waits for a gateway."""
+
+
+def is_open(worker: WorkerBelief, now: Seconds) -> bool:
+    """It is well, wanted, and has not just refused."""
+    closed = worker.closed_until is not None and now < worker.closed_until
+    return worker.health is Health.JOINED and not closed
+
+
+def could_run(worker: WorkerBelief, demand: Demand) -> bool:
+    """It can run the request if it has nothing else: its limits allow it."""
+    if demand.longest + 1 > worker.info.max_model_len:
+        return False
+    pages, total = worker.pages_of(demand), worker.total_pages
+    if pages is None or total is None or worker.info.kv is None:
+        return True
+    room = total * worker.info.kv.page_tokens
+    return pages <= total and demand.longest + 1 <= room
+
+
+def has_memory(worker: WorkerBelief, demand: Demand, max_sequences: int | None) -> bool:
+    """It can start the request beside all that it has."""
+    load = worker.load
+    if max_sequences is not None and load.sequences + demand.sequences > max_sequences:
+        return load.requests == 0
+    pages, total = worker.pages_of(demand), worker.total_pages
+    if pages is None or total is None or load.requests == 0:
+        return True
+    return load.pages + pages <= total
+
+
+def has_room(worker: WorkerBelief, demand: Demand, max_sequences: int | None) -> bool:
+    """It can start the request, or has so few that wait that it may wait there too."""
+    return worker.load.waiting < _KEPT_WAITING or has_memory(worker, demand, max_sequences)
+
+
+def may_offer(worker: WorkerBelief, demand: Demand) -> bool:
+    """Its prompt is within half of the pool, so that this worker may offer it at all."""
+    pages, total = worker.pages_of(demand), worker.total_pages
+    return pages is not None and total is not None and 2 * pages <= total
+
+
+def can_offer_now(worker: WorkerBelief, demand: Demand) -> bool:
+    """With its prompt, what is offered and what will be stays within half of the pool."""
+    pages, total = worker.pages_of(demand), worker.total_pages
+    if pages is None or total is None:
+        return False
+    return 2 * (worker.load.handover_pages + pages) <= total
+
+
+def of_numerics(workers: Sequence[WorkerBelief], numerics: str | None) -> list[WorkerBelief]:
+    """Those of this numerics id."""
+    return [worker for worker in workers if worker.info.model.numerics == numerics]

@@ -1,0 +1,144 @@
+"""All workers and all open requests, as a router believes them to be.
+
+Nothing is kept of a worker that is lost, nor of a request that is settled.
+"""
+
+from collections.abc import Sequence
+
+from antiphon.core.costs import PhaseTime
+from antiphon.types import (
+    FleetEvent,
+    Health,
+    HealthChanged,
+    RequestId,
+    RoleChanged,
+    Seconds,
+    WorkerId,
+    WorkerJoined,
+    WorkerReported,
+)
+
+from .placement import Phase, Placement
+from .worker_belief import WorkerBelief
+
+
+class Fleet:
+    """Facts about workers, and the router's own decisions, kept in step."""
+
+    def __init__(self, times: PhaseTime, belief: type[WorkerBelief]) -> None:
+        self._times, self._belief = times, belief
+        self._workers: dict[WorkerId, WorkerBelief] = {}
+        self._sorted: tuple[WorkerBelief, ...] = ()
+        self._placements: dict[RequestId, Placement] = {}
+        self._numerics: dict[RequestId, str] = {}
+        self._decisions = 0
+        self.empty_since: Seconds | None = None
+
+    @property
+    def workers(self) -> Sequence[WorkerBelief]:
+        """All that are not lost, in the order of their ids."""
+        return self._sorted
+
+    @property
+    def open_requests(self) -> int:
+        """How many requests something is kept of."""
+        return len(self._placements.keys() | self._numerics.keys())
+
+    def find(self, worker: WorkerId | None) -> WorkerBelief | None:
+        """The worker, unless it is lost."""
+        return None if worker is None else self._workers.get(worker)
+
+    def numerics_of(self, request: RequestId) -> str | None:
+        """The numerics id under which an earlier attempt of an open request ran."""
+        return self._numerics.get(request)
+
+    def observe(self, event: FleetEvent, now: Seconds) -> None:
+        """Take in a fact. Mutates. Facts about workers that are not there change nothing."""
+        match event:
+            case WorkerJoined(info):
+                self._remove(info.id)
+                self._workers[info.id] = self._belief(info, self._times)
+                self._sort(now)
+            case HealthChanged(worker, Health.LOST):
+                self._remove(worker)
+                self._sort(now)
+            case HealthChanged(worker, health):
+                if belief := self._workers.get(worker):
+                    belief.health = health
+            case RoleChanged(worker, role):
+                if belief := self._workers.get(worker):
+                    belief.role = role
+            case WorkerReported(worker, view):
+                if belief := self._workers.get(worker):
+                    belief.reported(view)
+
+    def place(self, placement: Placement) -> None:
+        """A decision was made. Mutates."""
+        self._decisions += 1
+        placement.number = self._decisions
+        if here := self.find(placement.here):
+            here.chosen = placement.number
+            self._numerics.setdefault(placement.demand.request, here.info.model.numerics)
+        self.put_back(placement)
+
+    def prefilled(self, request: RequestId) -> None:
+        """Its prompt is computed. Mutates, once: later tokens change nothing."""
+        placement = self._placements.get(request)
+        if placement is None:
+            return
+        here = self.find(placement.here)
+        match placement.phase:
+            case Phase.WHOLE:
+                placement.phase, placement.left = Phase.DECODE, 0
+                if here:
+                    here.touched()
+            case Phase.PREFILL:
+                if here:
+                    here.offered(placement)
+                placement.phase, placement.here, placement.left = Phase.OFFERED, None, 0
+            case Phase.OFFERED | Phase.DECODE:
+                pass
+
+    def lift(self, request: RequestId) -> Placement | None:
+        """Take the request off its workers, and return where it was. Mutates; keeps numerics."""
+        placement = self._placements.pop(request, None)
+        if placement is not None:
+            if here := self.find(placement.here):
+                here.drop(placement)
+            if after := self.find(placement.next):
+                after.drop(placement)
+                if after.chosen == placement.number:
+                    after.chosen = placement.next_chosen
+        return placement
+
+    def put_back(self, placement: Placement | None) -> None:
+        """Undo `lift`: it counts as load, not as another decision. Mutates."""
+        if placement is None:
+            return
+        self._placements[placement.demand.request] = placement
+        if here := self.find(placement.here):
+            here.put(placement)
+        if after := self.find(placement.next):
+            after.expect(placement)
+            if after.chosen < placement.number:
+                placement.next_chosen, after.chosen = after.chosen, placement.number
+
+    def settle(self, request: RequestId) -> None:
+        """Forget the request. Mutates."""
+        self.lift(request)
+        self._numerics.pop(request, None)
+
+    def _remove(self, worker: WorkerId) -> None:
+        belief = self._workers.pop(worker, None)
+        if belief is None:
+            return
+        for placement in belief.placements():
+            placement.here = None if placement.here == worker else placement.here
+            placement.next = None if placement.next == worker else placement.next
+
+    def _sort(self, now: Seconds) -> None:
+        self._sorted = tuple(self._workers[worker] for worker in sorted(self._workers))
+        if self._sorted:
+            self.empty_since = None
+        elif self.empty_since is None:
+            self.empty_since = now

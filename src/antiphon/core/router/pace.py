@@ -1,0 +1,61 @@
+"""How far a worker is from its predicted speed, learned from its own reports."""
+
+from antiphon.core.costs import PhaseTime
+from antiphon.types import Seconds, WorkerView
+
+_WARM_UP_STEPS = 16
+"""First steps of a life that say nothing: caches fill, kernels compile (dynamo's planner took such
+samples for load and asked for more workers)."""
+_FEWEST_STEPS = 4
+"""An interval of fewer steps waits for the next report."""
+_WEIGHT = 0.2
+_LARGEST_MOVE = 2.0
+"""One interval counts as at most that far off: an odd one moves the factor by 15 %."""
+_FARTHEST = 32.0
+
+
+class Pace:
+    """`factor` is measured time over predicted time, smoothed; 1 until something is measured.
+
+    The model says how times relate to each other, the factor how fast this machine is: another
+    CPU, fewer cores, a noisy neighbour.
+    """
+
+    def __init__(self, times: PhaseTime) -> None:
+        self._times = times
+        self._before: WorkerView | None = None
+        self.factor = 1.0
+
+    def reported(self, view: WorkerView) -> None:
+        """Take in a report. Mutates. Reports out of order begin a new interval."""
+        before = self._before
+        if (
+            before is None
+            or before.steps_total < _WARM_UP_STEPS
+            or view.steps_total < before.steps_total
+        ):
+            self._before = view
+            return
+        if view.steps_total - before.steps_total < _FEWEST_STEPS:
+            return
+        self._before = view
+        measured_s = view.busy_s_total - before.busy_s_total
+        predicted_s = self._predicted_s(before, view)
+        if measured_s > 0 and predicted_s > 0:
+            off = measured_s / predicted_s / self.factor
+            off = min(max(off, 1 / _LARGEST_MOVE), _LARGEST_MOVE)
+            self.factor = min(max(self.factor * off**_WEIGHT, 1 / _FARTHEST), _FARTHEST)
+
+    def _predicted_s(self, before: WorkerView, view: WorkerView) -> Seconds:
+        """What the steps between two reports should have taken.
+
+        Reports count tokens, not phases: each step is taken to decode as many sequences as ran on
+        average; what was computed beyond that was prompts.
+        """
+        steps = view.steps_total - before.steps_total
+        tokens = max(0, view.computed_tokens_total - before.computed_tokens_total)
+        running = (before.running_sequences + view.running_sequences + 1) // 2
+        sequences = min(max(1, running), max(1, tokens // steps))
+        context = (before.context_tokens + view.context_tokens) // 2
+        decoding_s = steps * self._times.decode_step_s(sequences, context)
+        return decoding_s + self._times.prefill_s(max(0, tokens - steps * sequences))

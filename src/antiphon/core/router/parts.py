@@ -1,0 +1,36 @@
+"""What a router is put together from."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from antiphon.types import Seconds
+
+from .forecast import CachedTokens, nothing_cached
+from .scorers import Scorer, scorer_of
+from .worker_belief import WorkerBelief
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parts:
+    """The kind of each part. Tests put in faulty ones, and demand that a law finds them."""
+
+    scorer: Callable[[str, int], Scorer] = scorer_of
+    cached: CachedTokens = nothing_cached
+    belief: type[WorkerBelief] = WorkerBelief
+
+
+STANDARD_PARTS = Parts()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RouterLimits:
+    """What a router knows of its workers' configuration, and how long it waits for any.
+
+    `step_tokens`: `scheduler.max_batched_tokens`. `max_sequences`: `scheduler.max_num_seqs`; None:
+    only memory limits. A request is refused when nobody has been there for `no_worker_grace_s`:
+    before that it is held, since a worker may be about to start again.
+    """
+
+    step_tokens: int = 512
+    max_sequences: int | None = None
+    no_worker_grace_s: Seconds = 600.0

@@ -1,0 +1,47 @@
+"""Where an open request is, as its router believes."""
+
+from dataclasses import dataclass
+from enum import Enum
+
+from antiphon.types import Seconds, WorkerId
+
+from .demand import Demand
+
+
+class Phase(Enum):
+    """What the worker that has the request is doing with it."""
+
+    PREFILL = "prefill"
+    """Computes its prompt, for another one to go on."""
+    WHOLE = "whole"
+    """Computes its prompt, and will go on itself."""
+    OFFERED = "offered"
+    """Its prompt is computed; who goes on is not decided for good."""
+    DECODE = "decode"
+
+
+@dataclass(slots=True, eq=False)
+class Placement:
+    """One open request. `here` has it now; `next` is who is to decode it, if that is another.
+
+    `left` of the `uncached` tokens are still to be computed, as far as is known. `seen`: its
+    worker's last report counted it. `number` is that of the decision, `next_chosen` that of the
+    one before for `next`: a choice that is only for the time being does not take its turn.
+    """
+
+    demand: Demand
+    phase: Phase
+    here: WorkerId | None
+    next: WorkerId | None
+    uncached: int
+    left: int
+    prefill_s: Seconds
+    """For all of `uncached`, at the model's pace."""
+    seen: bool = False
+    number: int = 0
+    next_chosen: int = 0
+
+    @property
+    def queued_s(self) -> Seconds:
+        """Predicted time for what is left, at the model's pace."""
+        return self.prefill_s * self.left / self.uncached if self.left else 0.0

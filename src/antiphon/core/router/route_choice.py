@@ -1,0 +1,131 @@
+"""From the workers that could run a request to the best route among them.
+
+    prefill pool ─┐
+                  ├─ split: best prefill and best decode worker that can read its pages ─┐
+    decode pool ──┤                                                                     ├─► best
+                  └─ local: a decode worker computes the prompt itself, if the rule says ┤
+    mixed ────────── whole ─────────────────────────────────────────────────────────────┘
+
+The rule (conditional disaggregation): a decode worker computes a prompt while there is a prefill
+pool only if the prompt is short (it fits between two tokens, within one TPOT target) or the pool
+is busy (waiting for it would miss the TTFT target, or it has no room for what it would
+offer); if that is sooner; and if what decodes there stays within the TPOT target.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from antiphon.types import Role, Seconds
+
+from .eligibility import can_offer_now, has_memory, has_room, may_offer
+from .forecast import Forecast
+from .option import Option, joined
+from .scorers import Scorer
+from .worker_belief import WorkerBelief
+
+
+@dataclass(frozen=True, slots=True)
+class NoRoom:
+    """All who could run the request are full."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RouteChoice:
+    """One request's choice of a route. `hold_s`: when it could be asked again."""
+
+    forecast: Forecast
+    scorer: Scorer
+    max_sequences: int | None
+    hold_s: Seconds
+
+    def best(self, workers: Sequence[WorkerBelief]) -> Option | NoRoom:
+        """The route, as an option of one or two workers. Reads `workers`, sorted by id, only."""
+        decoders = [worker for worker in workers if worker.role is not Role.PREFILL]
+        if not decoders:
+            ready = self._with_room(workers)
+            return self._pick(self._wholes(ready), f"all {len(workers)} prefill workers are full")
+        ready = self._with_room(decoders)
+        partners = [worker.exchange for worker in decoders]
+        pool = [
+            worker
+            for worker in workers
+            if worker.role is Role.PREFILL
+            and worker.exchange in partners
+            and may_offer(worker, self.forecast.demand)
+        ]
+        full = f"all {len(decoders)} workers that decode are full"
+        if not pool:
+            return self._pick(self._wholes(ready), full)
+        split = self._split(pool, ready)
+        mixed = self._wholes([worker for worker in ready if worker.role is Role.MIXED])
+        options = [*([split] if split else []), *mixed, *self._local(ready, split, pool)]
+        reason = f"half of the pool of all {len(pool)} prefill workers is taken" if ready else full
+        return self._pick(options, reason)
+
+    def best_decode(self, workers: Sequence[WorkerBelief]) -> Option | NoRoom:
+        """Who of `workers`, all able to read the offer, goes on."""
+        options = [self.forecast.decode(worker) for worker in self._with_room(workers)]
+        return self._pick(options, f"all {len(workers)} workers that decode are full")
+
+    def _pick(self, options: Sequence[Option], otherwise: str) -> Option | NoRoom:
+        return self.scorer.best(options) if options else NoRoom(otherwise)
+
+    def _with_room(self, workers: Sequence[WorkerBelief]) -> list[WorkerBelief]:
+        demand = self.forecast.demand
+        return [worker for worker in workers if has_room(worker, demand, self.max_sequences)]
+
+    def _wholes(self, workers: Sequence[WorkerBelief]) -> list[Option]:
+        return [self.forecast.whole(worker) for worker in workers]
+
+    def _split(self, pool: Sequence[WorkerBelief], ready: Sequence[WorkerBelief]) -> Option | None:
+        """Best pair. Headroom is the smaller of both sides', so each side is chosen alone."""
+        takers: dict[object, list[Option]] = {}
+        for worker in ready:
+            if worker.exchange is not None:
+                takers.setdefault(worker.exchange, []).append(self.forecast.decode(worker))
+        owners: dict[object, list[Option]] = {}
+        for worker in pool:
+            if worker.exchange in takers and can_offer_now(worker, self.forecast.demand):
+                owners.setdefault(worker.exchange, []).append(self.forecast.prefill(worker))
+        pairs = [
+            joined(self.scorer.best(prefills), self.scorer.best(takers[exchange]))
+            for exchange, prefills in owners.items()
+        ]
+        return self.scorer.best(pairs) if pairs else None
+
+    def _local(
+        self,
+        ready: Sequence[WorkerBelief],
+        split: Option | None,
+        pool: Sequence[WorkerBelief],
+    ) -> list[Option]:
+        """Decode workers that may compute the prompt themselves: the rule at the top."""
+        if not self.scorer.by_prediction:
+            return []
+        forecast, slo = self.forecast, self.forecast.slo
+        if split:
+            remote_s = split.ttft_s
+            busy = self._is_busy(split)
+        else:
+            remote_s = self.hold_s + min(forecast.prefill(worker).ttft_s for worker in pool)
+            busy = True
+        local: list[Option] = []
+        for worker in ready:
+            if worker.role is not Role.DECODE or not (busy or forecast.is_short(worker)):
+                continue
+            option = forecast.whole(worker)
+            starts = split is not None or has_memory(worker, forecast.demand, self.max_sequences)
+            if starts and option.ttft_s < remote_s and option.tpot_s <= slo.tpot_s:
+                local.append(option)
+        return local
+
+    def _is_busy(self, split: Option) -> bool:
+        """Whether waiting for others makes the prefill pool miss the TTFT target.
+
+        A prompt that is too long for the target anyhow must wait for longer than it takes itself.
+        """
+        alone_s = split.ttft_s - split.queued_s
+        left_s = self.forecast.slo.ttft_s - self.forecast.waited_s
+        return split.ttft_s > left_s and (alone_s <= left_s or split.queued_s > alone_s)

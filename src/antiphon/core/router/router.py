@@ -1,0 +1,272 @@
+"""Which workers serve a request: filter, then predict, then pick.
+
+    facts ──► Fleet: what is believed of each worker, and where each open request is
+                 │
+    choose ──► filter: well, long enough, right numerics, room ──► options with predicted latency
+                 │  nobody can now: Hold, nobody ever: Rejected        │
+                 └──────────────────────── Route ◄── scorer ◄──────────┘
+
+Laws:
+
+* decisions depend on the facts and their order alone, not on the order of joining;
+* no route to a worker that is lost, suspect or draining, nor to a full one while another has room;
+* what was decided counts as load until a report shows it or the request is settled;
+* nothing is kept of settled requests and of lost workers.
+"""
+
+from collections.abc import Sequence
+
+from antiphon.core.costs import PhaseTime, TransferTime
+from antiphon.types import (
+    FleetEvent,
+    Health,
+    Hold,
+    Offer,
+    Rejected,
+    RejectReason,
+    Request,
+    RequestId,
+    Role,
+    Route,
+    RouterConfig,
+    Seconds,
+    Slo,
+    WorkerId,
+)
+
+from .demand import Demand, demand_of
+from .eligibility import could_run, is_open, of_numerics
+from .fleet import Fleet
+from .forecast import Forecast
+from .option import Option
+from .parts import STANDARD_PARTS, Parts, RouterLimits
+from .placement import Phase, Placement
+from .route_choice import NoRoom, RouteChoice
+from .worker_belief import WorkerBelief, exchange_of
+
+ROUTER = "router"
+"""The router's name in a record of decisions."""
+ROUTER_METHODS = ("observe", "choose", "choose_decode", "prefilled", "refused", "settled")
+"""The methods of `Router` whose calls make up its record."""
+
+STANDARD_LIMITS = RouterLimits()
+
+
+class Router:
+    """Routes the requests of one gateway. `seed` matters to the policy "random" only."""
+
+    def __init__(
+        self,
+        config: RouterConfig,
+        *,
+        times: PhaseTime,
+        transfer: TransferTime,
+        kv_bytes_per_token: int,
+        seed: int = 0,
+        limits: RouterLimits = STANDARD_LIMITS,
+        parts: Parts = STANDARD_PARTS,
+    ) -> None:
+        self._config, self._limits, self._parts = config, limits, parts
+        self._times, self._transfer = times, transfer
+        self._kv_bytes_per_token = kv_bytes_per_token
+        self._scorer = parts.scorer(config.policy, seed)
+        self._slo = Slo(ttft_s=config.ttft_s, tpot_s=config.tpot_s)
+        self._fleet = Fleet(times, parts.belief)
+
+    @property
+    def open_requests(self) -> int:
+        """How many requests something is kept of."""
+        return self._fleet.open_requests
+
+    @property
+    def workers(self) -> Sequence[WorkerBelief]:
+        """What is believed of each worker, in the order of ids: to read, not to change."""
+        return self._fleet.workers
+
+    # ── facts ────────────────────────────────────────────────────────────────────────────────
+
+    def observe(self, event: FleetEvent, now: Seconds) -> None:
+        """Take in what happened to a worker. Mutates."""
+        self._fleet.observe(event, now)
+
+    def prefilled(self, request: RequestId, now: Seconds) -> None:
+        """Its first token is there: load moves from prefill to decode. Mutates, once."""
+        self._fleet.prefilled(request)
+
+    def refused(self, worker: WorkerId, now: Seconds) -> None:
+        """The worker had no room after all: it gets nothing new for `hold_s`. Mutates."""
+        if belief := self._fleet.find(worker):
+            belief.closed_until = now + self._config.hold_s
+
+    def settled(self, request: RequestId, now: Seconds, *, again: bool = False) -> None:
+        """The attempt is over. Mutates. `again`: another follows, so its numerics id is kept.
+
+        `choose` and `choose_decode` do this themselves for a request that is still open.
+        """
+        if again:
+            self._fleet.lift(request)
+        else:
+            self._fleet.settle(request)
+
+    # ── decisions ────────────────────────────────────────────────────────────────────────────
+
+    def choose(self, request: Request, now: Seconds) -> Route | Hold | Rejected:
+        """Who serves this attempt. Mutates: a route counts as load from now on."""
+        self._fleet.lift(request.id)
+        demand = demand_of(request)
+        workers = self._candidates(request, demand, now)
+        if isinstance(workers, Hold | Rejected):
+            return workers
+        earlier = self._fleet.numerics_of(request.id) if request.attempt > 1 else None
+        equal = of_numerics(workers, earlier)
+        exact = request.attempt == 1 or bool(equal) or (earlier is None and _all_equal(workers))
+        forecast = self._forecast(request, demand, now)
+        choice = self._choice(forecast).best(equal or workers)
+        if isinstance(choice, NoRoom):
+            return self._hold(request, choice.reason, now)
+        self._place(choice, forecast)
+        return self._route(choice, request, exact)
+
+    def choose_decode(
+        self, offer: Offer, request: Request, now: Seconds
+    ) -> WorkerId | Hold | Rejected:
+        """Who goes on with an offer, by present load. Mutates as `choose` does.
+
+        The offer's owner itself if it is mixed, or if nobody else is left who can read its pages.
+        `Rejected`: nobody can, now or soon, so the offer is of no use; its load is forgotten.
+        """
+        before = self._fleet.lift(request.id)
+        demand = demand_of(request)
+        wanted = exchange_of(offer.numerics, offer.kv)
+        able = [
+            worker
+            for worker in self._fleet.workers
+            if worker.exchange == wanted
+            and could_run(worker, demand)
+            and (worker.role is not Role.PREFILL or worker.info.incarnation == offer.incarnation)
+        ]
+        well = [worker for worker in able if is_open(worker, now)]
+        takers = [worker for worker in well if worker.role is not Role.PREFILL] or well
+        if not takers and all(worker.health is Health.DRAINING for worker in able):
+            return Rejected(
+                request=request.id,
+                attempt=request.attempt,
+                reason=RejectReason.NO_WORKER,
+                message=f"nobody is left who can read the KV that {offer.owner} offers",
+            )
+        if not takers:
+            self._fleet.put_back(before)
+            return self._hold(request, "no worker that can read the offered KV is well", now)
+        choice = self._choice(self._forecast(request, demand, now)).best_decode(takers)
+        if isinstance(choice, NoRoom):
+            self._fleet.put_back(before)
+            return self._hold(request, choice.reason, now)
+        (worker,) = choice.workers
+        self._fleet.place(
+            Placement(
+                demand=demand,
+                phase=Phase.DECODE,
+                here=worker,
+                next=None,
+                uncached=0,
+                left=0,
+                prefill_s=0.0,
+            )
+        )
+        return worker
+
+    def _candidates(
+        self, request: Request, demand: Demand, now: Seconds
+    ) -> Sequence[WorkerBelief] | Hold | Rejected:
+        """All that are well and could run it, by id."""
+        workers = self._fleet.workers
+        if not workers:
+            return self._nobody(request, now)
+        able = [worker for worker in workers if could_run(worker, demand)]
+        if not able:
+            longest = max(worker.info.max_model_len for worker in workers)
+            return Rejected(
+                request=request.id,
+                attempt=request.attempt,
+                reason=RejectReason.TOO_LONG,
+                message=f"{demand.sequences} sequences of up to {demand.longest} tokens, and at "
+                f"least 1 that is generated, fit into no worker: the longest context is "
+                f"{longest} tokens, and KV memory limits it too",
+                field="prompt",
+            )
+        well = [worker for worker in able if is_open(worker, now)]
+        if not well:
+            reason = f"none of the {len(able)} workers that could run it takes new requests now"
+            return self._hold(request, reason, now)
+        return well
+
+    def _nobody(self, request: Request, now: Seconds) -> Hold | Rejected:
+        if self._fleet.empty_since is None:
+            self._fleet.empty_since = now
+        absent_s = now - self._fleet.empty_since
+        if absent_s < self._limits.no_worker_grace_s:
+            return self._hold(request, "no worker is there", now)
+        return Rejected(
+            request=request.id,
+            attempt=request.attempt,
+            reason=RejectReason.NO_WORKER,
+            message=f"no worker has been there for {absent_s:.0f} s; start one, or try again later",
+            retry_after_s=self._config.hold_s,
+        )
+
+    def _hold(self, request: Request, reason: str, now: Seconds) -> Hold:
+        return Hold(request=request.id, reason=reason, ask_again_at=now + self._config.hold_s)
+
+    def _forecast(self, request: Request, demand: Demand, now: Seconds) -> Forecast:
+        arrived = now if request.arrived_at is None else request.arrived_at
+        return Forecast(
+            request=request,
+            demand=demand,
+            times=self._times,
+            cached=self._parts.cached,
+            slo=request.slo or self._slo,
+            waited_s=max(0.0, now - arrived),
+            transfer_s=self._transfer.seconds(demand.tokens * self._kv_bytes_per_token),
+            step_tokens=self._limits.step_tokens,
+        )
+
+    def _choice(self, forecast: Forecast) -> RouteChoice:
+        return RouteChoice(
+            forecast=forecast,
+            scorer=self._scorer,
+            max_sequences=self._limits.max_sequences,
+            hold_s=self._config.hold_s,
+        )
+
+    def _place(self, choice: Option, forecast: Forecast) -> None:
+        first, after = choice.workers[0], choice.workers[1:]
+        worker = self._fleet.find(first)
+        assert worker is not None
+        uncached = forecast.uncached(worker)
+        self._fleet.place(
+            Placement(
+                demand=forecast.demand,
+                phase=Phase.PREFILL if after else Phase.WHOLE,
+                here=first,
+                next=after[0] if after else None,
+                uncached=uncached,
+                left=uncached,
+                prefill_s=forecast.prefill_s(uncached),
+            )
+        )
+
+    def _route(self, choice: Option, request: Request, exact: bool) -> Route:
+        return Route(
+            request=request.id,
+            prefill=choice.workers[0] if len(choice.workers) == 2 else None,
+            decode=choice.workers[-1],
+            reason=f"{self._config.policy}: TTFT {choice.ttft_s * 1e3:.0f} ms, "
+            f"TPOT {choice.tpot_s * 1e3:.1f} ms predicted",
+            predicted_ttft_s=choice.ttft_s,
+            exact=exact,
+        )
+
+
+def _all_equal(workers: Sequence[WorkerBelief]) -> bool:
+    """They can't compute anything but what any of them computes."""
+    return all(worker.info.model.numerics == workers[0].info.model.numerics for worker in workers)

@@ -1,0 +1,59 @@
+"""KV that another worker offers: whether it is the KV of this request, and where each page lies."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from antiphon.types import Offer, OfferedPage, OfferedSequence, Request
+
+
+@dataclass(slots=True, eq=False)
+class Adoption:
+    """What an adopted request may pull: its sequences' pages, in order of their positions."""
+
+    offer: Offer
+    sources: Mapping[int, tuple[OfferedPage, ...]] = field(default_factory=dict)
+    """By sequence. Empty if nothing of the offer can be used: then all is computed here."""
+    problem: str = ""
+    """Why nothing can be used."""
+
+
+def examine(
+    request: Request, alive: Iterable[int], offer: Offer, *, page_tokens: int, numerics: str
+) -> Adoption:
+    """Take an offer apart for the sequences in `alive`, each of which has resumed tokens.
+
+    It is used as a whole or not at all: whatever does not fit makes all of it missing.
+    """
+    if offer.numerics != numerics:
+        return Adoption(offer, problem=f"it was computed as {offer.numerics}, not as {numerics}")
+    if offer.kv.page_tokens != page_tokens:
+        return Adoption(
+            offer, problem=f"its pages have {offer.kv.page_tokens} tokens, not {page_tokens}"
+        )
+    if offer.request != request.id:
+        return Adoption(offer, problem=f"it is of request {offer.request}")
+    pages = {page.page: page for page in offer.pages}
+    if len(pages) != len(offer.pages):
+        return Adoption(offer, problem="it names a page twice")
+    offered = {one.sequence: one for one in offer.sequences}
+    sources: dict[int, tuple[OfferedPage, ...]] = {}
+    for sequence in alive:
+        tokens = len(request.prompt) + len(request.resumed[sequence]) - 1
+        one = offered.get(sequence)
+        if one is None or not _covers(one, tokens, page_tokens, pages):
+            return Adoption(offer, problem=f"it does not cover sequence {sequence}")
+        sources[sequence] = tuple(pages[page] for page in one.table)
+    return Adoption(offer, sources)
+
+
+def _covers(
+    offered: OfferedSequence, tokens: int, page_tokens: int, pages: Mapping[int, OfferedPage]
+) -> bool:
+    """Whether it is the KV of exactly so many tokens, each in a page that the offer has."""
+    table = offered.table
+    return (
+        offered.tokens == tokens
+        and len(table) == -(-tokens // page_tokens)
+        and len(set(table)) == len(table)
+        and all(page in pages for page in table)
+    )

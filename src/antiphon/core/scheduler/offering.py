@@ -1,0 +1,37 @@
+"""Prompts that are computed for others: when a party is done, its KV goes under a lease."""
+
+from antiphon.core.handover import LeaseBook
+from antiphon.types import OfferedSequence, Prefilled, Seconds
+
+from .roster import Roster
+from .sequence import RequestState
+
+
+class Offering:
+    """Turns parties whose prefill is done into leases."""
+
+    def __init__(self, roster: Roster, leases: LeaseBook) -> None:
+        self._roster = roster
+        self._leases = leases
+
+    def take_ready(self, now: Seconds) -> list[Prefilled]:
+        """Offer what is done: roster and engine forget it, and the lease owns its pages."""
+        ready = [
+            state
+            for state in self._roster.prefills.values()
+            if all(one.parked for one in state.alive)
+        ]
+        return [self._offer(state, now) for state in ready]
+
+    def _offer(self, state: RequestState, now: Seconds) -> Prefilled:
+        request, lease = state.request, state.lease
+        assert lease is not None
+        sequences = tuple(
+            OfferedSequence(one.key.sequence, len(one.tokens) - 1, tuple(one.table))
+            for one in state.alive
+        )
+        references = self._roster.offer(state, now)
+        self._leases.offer(lease, request.id, request.attempt, references, now)
+        return Prefilled(
+            request=request.id, attempt=request.attempt, lease=lease, sequences=sequences
+        )

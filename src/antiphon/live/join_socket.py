@@ -1,0 +1,157 @@
+"""Where workers join a gateway: a Unix socket in a private folder.
+
+    worker ── Hello(info, view) ──►  judge  ── Welcome(…) ──► worker      a `RemoteWorker`
+                                            ── JoinRefused(reason) ──►    closed
+
+Whoever connects has `JOIN_TIMEOUT_S` to say hello, and only so many may be about to.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping
+from functools import partial
+from pathlib import Path
+
+from antiphon.types import (
+    Hello,
+    JoinRefusal,
+    JoinRefused,
+    Seconds,
+    Welcome,
+    WorkerId,
+    WorkerInfo,
+)
+from antiphon.wire import (
+    TO_GATEWAY,
+    Ending,
+    Frame,
+    FrameError,
+    FrameStream,
+    Kind,
+    OtherVersionError,
+    QuietLog,
+    decode,
+    encode,
+)
+
+from .remote_worker import RemoteWorker
+from .socket_folder import close_listener, listen
+
+JOIN_TIMEOUT_S = 5.0
+MAX_STRANGERS = 64
+
+_log = logging.getLogger(__name__)
+
+
+class JoinSocket:
+    """Listens from `start` to `close`. `on_join` gets each worker as soon as it is in.
+
+    `judge` says why a worker may not join those that are present (as `core.joining.judge_join`,
+    with its limits filled in); `welcome` is what whoever joins is told.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        *,
+        judge: Callable[[WorkerInfo, Mapping[WorkerId, WorkerInfo]], JoinRefused | None],
+        welcome: Welcome,
+        on_join: Callable[[RemoteWorker], None],
+        clock: Callable[[], Seconds],
+        call_timeout_s: Seconds = 10.0,
+    ) -> None:
+        self._path = path
+        self._judge = judge
+        self._welcome = welcome
+        self._on_join = on_join
+        self._clock = clock
+        self._call_timeout_s = call_timeout_s
+        self._quiet = QuietLog(_log, clock)
+        self._strangers: dict[FrameStream, asyncio.TimerHandle] = {}
+        self._present: dict[WorkerId, RemoteWorker] = {}
+        self._server: asyncio.Server | None = None
+        self._close_listener: Callable[[], None] = lambda: None
+
+    @property
+    def present(self) -> dict[WorkerId, WorkerInfo]:
+        """The workers whose streams live."""
+        return {id: worker.info for id, worker in self._present.items()}
+
+    async def start(self) -> None:
+        """Open the door. Raises `UsageError` if the folder or the path will not do."""
+        listener = listen(self._path)
+        self._close_listener = partial(
+            close_listener, listener, self._path, self._path.lstat().st_ino
+        )
+        loop = asyncio.get_running_loop()
+        self._server = await loop.create_unix_server(self._stranger, sock=listener)
+
+    async def close(self) -> None:
+        """Take nobody in any more, and end all streams that live."""
+        if self._server is not None:
+            self._server.close()
+        self._close_listener()
+        for stream in list(self._strangers):
+            stream.end("the gateway is shutting down")
+        workers = list(self._present.values())
+        await asyncio.gather(*(w.close("the gateway is shutting down") for w in workers))
+
+    def _stranger(self) -> FrameStream:
+        stream = FrameStream(TO_GATEWAY, clock=self._clock)
+        if len(self._strangers) >= MAX_STRANGERS:
+            stream.end("too many connections are about to join")
+            return stream
+        loop = asyncio.get_running_loop()
+        self._strangers[stream] = loop.call_later(JOIN_TIMEOUT_S, self._too_late, stream)
+        stream.on_frame = partial(self._introduced, stream)
+        stream.on_end = partial(self._left, stream)
+        stream.last_words = _refuse_version
+        return stream
+
+    def _too_late(self, stream: FrameStream) -> None:
+        stream.end(f"it did not say hello within {JOIN_TIMEOUT_S} s")
+
+    def _left(self, stream: FrameStream, ending: Ending) -> None:
+        """A stranger's stream is over before it joined."""
+        self._strangers.pop(stream).cancel()
+        self._quiet.warning("a connection did not join: %s", ending.reason)
+
+    def _introduced(self, stream: FrameStream, frame: Frame) -> None:
+        if frame.kind != Kind.HELLO:
+            raise FrameError("it did not say hello first")
+        hello = decode(frame)
+        refused = self._judge(hello.info, self.present)
+        if refused is not None:
+            stream.send(Kind.JOIN_REFUSED, refused)
+            stream.finish(f"worker {hello.info.id!r:.80} was refused: {refused.message}")
+            return
+        self._strangers.pop(stream).cancel()
+        self._take_in(stream, hello)
+
+    def _take_in(self, stream: FrameStream, hello: Hello) -> None:
+        id = hello.info.id
+        stream.last_words = lambda _: b""
+        worker = RemoteWorker(
+            stream,
+            hello,
+            clock=self._clock,
+            call_timeout_s=self._call_timeout_s,
+            on_over=partial(self._over, id),
+        )
+        self._present[id] = worker
+        stream.send(Kind.WELCOME, self._welcome)
+        stream.beat(
+            self._welcome.heartbeat_s, self._welcome.lost_after_s, lambda: (Kind.HEARTBEAT, None)
+        )
+        self._on_join(worker)
+
+    def _over(self, id: WorkerId, ending: Ending) -> None:
+        del self._present[id]
+        self._quiet.warning("the stream of worker %s is over: %s", id, ending.reason)
+
+
+def _refuse_version(error: FrameError) -> bytes:
+    if not isinstance(error, OtherVersionError):
+        return b""
+    refused = JoinRefused(reason=JoinRefusal.PROTOCOL, message=f"at the gateway: {error}")
+    return encode(Kind.JOIN_REFUSED, refused)

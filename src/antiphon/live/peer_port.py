@@ -1,0 +1,231 @@
+"""The owner's end of its streams to other workers: its memory, and who may read what.
+
+    taker ── PeerHello(owner's life, shape, descriptor?) ──► owner
+          ◄── PeerWelcome, and on it the file descriptor of the owner's memory; or PeerRefused
+          ── take, renew, acknowledge ──► LeaseBook ──► held, refused
+
+One stream a taker, and each on its own: what happens on one touches no other. The hand-over of a
+descriptor needs the bare socket, so that hellos are read from it before a `FrameStream` begins.
+"""
+
+import asyncio
+import logging
+import socket
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Protocol
+
+from antiphon.core.joining import same_pages
+from antiphon.errors import PeerError
+from antiphon.types import (
+    Incarnation,
+    LeaseHeld,
+    LeaseId,
+    LeaseRefused,
+    PeerHello,
+    PeerRefusal,
+    PeerRefused,
+    PeerWelcome,
+    RenewAnswered,
+    RenewTaken,
+    Seconds,
+    TakenLease,
+    WorkerInfo,
+)
+from antiphon.wire import (
+    TO_OWNER,
+    Ending,
+    Frame,
+    FrameError,
+    FrameReader,
+    FrameStream,
+    Kind,
+    OtherVersionError,
+    QuietLog,
+    decode,
+    encode,
+)
+
+from .socket_folder import close_listener, listen
+
+HELLO_TIMEOUT_S = 5.0
+MAX_PEERS = 512
+_READ_BYTES = 64 * 2**10
+_ACCEPT_AGAIN_S = 0.1
+
+_log = logging.getLogger(__name__)
+
+
+class TakenLeases(Protocol):
+    """What an owner answers to takers (see `core.handover.LeaseBook`). Nothing here waits."""
+
+    def take(self, lease: LeaseId, taker: Incarnation, attempt: int) -> LeaseHeld | LeaseRefused:
+        """The taker begins to read. May be repeated."""
+        ...
+
+    def renew_taken(
+        self, leases: Sequence[LeaseId], taker: Incarnation
+    ) -> Sequence[LeaseHeld | LeaseRefused]:
+        """The taker still reads these; one answer each."""
+        ...
+
+    def acknowledge(
+        self, lease: LeaseId, taker: Incarnation, attempt: int
+    ) -> LeaseHeld | LeaseRefused:
+        """The taker has what it wants: the lease ends."""
+        ...
+
+
+class PeerPort:
+    """Listens from `start` to `close`.
+
+    `owner` says who this worker is now: a hello for another life is refused. `descriptor` is its
+    memory's; it stays the caller's.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        *,
+        owner: Callable[[], WorkerInfo],
+        descriptor: int,
+        leases: TakenLeases,
+        clock: Callable[[], Seconds],
+    ) -> None:
+        self._path = path
+        self._owner = owner
+        self._descriptor = descriptor
+        self._leases = leases
+        self._clock = clock
+        self._quiet = QuietLog(_log, clock)
+        self._peers: set[FrameStream] = set()
+        self._greetings: set[asyncio.Task[None]] = set()
+        self._accepting: asyncio.Task[None] | None = None
+        self._close_listener: Callable[[], None] = lambda: None
+
+    @property
+    def peers(self) -> int:
+        """Streams that live."""
+        return len(self._peers)
+
+    async def start(self) -> None:
+        """Open the door. Raises `UsageError` if the folder or the path will not do."""
+        listener = listen(self._path)
+        inode = self._path.lstat().st_ino
+        self._close_listener = partial(close_listener, listener, self._path, inode)
+        self._accepting = asyncio.create_task(self._accept(listener), name="peer-port")
+
+    async def close(self) -> None:
+        """End all streams and let nobody in any more."""
+        tasks = [*self._greetings, *([self._accepting] if self._accepting else [])]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        self._close_listener()
+        self.new_life("the worker is shutting down")
+
+    def new_life(self, reason: str = "the owner has begun a new life") -> None:
+        """What was said to the old life is over: end all streams."""
+        for stream in list(self._peers):
+            stream.end(reason)
+
+    async def _accept(self, listener: socket.socket) -> None:
+        loop = asyncio.get_running_loop()
+        while True:
+            try:
+                connection, _ = await loop.sock_accept(listener)
+            except OSError as error:
+                self._quiet.warning("no connection could be taken: %s", error)
+                await asyncio.sleep(_ACCEPT_AGAIN_S)
+                continue
+            task = loop.create_task(self._greet(connection))
+            self._greetings.add(task)
+            task.add_done_callback(self._greetings.discard)
+
+    async def _greet(self, connection: socket.socket) -> None:
+        """Owns the connection until a stream does."""
+        try:
+            async with asyncio.timeout(HELLO_TIMEOUT_S):
+                hello = await self._hello(connection)
+            if refused := self._objection(hello):
+                self._quiet.warning("taker %.80s was refused: %s", hello.taker, refused.message)
+                self._say(connection, Kind.PEER_REFUSED, refused)
+                connection.close()
+                return
+            await self._begin(connection, hello)
+        except OtherVersionError as error:
+            refused = PeerRefused(PeerRefusal.PROTOCOL, f"at the owner: {error}")
+            self._say(connection, Kind.PEER_REFUSED, refused)
+            connection.close()
+        except (OSError, TimeoutError, PeerError) as error:
+            self._quiet.warning("a taker did not get in: %s", error or "it said no hello in time")
+            connection.close()
+        except asyncio.CancelledError:
+            connection.close()
+            raise
+
+    async def _hello(self, connection: socket.socket) -> PeerHello:
+        reader = FrameReader(TO_OWNER)
+        loop = asyncio.get_running_loop()
+        while data := await loop.sock_recv(connection, _READ_BYTES):
+            if frame := reader.feed_one(data):
+                if frame.kind != Kind.PEER_HELLO:
+                    raise FrameError("it did not say hello first")
+                return decode(frame)
+        raise PeerError("it went away before it said hello")
+
+    def _objection(self, hello: PeerHello) -> PeerRefused | None:
+        info = self._owner()
+        if (hello.owner, hello.owner_incarnation) != (info.id, info.incarnation):
+            return PeerRefused(PeerRefusal.GONE, f"this is {info.id} in life {info.incarnation}")
+        if info.kv is None or not same_pages(info.kv, hello.kv):
+            return PeerRefused(PeerRefusal.KV_SHAPE, f"pages here are {info.kv}")
+        if len(self._peers) >= MAX_PEERS:
+            return PeerRefused(PeerRefusal.FULL, f"{MAX_PEERS} takers are here")
+        return None
+
+    async def _begin(self, connection: socket.socket, hello: PeerHello) -> None:
+        info = self._owner()
+        assert info.kv is not None
+        descriptors = (self._descriptor,) if hello.descriptor else ()
+        self._say(connection, Kind.PEER_WELCOME, PeerWelcome(info.kv), descriptors)
+        stream = FrameStream(TO_OWNER, clock=self._clock)
+        stream.on_frame = partial(self._asked, stream, hello.incarnation)
+        stream.on_end = partial(self._left, stream, hello)
+        self._peers.add(stream)
+        try:
+            await asyncio.get_running_loop().connect_accepted_socket(lambda: stream, connection)
+        except (OSError, asyncio.CancelledError):
+            stream.end("it went away at once")
+            raise
+
+    @staticmethod
+    def _say(
+        connection: socket.socket, kind: Kind, message: object, descriptors: Sequence[int] = ()
+    ) -> None:
+        """A few bytes, which an empty socket always takes."""
+        data = encode(kind, message)
+        if socket.send_fds(connection, [data], list(descriptors)) != len(data):
+            raise PeerError("the socket did not take a hello's answer")
+
+    def _left(self, stream: FrameStream, hello: PeerHello, ending: Ending) -> None:
+        self._peers.discard(stream)
+        if ending.failure is not None:
+            self._quiet.warning("the stream of taker %s is over: %s", hello.taker, ending.reason)
+
+    def _asked(self, stream: FrameStream, taker: Incarnation, frame: Frame) -> None:
+        match decode(frame):
+            case TakenLease(lease, attempt) if frame.kind == Kind.TAKE:
+                answer = self._leases.take(lease, taker, attempt)
+            case TakenLease(lease, attempt):
+                answer = self._leases.acknowledge(lease, taker, attempt)
+            case RenewTaken(leases):
+                answers = self._leases.renew_taken(leases, taker)
+                refused = tuple(one for one in answers if isinstance(one, LeaseRefused))
+                stream.send(Kind.RENEW_ANSWERED, RenewAnswered(refused), frame.number)
+                return
+            case _:
+                raise FrameError("it said hello twice")
+        held = isinstance(answer, LeaseHeld)
+        stream.send(Kind.LEASE_HELD if held else Kind.LEASE_REFUSED, answer, frame.number)

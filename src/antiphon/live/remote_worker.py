@@ -1,0 +1,256 @@
+"""A worker in another process, as its gateway sees it: `WorkerLink` over a joined stream.
+
+    add, abort … ──► frame n ──► stream        answer n ──► the call that waits for it
+                                               events   ──► queue ──► events()
+
+What is promised at the edges:
+
+* The answers to calls are paired by number. A call waits `call_timeout_s` at most; an answer that
+  comes later is dropped, and a request whose `add` was given up is aborted.
+* Events are not decoded before somebody reads them. Above `MAX_UNREAD_BYTES` nothing more is read
+  from the socket, so that the worker waits; half of that, and reading goes on.
+* A worker that does not read gets no new requests (`QUEUE_FULL`), and then loses its stream.
+* When the stream is over, calls that wait raise `PeerError` and `events` raises it after what had
+  come before; at once if this very process had stood still, for then all of it is stale.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Sequence
+from dataclasses import replace
+
+from antiphon.errors import PeerError
+from antiphon.types import (
+    Abort,
+    Aborted,
+    Admitted,
+    Adopt,
+    Dispatch,
+    Event,
+    GrantTo,
+    Hello,
+    Incarnation,
+    LeaseHeld,
+    LeaseId,
+    LeaseRefusal,
+    LeaseRefused,
+    Offer,
+    Rejected,
+    RejectReason,
+    Release,
+    Renew,
+    Request,
+    RequestId,
+    Role,
+    RoleChanged,
+    Seconds,
+    Stage,
+    Unknown,
+    WorkerInfo,
+    WorkerView,
+)
+from antiphon.wire import (
+    Calls,
+    Ending,
+    Frame,
+    FrameError,
+    FrameStream,
+    Kind,
+    MessageTooLongError,
+    decode,
+    to_durations,
+    unpack_events,
+)
+
+MAX_UNREAD_BYTES = 4 * 2**20
+MAX_UNSENT_REQUEST_BYTES = 8 * 2**20
+"""With more unsent, only what ends or keeps something is still sent."""
+_LEASES_A_MESSAGE = 1000
+
+_ADMISSION = (Kind.ADMITTED, Kind.REJECTED)
+_ABORTION = (Kind.ABORTED, Kind.UNKNOWN)
+_GRANTING = (Kind.LEASE_HELD, Kind.LEASE_REFUSED)
+
+
+class RemoteWorker:
+    """Implements `WorkerLink`. Takes over a stream on which a worker has said `hello`.
+
+    `on_report` is called with each new view, `on_over` once, when the stream is over.
+    """
+
+    def __init__(
+        self,
+        stream: FrameStream,
+        hello: Hello,
+        *,
+        clock: Callable[[], Seconds],
+        call_timeout_s: Seconds,
+        on_over: Callable[[Ending], None],
+    ) -> None:
+        self.on_report: Callable[[WorkerView], None] | None = None
+        self._stream = stream
+        self._info = hello.info
+        self._view = hello.view
+        self._clock = clock
+        self._on_over = on_over
+        self._calls = Calls(stream, f"worker {hello.info.id}", timeout_s=call_timeout_s)
+        self._unread: deque[Frame] = deque()
+        self._unread_bytes = 0
+        self._news = asyncio.Event()
+        stream.on_frame, stream.on_end = self._heard, self._ended
+
+    @property
+    def info(self) -> WorkerInfo:
+        """See `WorkerLink`."""
+        return self._info
+
+    @property
+    def heard_at(self) -> Seconds:
+        """When the worker was heard last, on this process's clock."""
+        return self._stream.heard_at
+
+    def view(self) -> WorkerView:
+        """See `WorkerLink`."""
+        return self._view
+
+    async def close(self, reason: str) -> None:
+        """Let what was sent leave, and end the stream: the worker gives up what it has."""
+        self._stream.finish(reason)
+        await self._stream.wait_closed()
+
+    # ── requests ─────────────────────────────────────────────────────────────────────────────
+
+    async def add(self, request: Request, stage: Stage = Stage.WHOLE) -> Admitted | Rejected:
+        """See `WorkerLink`."""
+        sent = to_durations(request, self._clock())
+        return await self._hand_over(request, Kind.DISPATCH, Dispatch(sent, self._info.id, stage))
+
+    async def adopt(self, request: Request, offer: Offer) -> Admitted | Rejected:
+        """See `WorkerLink`."""
+        sent = to_durations(request, self._clock())
+        message = Adopt(request=sent, worker=self._info.id, offer=offer)
+        return await self._hand_over(request, Kind.ADOPT, message)
+
+    async def abort(
+        self, id: RequestId, attempt: int, sequence: int | None = None
+    ) -> Aborted | Unknown:
+        """See `WorkerLink`."""
+        if not self._stream.alive():
+            return Unknown(request=id)
+        message = Abort(id, attempt, self._info.id, sequence)
+        return await self._calls.call(Kind.ABORT, message, _ABORTION, id)
+
+    async def _hand_over(
+        self, request: Request, kind: Kind, message: Dispatch | Adopt
+    ) -> Admitted | Rejected:
+        if not self._stream.alive():
+            return self._rejected(request, RejectReason.DRAINING, "is gone")
+        unsent = self._stream.unsent_bytes
+        if self._calls.full or unsent > MAX_UNSENT_REQUEST_BYTES:
+            return self._rejected(request, RejectReason.QUEUE_FULL, "does not keep up")
+        try:
+            return await self._calls.call(kind, message, _ADMISSION, request.id)
+        except MessageTooLongError as error:
+            return self._rejected(request, RejectReason.TOO_LONG, f"can't be told: {error}")
+        except (PeerError, asyncio.CancelledError):
+            self._tell(Kind.ABORT, Abort(request.id, request.attempt, self._info.id))
+            raise
+
+    def _rejected(self, request: Request, reason: RejectReason, what: str) -> Rejected:
+        return Rejected(
+            request=request.id,
+            reason=reason,
+            message=f"worker {self._info.id} {what}",
+            attempt=request.attempt,
+        )
+
+    # ── leases and role ──────────────────────────────────────────────────────────────────────
+
+    async def grant(
+        self, lease: LeaseId, taker: Incarnation, attempt: int
+    ) -> LeaseHeld | LeaseRefused:
+        """See `WorkerLink`."""
+        if not self._stream.alive():
+            return LeaseRefused(lease, LeaseRefusal.GONE)
+        message = GrantTo(lease=lease, taker=taker, attempt=attempt)
+        return await self._calls.call(Kind.GRANT, message, _GRANTING, lease)
+
+    async def renew(self, leases: Sequence[LeaseId]) -> None:
+        """See `WorkerLink`. Nobody answers: a lease that is gone shows at the next grant."""
+        for start in range(0, len(leases), _LEASES_A_MESSAGE):
+            part = tuple(leases[start : start + _LEASES_A_MESSAGE])
+            self._tell(Kind.RENEW, Renew(owner=self._info.id, leases=part))
+
+    async def release(self, lease: LeaseId) -> None:
+        """See `WorkerLink`. Nobody answers."""
+        self._tell(Kind.RELEASE, Release(owner=self._info.id, lease=lease))
+
+    async def set_role(self, role: Role) -> None:
+        """See `WorkerLink`."""
+        await self._calls.call(Kind.SET_ROLE, RoleChanged(self._info.id, role), (Kind.DONE,), "")
+        self._info = replace(self._info, role=role)
+
+    # ── events ───────────────────────────────────────────────────────────────────────────────
+
+    async def events(self) -> AsyncIterator[Sequence[Event]]:
+        """See `WorkerLink`. Ends by `PeerError`, which says why the stream is over."""
+        while True:
+            lives = self._stream.alive()
+            if self._unread:
+                yield self._next_batch()
+            elif not lives:
+                ending = self._stream.ending
+                raise PeerError(f"worker {self._info.id}: {ending.reason if ending else ''}")
+            else:
+                self._news.clear()
+                await self._news.wait()
+
+    def _next_batch(self) -> Sequence[Event]:
+        frame = self._unread.popleft()
+        self._unread_bytes -= len(frame.payload)
+        if self._unread_bytes <= MAX_UNREAD_BYTES // 2:
+            self._stream.resume()
+        try:
+            return unpack_events(decode(frame))
+        except FrameError as error:
+            self._stream.end(str(error))
+            self._forget_unread()
+            raise
+
+    def _forget_unread(self) -> None:
+        self._unread.clear()
+        self._unread_bytes = 0
+
+    # ── the stream ───────────────────────────────────────────────────────────────────────────
+
+    def _tell(self, kind: Kind, message: object) -> None:
+        """Send without waiting for an answer; nothing is to be told to a worker that is gone."""
+        if self._stream.alive():
+            try:
+                self._stream.send(kind, message)
+            except PeerError:
+                assert self._stream.ending is not None
+
+    def _heard(self, frame: Frame) -> None:
+        match frame.kind:
+            case Kind.EVENTS:
+                self._unread.append(frame)
+                self._unread_bytes += len(frame.payload)
+                if self._unread_bytes > MAX_UNREAD_BYTES:
+                    self._stream.pause()
+                self._news.set()
+            case Kind.REPORT:
+                self._view = decode(frame)
+                if self.on_report is not None:
+                    self.on_report(self._view)
+            case Kind.HELLO:
+                raise FrameError("it said hello twice")
+            case _:
+                self._calls.answered(frame)
+
+    def _ended(self, ending: Ending) -> None:
+        if ending.stalled:
+            self._forget_unread()
+        self._calls.fail(ending.reason)
+        self._news.set()
+        self._on_over(ending)

@@ -1,0 +1,91 @@
+"""Unix sockets that nobody but this user can reach, and where those of a cluster lie."""
+
+import errno
+import os
+import socket
+import stat
+from pathlib import Path
+
+from antiphon.errors import UsageError
+from antiphon.types import WorkerId
+
+_FOLDER_MODE = 0o700
+_SOCKET_MODE = 0o600
+_MAX_PATH_BYTES = 107
+"""What `sockaddr_un` holds on Linux, less the zero at its end."""
+_BACKLOG = 128
+GATEWAY_SOCKET = "gateway.sock"
+
+
+def private_folder(path: Path) -> Path:
+    """Make the folder if it is not there (its parent must be). Returns its absolute path.
+
+    Raises `UsageError` if others could enter it: it must be a folder of this user, mode 0700.
+    """
+    try:
+        path.mkdir(mode=_FOLDER_MODE, exist_ok=True)
+        facts = path.lstat()
+    except OSError as error:
+        raise UsageError(f"socket folder {path}: {error.strerror}") from None
+    if not stat.S_ISDIR(facts.st_mode):
+        raise UsageError(f"socket folder {path}: it is no folder")
+    if facts.st_uid != os.geteuid():
+        raise UsageError(f"socket folder {path}: it belongs to another user")
+    if stat.S_IMODE(facts.st_mode) & 0o077:
+        raise UsageError(f"socket folder {path}: others can enter it; chmod 700 it")
+    return path.absolute()
+
+
+def gateway_socket(folder: Path) -> Path:
+    """Where workers join."""
+    return folder / GATEWAY_SOCKET
+
+
+def data_socket(folder: Path, worker: WorkerId) -> Path:
+    """Where other workers reach this worker's leases and memory, whatever life it is in."""
+    return folder / f"{worker}.data.sock"
+
+
+def listen(path: Path) -> socket.socket:
+    """A listening socket in a private folder; a file that a dead process left is replaced.
+
+    Non-blocking. Raises `UsageError` if the folder is not private, somebody listens there already,
+    or the path is too long.
+    """
+    private_folder(path.parent)
+    if len(os.fsencode(path)) > _MAX_PATH_BYTES:
+        raise UsageError(f"socket {path}: longer than {_MAX_PATH_BYTES} bytes; shorten the folder")
+    _remove_dead(path)
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
+    try:
+        listener.bind(os.fspath(path))
+        path.chmod(_SOCKET_MODE)
+        listener.listen(_BACKLOG)
+    except OSError as error:
+        listener.close()
+        raise UsageError(f"socket {path}: {error.strerror}") from None
+    return listener
+
+
+def close_listener(listener: socket.socket, path: Path, inode: int) -> None:
+    """Close it, and remove its file unless somebody else's is there by now."""
+    listener.close()
+    try:
+        if path.lstat().st_ino == inode:
+            path.unlink()
+    except FileNotFoundError:
+        pass
+
+
+def _remove_dead(path: Path) -> None:
+    try:
+        facts = path.lstat()
+    except FileNotFoundError:
+        return
+    if not stat.S_ISSOCK(facts.st_mode):
+        raise UsageError(f"socket {path}: a file that is no socket is in the way")
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK) as probe:
+        found = probe.connect_ex(os.fspath(path))
+    if found != errno.ECONNREFUSED:
+        raise UsageError(f"socket {path}: another process listens there")
+    path.unlink(missing_ok=True)

@@ -1,0 +1,335 @@
+"""The worker's end of its stream to the gateway: joins, executes messages, sends what happens.
+
+    join ──► serve: message ──► worker.add, abort, …  ──► answer
+      ▲             worker.events(), view() ──► batches, reports
+      └── end the life: abort all, drop leases, new incarnation ◄── the stream is over
+
+A stream that is over ends everything that came over it, whatever ended it: the gateway has given
+those requests to others, or will. So the worker aborts all it has, takes a new incarnation and
+joins anew. Before it acts on a message it makes sure that its stream lives: a worker that was
+stopped for too long finds out there, before it looks at what waits in its socket (`wire.stream`).
+"""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from antiphon.errors import BugError, PeerError
+from antiphon.types import (
+    Abort,
+    Aborted,
+    Admitted,
+    Adopt,
+    Dispatch,
+    Event,
+    FinishReason,
+    GrantTo,
+    Hello,
+    LeaseHeld,
+    LeaseRefused,
+    Offer,
+    Rejected,
+    Release,
+    Renew,
+    Request,
+    RoleChanged,
+    Seconds,
+    SequenceEnded,
+    Welcome,
+)
+from antiphon.wire import (
+    Frame,
+    FrameError,
+    FrameStream,
+    Kind,
+    MessageTooLongError,
+    QuietLog,
+    decode,
+    from_durations,
+    pack_events,
+)
+
+from .join_gateway import Joined, join_gateway
+from .life import Life
+from .worker_link import WorkerLink
+
+HANDLING_TIMEOUT_S = 30.0
+"""A worker that has not answered itself by then is broken: its life ends."""
+MAX_HANDLING = 8192
+"""More messages than that at once come from no gateway of ours."""
+REPORT_EVERY_S = 0.05
+"""Steps report at most that often; heartbeats always do."""
+_FIRST_WAIT_S, _LONGEST_WAIT_S = 0.02, 1.0
+
+_Answer: TypeAlias = tuple[Kind, object]
+
+_log = logging.getLogger(__name__)
+
+
+class WorkerPort:
+    """Serves one worker to one gateway for as long as `run` runs.
+
+    `new_life` is called when a life is over and all its requests are aborted: it must end whatever
+    else is left, as leases, and from then on `worker.info` must show another incarnation. Only this
+    port may call the worker's link and read its events.
+    """
+
+    def __init__(
+        self,
+        worker: WorkerLink,
+        gateway: Path,
+        *,
+        new_life: Callable[[], Awaitable[None]],
+        clock: Callable[[], Seconds],
+    ) -> None:
+        self._worker = worker
+        self._gateway = gateway
+        self._new_life = new_life
+        self._clock = clock
+        self._quiet = QuietLog(_log, clock)
+        self._life = Life()
+        self._stream: FrameStream | None = None
+        self._welcome: Welcome | None = None
+        self._handling: set[asyncio.Task[None]] = set()
+        self._broken: asyncio.Future[None] | None = None
+        self._reported_at = clock()
+        self._handlers: dict[int, Callable[[Any], Awaitable[_Answer]]] = {
+            Kind.DISPATCH: self._add,
+            Kind.ADOPT: self._adopt,
+            Kind.ABORT: self._abort,
+            Kind.GRANT: self._grant,
+            Kind.RENEW: self._renew,
+            Kind.RELEASE: self._release,
+            Kind.SET_ROLE: self._set_role,
+        }
+
+    @property
+    def welcome(self) -> Welcome | None:
+        """What the gateway said at the last joining."""
+        return self._welcome
+
+    @property
+    def joined(self) -> bool:
+        """Whether a gateway has this worker now."""
+        return self._stream is not None and self._stream.ending is None
+
+    async def run(self) -> None:
+        """Join, serve, and join anew, until cancelled or the worker's events end.
+
+        Raises `UsageError` if a gateway refuses this worker for good, else what broke the worker.
+        """
+        self._broken = asyncio.get_running_loop().create_future()
+        pump = asyncio.create_task(self._send_what_happens(), name="worker-port-events")
+        lives = asyncio.create_task(self._live_on(), name="worker-port")
+        try:
+            await asyncio.wait({pump, lives, self._broken}, return_when="FIRST_COMPLETED")
+            for over in (self._broken, pump, lives):
+                if over.done():
+                    over.result()
+        finally:
+            if self._stream is not None:
+                self._stream.finish("the worker is shutting down")
+            left = {pump, lives, *self._handling}
+            for task in left:
+                task.cancel()
+            await asyncio.gather(*left, return_exceptions=True)
+
+    # ── lives ────────────────────────────────────────────────────────────────────────────────
+
+    async def _live_on(self) -> None:
+        while True:
+            joined = await self._join()
+            ending = await joined.ended
+            self._quiet.warning("the stream to the gateway is over: %s", ending.reason)
+            await self._end_life()
+
+    async def _join(self) -> Joined:
+        wait_s = _FIRST_WAIT_S
+        while True:
+            hello = Hello(self._worker.info, self._worker.view())
+            try:
+                return await join_gateway(self._gateway, hello, self._begin, self._clock)
+            except (OSError, PeerError) as error:
+                self._quiet.warning("not joined yet: %s", error)
+            await asyncio.sleep(wait_s)
+            wait_s = min(2 * wait_s, _LONGEST_WAIT_S)
+
+    def _begin(self, stream: FrameStream, welcome: Welcome) -> None:
+        self._welcome, self._stream = welcome, stream
+        stream.on_frame = partial(self._heard, stream)
+        stream.beat(welcome.heartbeat_s, welcome.lost_after_s, self._report)
+
+    async def _end_life(self) -> None:
+        """Nothing of this life may be left when the next begins."""
+        self._stream = None
+        if self._handling:
+            _, late = await asyncio.wait(self._handling, timeout=HANDLING_TIMEOUT_S)
+            for task in late:
+                task.cancel()
+        for id, attempt in self._life.runs:
+            await self._worker.abort(id, attempt)
+        self._life = Life()
+        before = self._worker.info.incarnation
+        await self._new_life()
+        if self._worker.info.incarnation == before:
+            raise BugError("a worker's new life has the incarnation of the old one")
+
+    # ── messages ─────────────────────────────────────────────────────────────────────────────
+
+    def _heard(self, stream: FrameStream, frame: Frame) -> None:
+        """Begin to execute one message; what begins first takes effect first."""
+        if frame.kind == Kind.HEARTBEAT:
+            return
+        handler = self._handlers.get(frame.kind)
+        if handler is None or len(self._handling) >= MAX_HANDLING:
+            raise FrameError(f"a message of kind {frame.kind} is too much here")
+        message = self._localized(decode(frame))
+        task = asyncio.create_task(self._handle(stream, frame.number, handler, message))
+        self._handling.add(task)
+        task.add_done_callback(self._handled)
+
+    def _localized(self, message: object) -> object:
+        """The message with times on this clock. Raises `FrameError` if it is for another."""
+        match message:
+            case Dispatch() | Adopt():
+                receiver = message.worker
+                request = from_durations(message.request, self._clock())
+                message = replace(message, request=request)
+            case Abort() | RoleChanged():
+                receiver = message.worker
+            case Renew() | Release():
+                receiver = message.owner
+            case _:
+                return message
+        if receiver != self._worker.info.id:
+            raise FrameError(f"a message for {receiver!r:.80} came to {self._worker.info.id}")
+        return message
+
+    async def _handle(
+        self,
+        stream: FrameStream,
+        number: int,
+        handler: Callable[[Any], Awaitable[_Answer]],
+        message: object,
+    ) -> None:
+        if not stream.alive():
+            return
+        try:
+            async with asyncio.timeout(HANDLING_TIMEOUT_S):
+                kind, answer = await handler(message)
+            if number:
+                stream.send(kind, answer, number)
+                await stream.room()
+        except TimeoutError:
+            stream.end(f"the worker did not do within {HANDLING_TIMEOUT_S} s what it was told")
+        except PeerError as error:
+            if stream.ending is None:
+                self._quiet.warning("a message goes unanswered: %s", error)
+
+    def _handled(self, task: asyncio.Task[None]) -> None:
+        """A law was broken while a message was executed: `run` must raise it."""
+        self._handling.discard(task)
+        error = None if task.cancelled() else task.exception()
+        if error is not None and self._broken is not None and not self._broken.done():
+            self._broken.set_exception(error)
+
+    async def _add(self, message: Dispatch) -> _Answer:
+        request = message.request
+        return await self._take(request, self._worker.add(request, message.stage))
+
+    async def _adopt(self, message: Adopt) -> _Answer:
+        request = message.request
+        return await self._take(request, self._worker.adopt(request, message.offer))
+
+    async def _take(self, request: Request, asked: Awaitable[Admitted | Rejected]) -> _Answer:
+        """Noted before it is asked: the first event may come before the answer is there."""
+        before = self._life.taking(request)
+        answer = await asked
+        if isinstance(answer, Rejected):
+            self._life.not_taken(request, before)
+            return Kind.REJECTED, answer
+        return Kind.ADMITTED, answer
+
+    async def _abort(self, message: Abort) -> _Answer:
+        answer = await self._worker.abort(message.request, message.attempt, message.sequence)
+        if isinstance(answer, Aborted):
+            self._life.aborted(message.request, message.attempt, len(answer.sequences))
+            return Kind.ABORTED, answer
+        return Kind.UNKNOWN, answer
+
+    async def _grant(self, message: GrantTo) -> _Answer:
+        answer = await self._worker.grant(message.lease, message.taker, message.attempt)
+        return _lease_answer(answer)
+
+    async def _renew(self, message: Renew) -> _Answer:
+        await self._worker.renew(message.leases)
+        return Kind.DONE, None
+
+    async def _release(self, message: Release) -> _Answer:
+        await self._worker.release(message.lease)
+        return Kind.DONE, None
+
+    async def _set_role(self, message: RoleChanged) -> _Answer:
+        await self._worker.set_role(message.role)
+        return Kind.DONE, None
+
+    # ── what happens ─────────────────────────────────────────────────────────────────────────
+
+    async def _send_what_happens(self) -> None:
+        """Pass on the events of this life. While the gateway does not read, neither is read here:
+        the worker's outbox fills, and it waits. What has no stream goes with its life."""
+        async for events in self._worker.events():
+            own = self._life.own(events)
+            stream = self._stream
+            if not own or stream is None:
+                continue
+            try:
+                await self._send(stream, own)
+                if self._clock() - self._reported_at >= REPORT_EVERY_S:
+                    stream.send(*self._report())
+            except PeerError:
+                if stream.ending is None:
+                    raise
+
+    async def _send(self, stream: FrameStream, events: Sequence[Event]) -> None:
+        """One batch, or halves of it if it is too long. Raises `PeerError`."""
+        await stream.room()
+        try:
+            stream.send(Kind.EVENTS, pack_events(events))
+        except MessageTooLongError as error:
+            half = len(events) // 2
+            if half:
+                await self._send(stream, events[:half])
+                await self._send(stream, events[half:])
+            else:
+                await self._send(stream, await self._given_up(events[0], str(error)))
+
+    async def _given_up(self, event: Event, why: str) -> Sequence[Event]:
+        """Ends instead of an offer that no message can hold."""
+        if not isinstance(event, Offer):
+            raise BugError(f"an event of kind {type(event).__name__} can't be told: {why}")
+        await self._worker.release(event.lease)
+        return [
+            SequenceEnded(
+                request=event.request,
+                attempt=event.attempt,
+                sequence=sequence.sequence,
+                reason=FinishReason.ERROR,
+                message=f"the offer can't be told: {why}",
+            )
+            for sequence in event.sequences
+        ]
+
+    def _report(self) -> _Answer:
+        self._reported_at = self._clock()
+        return Kind.REPORT, self._worker.view()
+
+
+def _lease_answer(answer: LeaseHeld | LeaseRefused) -> _Answer:
+    if isinstance(answer, LeaseHeld):
+        return Kind.LEASE_HELD, answer
+    return Kind.LEASE_REFUSED, answer

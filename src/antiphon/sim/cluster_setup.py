@@ -1,0 +1,87 @@
+"""Everything that a run of a virtual cluster depends on, as values."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+from antiphon.core.faults import FaultPlan, Node
+from antiphon.types import (
+    ClusterConfig,
+    KvConfig,
+    Request,
+    RequestId,
+    Role,
+    RouterConfig,
+    SchedulerConfig,
+    Seconds,
+    SequenceKey,
+    WorkerId,
+)
+
+from .network import Hostility, LinkTimes
+
+GATEWAY: Node = "gateway"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Call:
+    """A client calls, and wants its whole answer within `patience_s`."""
+
+    at: Seconds
+    request: Request
+    patience_s: Seconds | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GiveUp:
+    """A client hangs up, or drops one sequence."""
+
+    at: Seconds
+    request: RequestId
+    sequence: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Empty:
+    """An operator has a worker drained; what is left after `timeout_s` is moved."""
+
+    at: Seconds
+    worker: WorkerId
+    timeout_s: Seconds
+
+
+Stimulus: TypeAlias = Call | GiveUp | Empty
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkerSpec:
+    """One worker of a virtual cluster."""
+
+    id: WorkerId
+    role: Role = Role.MIXED
+    pages: int = 32
+    step_s: Seconds = 0.002
+    """How long a forward pass takes, whatever is in it."""
+    numerics: str = "scripted"
+    clock_offset_s: Seconds = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterSetup:
+    """A cluster, what is asked of it, and what goes wrong."""
+
+    workers: tuple[WorkerSpec, ...]
+    stimuli: tuple[Stimulus, ...]
+    faults: FaultPlan = field(default_factory=lambda: FaultPlan(0))
+    hostility: Hostility = field(default_factory=Hostility)
+    times: LinkTimes = field(default_factory=LinkTimes)
+    cluster: ClusterConfig = field(default_factory=ClusterConfig)
+    router: RouterConfig = field(default_factory=RouterConfig)
+    scheduler: SchedulerConfig = field(default_factory=SchedulerConfig)
+    kv: KvConfig = field(default_factory=KvConfig)
+    max_model_len: int = 64
+    vocab_size: int = 16
+    page_pull_s: Seconds = 0.0005
+    """How long one page takes from one worker's memory to another's."""
+    stops: Mapping[SequenceKey, int] = field(default_factory=dict)
+    """Where a sequence's text meets a stop string: the index of that token."""

@@ -1,0 +1,322 @@
+"""A worker in virtual time: the live scheduler and puller, a scripted engine, virtual streams."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from antiphon.core.faults import Boundary, Node
+from antiphon.core.scheduler import STANDARD_PARTS, Scheduler
+from antiphon.core.scheduler.parts import Parts
+from antiphon.types import (
+    Abort,
+    Admitted,
+    Engine,
+    GrantAnswered,
+    Incarnation,
+    KvShape,
+    LeaseHeld,
+    LeaseId,
+    LeaseRefused,
+    ModelInfo,
+    Offer,
+    Prefilled,
+    Rejected,
+    Release,
+    Renew,
+    Request,
+    RequestId,
+    SchedulerEvent,
+    Seconds,
+    Stage,
+    StepPlan,
+    StepResult,
+    WorkerInfo,
+)
+
+from .cluster_log import ClusterLog, LifeBegan, LifeEnded, Note
+from .cluster_messages import (
+    Add,
+    ClusterMessage,
+    GrantTo,
+    Heartbeat,
+    Join,
+    TakeOver,
+    ToWorker,
+    boundary_of,
+    with_deadline,
+)
+from .cluster_setup import GATEWAY, ClusterSetup, WorkerSpec
+from .network import Network
+from .page_owner import PageOwner
+from .page_taker import PageTaker
+from .scripted_engine import ConstantStepTime, Script, ScriptedEngine, hashed_script
+from .shadow_kv import ShadowKv
+from .stream import End
+from .virtual_process import VirtualProcess
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkerParts:
+    """The kind of each part. Tests put in faulty ones, and demand that a law finds them."""
+
+    scheduler: Parts = STANDARD_PARTS
+    memory: Callable[[int], ShadowKv] = ShadowKv
+    owner: type[PageOwner] = PageOwner
+    taker: type[PageTaker] = PageTaker
+
+
+STANDARD_WORKER_PARTS = WorkerParts()
+
+
+class ClusterWorker:
+    """A worker's process through all its lives."""
+
+    def __init__(
+        self,
+        process: VirtualProcess,
+        network: Network,
+        spec: WorkerSpec,
+        setup: ClusterSetup,
+        *,
+        log: ClusterLog,
+        crossed: Callable[[Boundary, Node, Node], None],
+        parts: WorkerParts = STANDARD_WORKER_PARTS,
+    ) -> None:
+        self.process = process
+        self.network = network
+        self.spec = spec
+        self.setup = setup
+        self.model = ModelInfo(
+            name="scripted",
+            identity=bytes(32),
+            numerics=spec.numerics,
+            vocab_size=setup.vocab_size,
+            context_len=setup.max_model_len,
+            eos_token_ids=(0,),
+            kv_bytes_per_token=1,
+        )
+        self.log = log
+        self.crossed = crossed
+        """Told of what passes a boundary and is no message."""
+        self.parts = parts
+        self.life: WorkerLife | None = None
+        process.on_start = self._begin
+
+    def _begin(self) -> None:
+        self.note(LifeBegan(self.process.incarnation))
+        self.process.on_crash.append(lambda: self.note(LifeEnded(self.process.incarnation)))
+        self.life = WorkerLife(self)
+
+    def note(self, what: object) -> None:
+        """Into the log, with the time of the world."""
+        self.log.note(self.network.loop.now, self.process.name, what)
+
+
+class WorkerLife:
+    """One life of a worker's process. Within it, each time it joins it is another incarnation."""
+
+    def __init__(self, worker: ClusterWorker) -> None:
+        setup, spec, parts = worker.setup, worker.spec, worker.parts
+        self.worker = worker
+        self.process = worker.process
+        self.memory = parts.memory(setup.kv.page_tokens)
+        self.scheduler = Scheduler(
+            config=setup.scheduler,
+            kv=setup.kv,
+            pages=spec.pages,
+            model=worker.model,
+            max_model_len=setup.max_model_len,
+            lease_ttl_s=setup.cluster.lease_ttl_s,
+            parts=parts.scheduler,
+        )
+        script: Script = hashed_script(setup.vocab_size)
+        self._engine: Engine = ScriptedEngine(script, ConstantStepTime(spec.step_s), self.memory)
+        self._joins = 0
+        self._offers = 0
+        self._control: End | None = None
+        self._heard_at: Seconds = 0.0
+        self._attempts: dict[RequestId, int] = {}
+        self._computing = False
+        self._awake_at: Seconds | None = None
+        self.owner = parts.owner(self)
+        self.taker = parts.taker(self)
+        self._join()
+        self._beat()
+
+    @property
+    def incarnation(self) -> Incarnation:
+        """The name under which it joined last, or is about to."""
+        return Incarnation(f"{self.process.incarnation}.{self._joins}")
+
+    @property
+    def now(self) -> Seconds:
+        """What the process's clock shows."""
+        return self.process.now
+
+    @property
+    def info(self) -> WorkerInfo:
+        """What it says when it joins."""
+        setup, spec, model = self.worker.setup, self.worker.spec, self.worker.model
+        kv = setup.kv
+        return WorkerInfo(
+            id=spec.id,
+            incarnation=self.incarnation,
+            model=model,
+            max_model_len=setup.max_model_len,
+            role=spec.role,
+            kv=KvShape(
+                layout="shadow",
+                page_tokens=kv.page_tokens,
+                block_tokens=kv.block_tokens,
+                page_bytes=kv.page_tokens * model.kv_bytes_per_token,
+                pages=spec.pages,
+            ),
+        )
+
+    # ── joining ──────────────────────────────────────────────────────────────────────────────
+
+    def _join(self) -> None:
+        self._joins += 1
+        self._heard_at = self.now
+        self.worker.network.dial(self.process, GATEWAY, self._opened, self._not_opened)
+
+    def _not_opened(self) -> None:
+        self.process.call_at(self.now + self.worker.setup.cluster.heartbeat_s, self._join)
+
+    def _opened(self, end: End) -> None:
+        self._control = end
+        self._heard_at = self.now
+        end.heard = self._hear
+        end.closed = self._leave
+        self.tell(Join(self.info))
+
+    def _leave(self) -> None:
+        """The gateway is gone, or has given this life up: end all of its work, and join anew."""
+        self.worker.note(Note(f"{self.incarnation} ends all its work"))
+        if self._control is not None:
+            self._control.close()
+            self._control = None
+        for request, attempt in self._attempts.items():
+            self._abort(request, attempt, None)
+        self._attempts.clear()
+        self.owner.end_all()
+        self.taker.end_all()
+        self._wake(self.now)
+        self._join()
+
+    def _beat(self) -> None:
+        cluster = self.worker.setup.cluster
+        if self._control is not None:
+            if self.now - self._heard_at >= cluster.lost_after_s:
+                self._leave()
+            else:
+                self.tell(Heartbeat(self.scheduler.view(self.now)))
+        self.process.call_at(self.now + cluster.heartbeat_s, self._beat)
+
+    def tell(self, message: ClusterMessage) -> None:
+        """To the gateway, if there is one."""
+        if self._control is not None:
+            self._control.send(message, boundary_of(message))
+
+    # ── what the gateway says ────────────────────────────────────────────────────────────────
+
+    def _hear(self, message: ToWorker) -> None:
+        self._heard_at = self.now
+        match message:
+            case Heartbeat():
+                return
+            case Add(request, left_s, stage):
+                self._add(with_deadline(request, left_s, self.now), stage)
+            case TakeOver(request, left_s, offer):
+                self._take_over(with_deadline(request, left_s, self.now), offer)
+            case Abort(request, attempt, _, sequence):
+                self._abort(request, attempt, sequence)
+            case GrantTo():
+                self._grant(message)
+            case Renew(leases=leases):
+                self.scheduler.leases.renew(leases, None, self.now)
+            case Release(lease=lease):
+                self.scheduler.leases.release(lease, self.now)
+        self.wake()
+
+    def _add(self, request: Request, stage: Stage) -> None:
+        self._supersede(request)
+        lease = None
+        if stage is Stage.PREFILL:
+            self._offers += 1
+            lease = LeaseId(f"{self.incarnation}/{self._offers}")
+        self._answer(request, self.scheduler.add(request, self.now, stage, lease))
+
+    def _take_over(self, request: Request, offer: Offer) -> None:
+        self._supersede(request)
+        self._answer(request, self.scheduler.adopt(request, offer, self.now))
+
+    def _supersede(self, request: Request) -> None:
+        """An attempt that is over makes room, though its `Abort` was lost or comes late."""
+        if self._attempts.get(request.id, request.attempt) < request.attempt:
+            self._abort(request.id, self._attempts[request.id], None)
+
+    def _answer(self, request: Request, answer: Admitted | Rejected) -> None:
+        if isinstance(answer, Admitted):
+            self._attempts[request.id] = request.attempt
+        self.tell(answer)
+
+    def _abort(self, request: RequestId, attempt: int, sequence: int | None) -> None:
+        if self._attempts.get(request) == attempt:
+            if sequence is None:
+                self.taker.cancel(request, attempt)
+            self.worker.note(self.scheduler.abort(request, self.now, sequence))
+
+    def _grant(self, order: GrantTo) -> None:
+        match self.scheduler.leases.grant(order.lease, order.taker, order.attempt, self.now):
+            case LeaseHeld():
+                refused = None
+            case LeaseRefused(reason=reason):
+                refused = reason
+        self.tell(
+            GrantAnswered(
+                request=order.request, attempt=order.attempt, lease=order.lease, refused=refused
+            )
+        )
+
+    # ── computing ────────────────────────────────────────────────────────────────────────────
+
+    def say(self, events: Sequence[SchedulerEvent]) -> None:
+        """Pass on what happened; what is offered is sealed first."""
+        for event in events:
+            self.tell(self.owner.offer(event) if isinstance(event, Prefilled) else event)
+
+    def wake(self) -> None:
+        """Look for work as soon as all that is due now is done."""
+        self._wake(self.now)
+
+    def _wake(self, at: Seconds) -> None:
+        at = max(at, self.now)
+        if self._awake_at is None or at < self._awake_at:
+            self._awake_at = at
+            self.process.call_at(at, lambda: self._turn(at))
+
+    def _turn(self, at: Seconds) -> None:
+        if self._awake_at != at:
+            return
+        self._awake_at = None
+        self.say(self.scheduler.expire(self.now))
+        if not self._computing:
+            self._compute()
+        self.taker.begin(self.scheduler.pulls())
+        deadline = self.scheduler.next_deadline()
+        if deadline is not None:
+            self._wake(deadline)
+
+    def _compute(self) -> None:
+        plan = self.scheduler.step(self.now)
+        if plan is None:
+            return
+        self._computing = True
+        result = self._engine.forward(plan)
+        took_s = result.elapsed_s * self.process.slow_factor
+        self.process.call_at(self.now + took_s, lambda: self._complete(plan, result))
+
+    def _complete(self, plan: StepPlan, result: StepResult) -> None:
+        self._computing = False
+        self.say(self.scheduler.complete(plan, result, self.now))
+        self.wake()

@@ -1,0 +1,138 @@
+"""Carries out a fault plan on virtual processes and links, and says what came of it."""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import assert_never
+
+from antiphon.core.faults import (
+    At,
+    Boundary,
+    Crash,
+    Cut,
+    Fault,
+    FaultPlan,
+    LinkFault,
+    MessageFault,
+    Node,
+    Partition,
+    Party,
+    ProcessFault,
+    Slow,
+    Stall,
+    When,
+)
+from antiphon.types import Seconds
+
+from .network import Network
+from .stream import Fate
+from .virtual_process import VirtualProcess
+
+
+@dataclass(frozen=True, slots=True)
+class Injected:
+    """A fault that really happened: whom it hit was there, and was changed by it."""
+
+    at: Seconds
+    fault: Fault
+    hit: tuple[Node, ...]
+
+
+class FaultInjector:
+    """Waits for the triggers of a plan. Build it before anything is sent.
+
+    A fault that finds nothing to hit (the process is dead, or stopped, or spared; no stream is
+    there to cut; the n-th message never comes) has not happened: `injected` lists only those that
+    have, in order.
+    """
+
+    def __init__(
+        self, plan: FaultPlan, network: Network, processes: Mapping[Node, VirtualProcess]
+    ) -> None:
+        self.injected: list[Injected] = []
+        self._plan = plan
+        self._network = network
+        self._loop = network.loop
+        self._processes = processes
+        self._crossings: Counter[Boundary] = Counter()
+        self._waiting: dict[When, list[Fault]] = {}
+        network.fated = self._fates
+        network.noticed = self._notice
+        for fault in plan.faults:
+            match fault.trigger:
+                case At(seconds):
+                    self._loop.call_at(seconds, lambda fault=fault: self._happen(fault, "", ""))
+                case When() as when:
+                    self._waiting.setdefault(when, []).append(fault)
+
+    def counts(self) -> Counter[str]:
+        """How many faults of each action happened, by its name in lower case."""
+        return Counter(type(one.fault.action).__name__.lower() for one in self.injected)
+
+    def _fates(self, boundary: Boundary) -> Sequence[Fate]:
+        """What becomes of the message that now crosses: the first of what is planned for it."""
+        self._crossings[boundary] += 1
+        for fault in self._waiting.get(When(boundary, self._crossings[boundary]), ()):
+            if isinstance(fault, MessageFault):
+                self._note(fault)
+                return (fault.action,)
+        return ()
+
+    def _notice(self, boundary: Boundary, sender: Node, receiver: Node) -> None:
+        """The message that was counted last is under way."""
+        for fault in self._waiting.pop(When(boundary, self._crossings[boundary]), ()):
+            self._happen(fault, sender, receiver)
+
+    def crossed(self, boundary: Boundary, sender: Node, receiver: Node) -> None:
+        """Something that is no message, and can't get lost, passes a boundary."""
+        self._crossings[boundary] += 1
+        self._notice(boundary, sender, receiver)
+
+    def _note(self, fault: Fault, *hit: Node) -> None:
+        self.injected.append(Injected(self._loop.now, fault, hit))
+
+    def _happen(self, fault: Fault, sender: Node, receiver: Node) -> None:
+        match fault:
+            case ProcessFault(whom=Party() as party, action=action):
+                node = sender if party is Party.SENDER else receiver
+                if node not in self._plan.spared:
+                    self._hit_process(fault, node, action)
+            case ProcessFault(whom=node, action=action):
+                self._hit_process(fault, node, action)
+            case LinkFault(link=link, action=action):
+                self._hit_link(fault, link or (sender, receiver), action)
+            case MessageFault():
+                pass
+            case _:
+                assert_never(fault)
+
+    def _hit_process(self, fault: Fault, node: Node, action: Crash | Stall | Slow) -> None:
+        process = self._processes[node]
+        if not process.alive or (process.stopped and isinstance(action, Stall)):
+            return
+        self._note(fault, node)
+        life, now = process.lives, self._loop.now
+        match action:
+            case Crash(restart_after_s):
+                process.crash()
+                if restart_after_s is not None:
+                    self._loop.call_at(now + restart_after_s, process.start)
+            case Stall(for_s):
+                process.stop()
+                self._loop.call_at(
+                    now + for_s, lambda: process.go_on() if process.lives == life else None
+                )
+            case Slow(factor, for_s):
+                process.slow_down(factor)
+                self._loop.call_at(now + for_s, lambda: process.speed_up(factor, life))
+
+    def _hit_link(self, fault: Fault, link: tuple[Node, Node], action: Partition | Cut) -> None:
+        one, other = link
+        match action:
+            case Cut():
+                if self._network.cut(one, other):
+                    self._note(fault, one, other)
+            case Partition(for_s):
+                self._note(fault, one, other)
+                self._network.part(one, other)
+                self._loop.call_at(self._loop.now + for_s, lambda: self._network.join(one, other))

@@ -1,0 +1,240 @@
+"""One stream between two processes: two ends, and a pipe each way."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol, TypeAlias
+
+from antiphon.core.faults import Boundary, Delay, Drop, Duplicate, Node, Reorder
+from antiphon.types import Seconds
+
+from .virtual_loop import VirtualLoop
+from .virtual_process import VirtualProcess
+
+Message: TypeAlias = Any
+"""What is sent is not looked into: frozen dataclasses."""
+Fate: TypeAlias = Delay | Drop | Duplicate | Reorder
+
+
+@dataclass(slots=True)
+class Traffic:
+    """Counts of a run. Once nothing is under way: sent + repeated == delivered + dropped + lost."""
+
+    sent: int = 0
+    delivered: int = 0
+    """Reached the buffer of a living receiver."""
+    dropped: int = 0
+    """Vanished from a stream that went on."""
+    repeated: int = 0
+    aside: int = 0
+    """Left out of the order; a message that is dropped or repeated may be so as well."""
+    overtaken: int = 0
+    """Delivered after something that was sent later on the same stream."""
+    lost: int = 0
+    """Under way when the stream broke, or when the receiver died or hung up."""
+    held: int = 0
+    """Had to wait for the end of a partition."""
+    late: int = 0
+    """Delayed by a fault."""
+    cuts: int = 0
+    """Streams that were cut."""
+
+
+class Conditions(Protocol):
+    """What a stream needs of its network."""
+
+    loop: VirtualLoop
+    traffic: Traffic
+
+    def delay_s(self) -> Seconds:
+        """How long the next message takes."""
+        ...
+
+    def fates(self, boundary: Boundary, sender: Node, receiver: Node) -> Sequence[Fate]:
+        """What happens to the message that is sent now, beyond its delay."""
+        ...
+
+    def sent(self, boundary: Boundary, sender: Node, receiver: Node) -> None:
+        """A message is on its way: what it sets off happens now."""
+        ...
+
+    def parted(self, one: Node, other: Node) -> bool:
+        """Does nothing pass between the two now?"""
+        ...
+
+    def forget(self, stream: "Stream") -> None:
+        """Both ends are closed."""
+        ...
+
+
+class End:
+    """One side's end of a stream. Its owner sets `heard` and `closed` as soon as it has it."""
+
+    def __init__(self, owner: VirtualProcess, peer: Node) -> None:
+        self.owner = owner
+        self.peer = peer
+        self.open = True
+        self.heard: Callable[[Message], None] = lambda _: None
+        self.closed: Callable[[], None] = lambda: None
+        """Runs once, unless this side hung up itself."""
+        self.life = owner.lives
+        self.outgoing: _Pipe | None = None
+
+    def send(self, message: Message, boundary: Boundary) -> None:
+        """Send in order. No effect on a closed end: its owner has been or will be told."""
+        if self.open and self.outgoing is not None:
+            self.outgoing.put(message, boundary)
+
+    def close(self) -> None:
+        """Hang up: the peer hears what was sent, then that the stream ended."""
+        if self.open and self.outgoing is not None:
+            self.open = False
+            self.outgoing.finish()
+
+    @property
+    def receives(self) -> bool:
+        """Is there somebody who may read what arrives?"""
+        return self.open and self.owner.alive and self.owner.lives == self.life
+
+    def hang_up(self) -> None:
+        """Nothing more will come."""
+        if self.open:
+            self.open = False
+            self.closed()
+
+
+class Stream:
+    """Two ends of living processes. Ends itself when one of them dies."""
+
+    def __init__(
+        self, conditions: Conditions, caller: VirtualProcess, answering: VirtualProcess
+    ) -> None:
+        self.ends = (End(caller, answering.name), End(answering, caller.name))
+        self._conditions = conditions
+        here, there = self.ends
+        self._pipes = (_Pipe(self, conditions, here, there), _Pipe(self, conditions, there, here))
+        for end, pipe in zip(self.ends, self._pipes, strict=True):
+            end.outgoing = pipe
+            end.owner.on_crash.append(end.close)
+
+    @property
+    def over(self) -> bool:
+        """Are both ends closed?"""
+        return not any(end.open for end in self.ends)
+
+    def cut(self) -> bool:
+        """Break it: what is under way is lost, and both sides are told. False: it was over."""
+        if self.over:
+            return False
+        for pipe in self._pipes:
+            pipe.break_off()
+        for end in self.ends:
+            end.owner.deliver(end.hang_up)
+        return True
+
+    def flush(self) -> None:
+        """A partition is over: let through what waited."""
+        for pipe in self._pipes:
+            pipe.flush()
+
+    def forget_if_over(self) -> None:
+        """Tell the network when both ends are closed: nobody is left to hear what is under way."""
+        if self.over:
+            for pipe in self._pipes:
+                pipe.break_off()
+            self._conditions.forget(self)
+
+
+@dataclass(frozen=True, slots=True)
+class _Item:
+    number: int
+    message: Message
+    last: bool = False
+
+
+class _Pipe:
+    """One direction. Keeps order by never letting an item arrive before its predecessor."""
+
+    def __init__(self, stream: Stream, conditions: Conditions, source: End, target: End) -> None:
+        self._stream = stream
+        self._conditions = conditions
+        self._source = source
+        self._target = target
+        self._numbered = 0
+        self._newest = 0
+        self._arrives_at: Seconds = 0.0
+        self._held: list[_Item] = []
+        self._broken = False
+
+    def put(self, message: Message, boundary: Boundary) -> None:
+        conditions, ends = self._conditions, (self._source.owner.name, self._target.owner.name)
+        conditions.traffic.sent += 1
+        self._numbered += 1
+        item = _Item(self._numbered, message)
+        self._dispatch(item, conditions.fates(boundary, *ends))
+        conditions.sent(boundary, *ends)
+
+    def finish(self) -> None:
+        self._numbered += 1
+        self._in_order(_Item(self._numbered, None, last=True), self._conditions.delay_s())
+
+    def break_off(self) -> None:
+        self._broken = True
+        self._conditions.traffic.lost += sum(not item.last for item in self._held)
+        self._held.clear()
+
+    def flush(self) -> None:
+        held, self._held = self._held, []
+        for item in held:
+            self._arrive(item)
+
+    def _dispatch(self, item: _Item, fates: Sequence[Fate]) -> None:
+        traffic = self._conditions.traffic
+        delay_s, aside_s = self._conditions.delay_s(), None
+        for fate in fates:
+            match fate:
+                case Drop():
+                    traffic.dropped += 1
+                    return
+                case Duplicate(after_s):
+                    traffic.repeated += 1
+                    self._aside(item, delay_s + after_s)
+                case Reorder(by_s):
+                    traffic.aside += 1
+                    aside_s = delay_s + by_s
+                case Delay(by_s):
+                    traffic.late += 1
+                    delay_s += by_s
+        if aside_s is None:
+            self._in_order(item, delay_s)
+        else:
+            self._aside(item, aside_s)
+
+    def _in_order(self, item: _Item, delay_s: Seconds) -> None:
+        loop = self._conditions.loop
+        self._arrives_at = max(self._arrives_at, loop.now + delay_s)
+        loop.call_at(self._arrives_at, lambda: self._arrive(item))
+
+    def _aside(self, item: _Item, delay_s: Seconds) -> None:
+        loop = self._conditions.loop
+        loop.call_at(loop.now + delay_s, lambda: self._arrive(item))
+
+    def _arrive(self, item: _Item) -> None:
+        conditions, target = self._conditions, self._target
+        if self._broken:
+            conditions.traffic.lost += not item.last
+        elif conditions.parted(self._source.owner.name, target.owner.name):
+            conditions.traffic.held += 1
+            self._held.append(item)
+        elif item.last:
+            target.owner.deliver(self._end_target)
+        elif target.receives:
+            conditions.traffic.delivered += 1
+            conditions.traffic.overtaken += item.number < self._newest
+            self._newest = max(self._newest, item.number)
+            target.owner.deliver(lambda: target.heard(item.message) if target.open else None)
+        else:
+            conditions.traffic.lost += 1
+
+    def _end_target(self) -> None:
+        self._target.hang_up()
+        self._stream.forget_if_over()

@@ -1,0 +1,205 @@
+"""A whole cluster in virtual time: the live decision code over virtual links, under faults."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from antiphon.core.faults import Node
+from antiphon.core.requests import RequestBook
+from antiphon.core.router import Router
+from antiphon.core.router.parts import RouterLimits
+from antiphon.errors import BugError
+from antiphon.types import Seconds, WorkerId, WorkerView
+
+from .cluster_gateway import ClusterGateway, GatewayLife
+from .cluster_log import ClusterLog
+from .cluster_setup import GATEWAY, Call, ClusterSetup, Empty, GiveUp, Stimulus
+from .cluster_worker import STANDARD_WORKER_PARTS, ClusterWorker, WorkerLife, WorkerParts
+from .fault_injector import FaultInjector
+from .network import Network
+from .virtual_loop import VirtualLoop
+from .virtual_process import VirtualProcess
+
+MakeBook = Callable[[Router], RequestBook]
+
+
+@dataclass(frozen=True, slots=True)
+class SteadyTimes:
+    """Predictions for scripted engines: what a token of a prompt takes, and a decode step."""
+
+    token_s: Seconds = 0.0002
+    step_s: Seconds = 0.002
+
+    def prefill_s(self, tokens: int, start: int = 0) -> Seconds:
+        """See `core.costs.PhaseTime`."""
+        return self.step_s + tokens * self.token_s
+
+    def decode_step_s(self, sequences: int, context_tokens: int) -> Seconds:
+        """See `core.costs.PhaseTime`."""
+        return self.step_s
+
+
+@dataclass(frozen=True, slots=True)
+class SteadyTransfer:
+    """A prediction: the same for any number of bytes."""
+
+    transfer_s: Seconds = 0.002
+
+    def seconds(self, size_bytes: int) -> Seconds:
+        """See `core.costs.TransferTime`."""
+        return self.transfer_s
+
+
+class VirtualCluster:
+    """Built from values alone: equal set-ups give equal logs."""
+
+    def __init__(
+        self,
+        setup: ClusterSetup,
+        *,
+        make_book: MakeBook = RequestBook,
+        parts: WorkerParts = STANDARD_WORKER_PARTS,
+    ) -> None:
+        self.setup = setup
+        self.loop = VirtualLoop()
+        self.log = ClusterLog()
+        self.network = Network(
+            self.loop, seed=setup.faults.seed, times=setup.times, hostility=setup.hostility
+        )
+        self.routers: list[Router] = []
+        self._make_book = make_book
+        self.gateway = ClusterGateway(
+            VirtualProcess(GATEWAY, self.loop),
+            self.network,
+            setup.cluster,
+            make_book=self._new_book,
+            log=self.log,
+            stops=setup.stops,
+        )
+        self.workers = {spec.id: self._worker(spec.id, parts) for spec in setup.workers}
+        self.processes: dict[Node, VirtualProcess] = {
+            GATEWAY: self.gateway.process,
+            **{worker.process.name: worker.process for worker in self.workers.values()},
+        }
+        self.faults = FaultInjector(setup.faults, self.network, self.processes)
+        for process in self.processes.values():
+            process.start()
+        for stimulus in setup.stimuli:
+            self.loop.call_at(stimulus.at, lambda stimulus=stimulus: self._happen(stimulus))
+
+    def _worker(self, name: WorkerId, parts: WorkerParts) -> ClusterWorker:
+        spec = next(spec for spec in self.setup.workers if spec.id == name)
+        return ClusterWorker(
+            VirtualProcess(name, self.loop, clock_offset_s=spec.clock_offset_s),
+            self.network,
+            spec,
+            self.setup,
+            log=self.log,
+            parts=parts,
+            crossed=lambda boundary, sender, receiver: self.faults.crossed(
+                boundary, sender, receiver
+            ),
+        )
+
+    def _new_book(self) -> RequestBook:
+        setup = self.setup
+        router = Router(
+            setup.router,
+            times=SteadyTimes(),
+            transfer=SteadyTransfer(),
+            kv_bytes_per_token=1,
+            seed=setup.faults.seed,
+            limits=RouterLimits(
+                step_tokens=setup.scheduler.max_batched_tokens,
+                max_sequences=setup.scheduler.max_num_seqs,
+            ),
+        )
+        self.routers.append(router)
+        return self._make_book(router)
+
+    def _happen(self, stimulus: Stimulus) -> None:
+        match stimulus:
+            case Call(request=request, patience_s=patience_s):
+                self.gateway.submit(request, patience_s)
+            case GiveUp(request=request, sequence=sequence):
+                self.gateway.cancel(request, sequence)
+            case Empty(worker=worker, timeout_s=timeout_s):
+                self.gateway.drain(worker, timeout_s)
+
+    # ── running ──────────────────────────────────────────────────────────────────────────────
+
+    def run_until(self, at: Seconds, *, max_actions: int = 2_000_000) -> None:
+        """Let the world go on until then."""
+        self.loop.run_until(at, max_actions=max_actions)
+
+    def run_to_rest(self, *, limit_s: Seconds, slice_s: Seconds = 0.25) -> Seconds:
+        """Until nothing is open anywhere for two slices; returns when that was.
+
+        Raises `BugError` if that does not come within `limit_s`: something is stuck or leaks.
+        """
+        last = max((stimulus.at for stimulus in self.setup.stimuli), default=0.0)
+        self.run_until(last)
+        rested = 0
+        while rested < 2:
+            if self.loop.now > limit_s:
+                raise BugError(f"after {limit_s} s there is still {', '.join(self.unrest())}")
+            self.run_until(self.loop.now + slice_s)
+            rested = 0 if self.unrest() else rested + 1
+        return self.loop.now
+
+    def unrest(self) -> list[str]:
+        """What is not at rest: for people. Empty: every process lives and has nothing to do."""
+        found = [f"{name} is dead" for name, one in self.processes.items() if not one.alive]
+        found += [f"{name} is stopped" for name, one in self.processes.items() if one.stopped]
+        found += [f"{what} at the gateway" for what in self.gateway_leftovers()]
+        for name in self.workers:
+            found += [f"{what} at {name}" for what in self.worker_leftovers(name)]
+        return found
+
+    def gateway_leftovers(self) -> list[str]:
+        """What the gateway's present life has not finished."""
+        life = self.gateway.life
+        if life is None or not self.gateway.process.alive:
+            return []
+        open_ = (
+            (len(life.book), "open requests"),
+            (life.book.offers, "live offers"),
+            (sum(life.book.held), "held requests"),
+            (self.routers[-1].open_requests, "requests in the router"),
+            (len(self.workers) - len(life.membership.workers()), "workers missing"),
+        )
+        return [f"{count} {what}" for count, what in open_ if count]
+
+    def worker_leftovers(self, name: WorkerId) -> list[str]:
+        """What a worker's present life has not finished."""
+        worker = self.workers[name]
+        life = worker.life
+        if life is None or not worker.process.alive:
+            return []
+        view = life.scheduler.view(life.now)
+        open_ = (
+            (view.running, "running requests"),
+            (view.waiting, "waiting requests"),
+            (view.held_pages, "held pages"),
+            (view.leases, "leases"),
+            (view.offered_pages, "offered pages"),
+            (view.pulling, "pulling requests"),
+            (len(life.taker), "pulls"),
+        )
+        return [f"{count} {what}" for count, what in open_ if count]
+
+    def views(self) -> dict[WorkerId, WorkerView]:
+        """The counts of each living worker."""
+        return {
+            name: life.scheduler.view(life.now)
+            for name, worker in self.workers.items()
+            if (life := _living(worker)) is not None
+        }
+
+    def gateway_life(self) -> GatewayLife:
+        """The gateway's present life."""
+        assert self.gateway.life is not None
+        return self.gateway.life
+
+
+def _living(worker: ClusterWorker) -> WorkerLife | None:
+    return worker.life if worker.process.alive else None

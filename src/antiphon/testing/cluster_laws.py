@@ -1,0 +1,217 @@
+"""The laws of `docs/invariants.md` that can be read off the log of a virtual cluster."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from antiphon.core.end_marks import EndMarks
+from antiphon.sim import ClusterLog, VirtualCluster, hashed_script
+from antiphon.sim.cluster_log import Arrived, GivenUp, LifeEnded
+from antiphon.sim.cluster_setup import GATEWAY, ClusterSetup
+from antiphon.types import (
+    Deliver,
+    EndSequence,
+    FinishReason,
+    Health,
+    HealthChanged,
+    Outcome,
+    RejectReason,
+    Request,
+    RequestId,
+    Seconds,
+    Settle,
+    TokenId,
+)
+
+from .laws import LawBroken, check_pages
+
+MAX_FRUITLESS = 3
+"""So many attempts in a row may be ended by lost workers before a request is given up."""
+
+
+@dataclass(slots=True)
+class Story:
+    """What one client saw."""
+
+    request: Request
+    arrived_at: Seconds
+    tokens: dict[int, list[TokenId]] = field(default_factory=dict)
+    ends: dict[int, FinishReason] = field(default_factory=dict)
+    given_up: dict[int, FinishReason] = field(default_factory=dict)
+    """Sequences that the client, or a stop string, ended."""
+    settle: Settle | None = None
+    settled_at: Seconds = 0.0
+    broken: bool = False
+    """Its gateway died before it was over."""
+
+
+def stories_of(log: ClusterLog) -> Mapping[RequestId, Story]:
+    """The stories of all calls that a gateway took.
+
+    Raises `LawBroken` where one can't be told: I1 (nothing follows the end of a sequence or of a
+    request, each of which comes once) and I14 (each (sequence, index) comes once and in order).
+    """
+    stories: dict[RequestId, Story] = {}
+    for at, node, what in log.entries:
+        match what:
+            case Arrived(request):
+                stories[request.id] = Story(request, at)
+            case GivenUp(request, sequence, reason) if request in stories:
+                story = stories[request]
+                which = range(story.request.sampling.n) if sequence is None else (sequence,)
+                for one in which:
+                    story.given_up.setdefault(one, reason)
+            case Deliver(token):
+                _deliver(stories[token.request], token.sequence, token.index, token.token)
+            case EndSequence(request=request, sequence=sequence, reason=reason):
+                story = stories[request]
+                _check_open(story, sequence, "ends")
+                story.ends[sequence] = reason
+            case Settle(record):
+                story = stories[record.request]
+                if story.settle is not None or story.broken:
+                    raise LawBroken(f"I1: {record.request} is settled twice")
+                story.settle, story.settled_at = what, at
+            case LifeEnded() if node == GATEWAY:
+                for story in stories.values():
+                    story.broken = story.broken or story.settle is None
+            case _:
+                pass
+    return stories
+
+
+def _check_open(story: Story, sequence: int, what: str) -> None:
+    if sequence in story.ends or story.settle is not None or story.broken:
+        raise LawBroken(f"I1: {story.request.id}/{sequence} {what} after its end")
+
+
+def _deliver(story: Story, sequence: int, index: int, token: TokenId) -> None:
+    _check_open(story, sequence, "goes on")
+    tokens = story.tokens.setdefault(sequence, [])
+    if index != len(tokens):
+        raise LawBroken(
+            f"I14: {story.request.id}/{sequence} gets token {index} where {len(tokens)} is due"
+        )
+    tokens.append(token)
+
+
+def check_ended(stories: Mapping[RequestId, Story]) -> None:
+    """I1: each request that a gateway took and lived on with is settled, and so are its parts."""
+    for id, story in stories.items():
+        if story.broken:
+            continue
+        if story.settle is None:
+            raise LawBroken(f"I1: {id} never ends")
+        refused = story.settle.record.outcome is Outcome.REJECTED
+        expected = () if refused else range(story.request.sampling.n)
+        if not refused and sorted(story.ends) != list(expected):
+            raise LawBroken(f"I1: sequences {sorted(story.ends)} of {id} ended")
+
+
+def check_tokens(
+    setup: ClusterSetup, stories: Mapping[RequestId, Story], *, lossless: bool = True
+) -> None:
+    """I18: what was delivered is the beginning of what an undisturbed run would have said.
+
+    All of it, if the sequence ended by itself: a failover repeats, loses and changes nothing.
+    (Where a link may lose the last token and go on, `lossless=False`, nobody can know that.)
+    """
+    for id, story in stories.items():
+        for sequence in range(story.request.sampling.n):
+            said = story.tokens.get(sequence, [])
+            whole = undisturbed(setup, story.request, sequence)
+            if said != whole[: len(said)]:
+                raise LawBroken(f"I18: {id}/{sequence} says {said} instead of {whole}")
+            ended = story.ends.get(sequence)
+            by_itself = (FinishReason.STOP, FinishReason.LENGTH)
+            whole_is_due = lossless and ended in by_itself and sequence not in story.given_up
+            if whole_is_due and said != whole:
+                raise LawBroken(f"I18: {id}/{sequence} ends after {said}, which lacks {whole}")
+
+
+def undisturbed(setup: ClusterSetup, request: Request, sequence: int) -> list[TokenId]:
+    """A sequence straight from the definition: without a scheduler, workers or faults."""
+    script, marks = hashed_script(setup.vocab_size), EndMarks.of(request)
+    limit = min(request.sampling.max_tokens or 0, setup.max_model_len - len(request.prompt))
+    tokens: list[TokenId] = []
+    while len(tokens) < limit:
+        tokens.append(script(request, sequence, len(tokens)))
+        if marks.end(tokens[-1], len(tokens)):
+            break
+    return tokens
+
+
+def check_nothing_failed(log: ClusterLog, stories: Mapping[RequestId, Story]) -> None:
+    """I19: with workers that survive or come back, no patient client's request fails.
+
+    But for those that three lost workers in a row took with them: they may be what kills them.
+    """
+    for id, story in stories.items():
+        if story.settle is None or story.settle.record.outcome is Outcome.FINISHED:
+            continue
+        record = story.settle.record
+        if record.outcome is not Outcome.FAILED or _losses(log, story) < MAX_FRUITLESS:
+            raise LawBroken(f"I19: {id} is {record.outcome}: {record.message}")
+
+
+def check_nobody_failed_unasked(log: ClusterLog, stories: Mapping[RequestId, Story]) -> None:
+    """I19, with impatient clients and short queues: who hung up or was late knows why."""
+    for id, story in stories.items():
+        if story.settle is None:
+            continue
+        record, refusal = story.settle.record, story.settle.rejected
+        match record.outcome:
+            case Outcome.FINISHED | Outcome.DEADLINE:
+                allowed = True
+            case Outcome.CANCELLED:
+                allowed = bool(story.given_up)
+            case Outcome.REJECTED:
+                allowed = refusal is not None and refusal.reason in _TIMELY_REFUSALS
+            case Outcome.FAILED:
+                allowed = _losses(log, story) >= MAX_FRUITLESS
+        if not allowed:
+            raise LawBroken(f"I19: {id} is {record.outcome}: {record.message}")
+
+
+_TIMELY_REFUSALS = (RejectReason.QUEUE_FULL, RejectReason.DEADLINE)
+
+
+def _losses(log: ClusterLog, story: Story) -> int:
+    """How often a worker was lost while the request was open."""
+    return sum(
+        isinstance(what, HealthChanged)
+        and what.health is Health.LOST
+        and story.arrived_at <= at <= story.settled_at
+        for at, _, what in log.entries
+    )
+
+
+def check_drained(cluster: VirtualCluster) -> None:
+    """I3, I4, I20: after quiet nothing is open, leased, pulled, held or routed anywhere."""
+    left = cluster.unrest()
+    if left:
+        raise LawBroken(f"I4: after quiet there is still {', '.join(left)}")
+    for view in cluster.views().values():
+        check_pages(view)
+
+
+def check_faults_happened(cluster: VirtualCluster) -> None:
+    """Each fault that is said to be injected has left its mark, and nothing else has."""
+    counts, traffic, chances = (
+        cluster.faults.counts(),
+        cluster.network.traffic,
+        cluster.setup.hostility,
+    )
+    seen = {
+        "crash": sum(process.crashes for process in cluster.processes.values()),
+        "stall": sum(process.stops for process in cluster.processes.values()),
+        "delay": traffic.late,
+        "drop": traffic.dropped,
+        "duplicate": traffic.repeated,
+        "reorder": traffic.aside,
+    }
+    by_chance = {"drop": chances.drop, "duplicate": chances.duplicate, "reorder": chances.reorder}
+    for what, count in seen.items():
+        if count != counts[what] and not (by_chance.get(what) and count > counts[what]):
+            raise LawBroken(f"{counts[what]} faults of kind {what} are injected, {count} are seen")
+    if bool(counts["cut"]) != bool(traffic.cuts):
+        raise LawBroken(f"{counts['cut']} cuts are injected, {traffic.cuts} streams were cut")

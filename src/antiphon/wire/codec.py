@@ -1,0 +1,155 @@
+"""What each kind of frame holds: the type of its payload, its limit, and who may receive it."""
+
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Any
+
+import msgspec
+
+from antiphon import types
+
+from .frame import MAX_NUMBER, Frame, FrameError, pack_frame
+
+_SMALL = 64 * 2**10
+_LISTS = 2**20
+_LARGE = 32 * 2**20
+"""A prompt of six million tokens, or the offer of half a million pages."""
+
+
+class Kind(IntEnum):
+    """The number in a frame's header. Numbers are never used again for something else."""
+
+    HELLO = 1
+    WELCOME = 2
+    JOIN_REFUSED = 3
+    HEARTBEAT = 4
+    REPORT = 5
+    EVENTS = 6
+    DISPATCH = 10
+    ADOPT = 11
+    ABORT = 12
+    GRANT = 13
+    RENEW = 14
+    RELEASE = 15
+    SET_ROLE = 16
+    ADMITTED = 20
+    REJECTED = 21
+    ABORTED = 22
+    UNKNOWN = 23
+    LEASE_HELD = 24
+    LEASE_REFUSED = 25
+    DONE = 26
+    PEER_HELLO = 40
+    PEER_WELCOME = 41
+    PEER_REFUSED = 42
+    TAKE = 43
+    RENEW_TAKEN = 44
+    ACKNOWLEDGE = 45
+    RENEW_ANSWERED = 46
+
+
+@dataclass(frozen=True, slots=True)
+class _Entry:
+    decoder: msgspec.msgpack.Decoder[Any]
+    max_bytes: int
+
+
+def _entry(payload: Any, max_bytes: int = _SMALL) -> _Entry:
+    return _Entry(msgspec.msgpack.Decoder(payload), max_bytes)
+
+
+_ENTRIES: dict[int, _Entry] = {
+    Kind.HELLO: _entry(types.Hello),
+    Kind.WELCOME: _entry(types.Welcome),
+    Kind.JOIN_REFUSED: _entry(types.JoinRefused),
+    Kind.HEARTBEAT: _entry(None, 1),
+    Kind.REPORT: _entry(types.WorkerView),
+    Kind.EVENTS: _entry(types.EventBatch, _LARGE),
+    Kind.DISPATCH: _entry(types.Dispatch, _LARGE),
+    Kind.ADOPT: _entry(types.Adopt, 2 * _LARGE),
+    Kind.ABORT: _entry(types.Abort),
+    Kind.GRANT: _entry(types.GrantTo),
+    Kind.RENEW: _entry(types.Renew, _LISTS),
+    Kind.RELEASE: _entry(types.Release),
+    Kind.SET_ROLE: _entry(types.RoleChanged),
+    Kind.ADMITTED: _entry(types.Admitted),
+    Kind.REJECTED: _entry(types.Rejected),
+    Kind.ABORTED: _entry(types.Aborted),
+    Kind.UNKNOWN: _entry(types.Unknown),
+    Kind.LEASE_HELD: _entry(types.LeaseHeld),
+    Kind.LEASE_REFUSED: _entry(types.LeaseRefused),
+    Kind.DONE: _entry(None, 1),
+    Kind.PEER_HELLO: _entry(types.PeerHello),
+    Kind.PEER_WELCOME: _entry(types.PeerWelcome),
+    Kind.PEER_REFUSED: _entry(types.PeerRefused),
+    Kind.TAKE: _entry(types.TakenLease),
+    Kind.RENEW_TAKEN: _entry(types.RenewTaken, _LISTS),
+    Kind.ACKNOWLEDGE: _entry(types.TakenLease),
+    Kind.RENEW_ANSWERED: _entry(types.RenewAnswered, _LISTS),
+}
+
+
+def _limits(*kinds: Kind) -> dict[int, int]:
+    return {int(kind): _ENTRIES[kind].max_bytes for kind in kinds}
+
+
+TO_GATEWAY = _limits(
+    Kind.HELLO,
+    Kind.REPORT,
+    Kind.EVENTS,
+    Kind.ADMITTED,
+    Kind.REJECTED,
+    Kind.ABORTED,
+    Kind.UNKNOWN,
+    Kind.LEASE_HELD,
+    Kind.LEASE_REFUSED,
+    Kind.DONE,
+)
+"""What a gateway may receive, each with its longest payload; likewise the others."""
+TO_WORKER = _limits(
+    Kind.WELCOME,
+    Kind.JOIN_REFUSED,
+    Kind.HEARTBEAT,
+    Kind.DISPATCH,
+    Kind.ADOPT,
+    Kind.ABORT,
+    Kind.GRANT,
+    Kind.RENEW,
+    Kind.RELEASE,
+    Kind.SET_ROLE,
+)
+TO_OWNER = _limits(Kind.PEER_HELLO, Kind.TAKE, Kind.RENEW_TAKEN, Kind.ACKNOWLEDGE)
+TO_TAKER = _limits(
+    Kind.PEER_WELCOME,
+    Kind.PEER_REFUSED,
+    Kind.LEASE_HELD,
+    Kind.LEASE_REFUSED,
+    Kind.RENEW_ANSWERED,
+)
+
+_encoder = msgspec.msgpack.Encoder()
+
+
+class MessageTooLongError(FrameError):
+    """The message can't be sent: its receiver would refuse it. Nothing was written."""
+
+
+def encode(kind: Kind, message: object, number: int = 0) -> bytes:
+    """The frame of a message. Raises `MessageTooLongError`; mutates nothing."""
+    payload = _encoder.encode(message)
+    most = _ENTRIES[kind].max_bytes
+    if len(payload) > most:
+        raise MessageTooLongError(
+            f"a message of kind {kind.name.lower()} would have {len(payload)} bytes, "
+            f"at most {most} may be"
+        )
+    return pack_frame(Frame(kind, number & MAX_NUMBER, payload))
+
+
+def decode(frame: Frame) -> Any:
+    """The message of a frame, of the type that its kind names. Raises `FrameError`."""
+    try:
+        return _ENTRIES[frame.kind].decoder.decode(frame.payload)
+    except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError, OverflowError) as error:
+        kind = Kind(frame.kind).name.lower()
+        raise FrameError(f"a message of kind {kind} is malformed: {error}") from None

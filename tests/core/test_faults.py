@@ -1,0 +1,142 @@
+"""Fault plans: pure functions of their seed, within their mix, and readable as text."""
+
+import subprocess
+import sys
+from collections import Counter
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from antiphon.core.faults import (
+    DISHONEST,
+    HONEST,
+    At,
+    Crash,
+    Draws,
+    FaultPlan,
+    Kind,
+    LinkFault,
+    MessageFault,
+    Mix,
+    Partition,
+    Party,
+    ProcessFault,
+    Stall,
+    When,
+    parse_plan,
+    plan,
+    plan_text,
+)
+
+NODES = ("prefill-0", "prefill-1", "decode-0")
+seeds = st.integers(-(2**63), 2**63)
+mixes = st.builds(
+    Mix,
+    nodes=st.sampled_from([NODES, NODES[:2]]),
+    spared=st.sampled_from([(), ("gateway",), ("gateway", "decode-1")]),
+    kinds=st.sampled_from([HONEST, tuple(Kind), DISHONEST, (Kind.CRASH,), (Kind.STALL,)]),
+    faults=st.integers(0, 9),
+    duration_s=st.sampled_from([0.5, 60.0]),
+    longest_s=st.sampled_from([0.1, 10.0]),
+    restarts=st.booleans(),
+    by_messages=st.booleans(),
+)
+
+
+@settings(deadline=None, max_examples=300)
+@given(seeds, mixes)
+def test_a_plan_keeps_to_its_mix(seed: int, mix: Mix) -> None:
+    drawn = plan(seed, mix)
+    assert drawn == plan(seed, mix)
+    assert (1 if mix.faults else 0) <= len(drawn.faults) <= mix.faults
+    assert drawn.spared == mix.spared
+    for fault in drawn.faults:
+        assert Kind(type(fault.action).__name__.lower()) in mix.kinds
+        match fault.trigger:
+            case At(seconds):
+                assert 0 <= seconds <= mix.duration_s
+            case When(_, occurrence):
+                assert occurrence >= 1
+                assert mix.by_messages or isinstance(fault, MessageFault)
+        match fault:
+            case ProcessFault(trigger, Party(), _):
+                assert isinstance(trigger, When)
+            case ProcessFault(whom=node):
+                assert node in mix.nodes
+            case LinkFault(trigger, None, _):
+                assert isinstance(trigger, When)
+            case LinkFault(link=link):
+                assert link is not None
+                assert set(link) <= {*mix.nodes, *mix.spared}
+                assert link[0] != link[1]
+            case MessageFault():
+                pass
+        match fault.action:
+            case Crash(restart_after_s):
+                assert (restart_after_s is not None) == mix.restarts
+            case Stall(for_s) | Partition(for_s):
+                assert 0 < for_s <= mix.longest_s
+            case _:
+                pass
+
+
+@settings(deadline=None, max_examples=200)
+@given(seeds, mixes)
+def test_text_is_read_back(seed: int, mix: Mix) -> None:
+    drawn = plan(seed, mix)
+    assert parse_plan(plan_text(drawn)) == drawn
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        ("", "empty"),
+        ("{}", "line 1"),
+        ('{"seed": 1, "spared": []}\nnonsense', "line 2"),
+        ('{"seed": 1, "spared": []}\n{"fault": "Flood"}', "line 2"),
+        (
+            '{"seed": 1, "spared": []}\n{"fault": "MessageFault", "action": {"is": "Drop"}, '
+            '"trigger": {"is": "When", "boundary": "nowhere", "occurrence": 1}}',
+            "line 2",
+        ),
+    ],
+)
+def test_what_is_no_plan_is_named(text: str, line: str) -> None:
+    with pytest.raises(ValueError, match=line):
+        parse_plan(text)
+
+
+def test_every_kind_is_drawn() -> None:
+    mix = Mix(nodes=NODES, spared=("gateway",), kinds=tuple(Kind), faults=9)
+    kinds = Counter(
+        type(fault.action).__name__ for seed in range(200) for fault in plan(seed, mix).faults
+    )
+    assert len(kinds) == len(Kind)
+    assert min(kinds.values()) > max(kinds.values()) / 3
+
+
+def test_a_plan_is_the_same_in_every_process() -> None:
+    mix = Mix(nodes=NODES, spared=("gateway",), kinds=tuple(Kind), faults=9)
+    here = "".join(plan_text(plan(seed, mix)) for seed in range(20))
+    code = (
+        "from antiphon.core.faults import *\n"
+        f"mix = Mix(nodes={NODES!r}, spared=('gateway',), kinds=tuple(Kind), faults=9)\n"
+        "print(''.join(plan_text(plan(seed, mix)) for seed in range(20)), end='')"
+    )
+    there = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert there.stdout == here
+
+
+def test_draws_depend_on_their_purpose_alone() -> None:
+    draws = Draws(7)
+    first = draws.bits("a", 1)
+    draws.bits("something else")
+    assert draws.bits("a", 1) == first != draws.bits("a", 2)
+    assert draws.bits("a", 1) != draws.bits("a1")
+    assert Draws(8).bits("a", 1) != first
+    assert all(0 <= draws.fraction(n) < 1 and draws.below(3, n) in range(3) for n in range(100))
+
+
+def test_no_faults_is_a_plan() -> None:
+    assert plan(1, Mix(nodes=NODES, faults=0)) == FaultPlan(1)

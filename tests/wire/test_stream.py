@@ -1,0 +1,323 @@
+"""A stream ends once, for a reason that is told, and never grows."""
+
+import asyncio
+import socket
+
+import pytest
+import wire_kit
+from wire_kit import Ear, on_socket, until
+
+from antiphon.errors import PeerError
+from antiphon.types import LeaseHeld, LeaseId, TakenLease
+from antiphon.wire import (
+    PROTOCOL_VERSION,
+    TO_OWNER,
+    TO_TAKER,
+    Frame,
+    Kind,
+    OtherVersionError,
+    decode,
+    encode,
+    pack_frame,
+)
+from antiphon.wire import stream as stream_module
+
+LEASE = TakenLease(LeaseId("lease"), 1)
+HELD = LeaseHeld(LeaseId("lease"))
+
+
+class HandClock:
+    def __init__(self) -> None:
+        self.now = 100.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock() -> HandClock:
+    return HandClock()
+
+
+async def pair(clock: HandClock) -> tuple[Ear, Ear]:
+    """An owner and a taker."""
+    one, other = socket.socketpair()
+    return await on_socket(one, TO_OWNER, clock), await on_socket(other, TO_TAKER, clock)
+
+
+async def half(clock: HandClock) -> tuple[Ear, socket.socket]:
+    """An owner, and the bare socket at the other end."""
+    one, other = socket.socketpair()
+    other.settimeout(10)
+    return await on_socket(one, TO_OWNER, clock), other
+
+
+async def received(other: socket.socket) -> bytes:
+    """All that comes until the end."""
+
+    def read() -> bytes:
+        parts = []
+        while part := other.recv(65536):
+            parts.append(part)
+        return b"".join(parts)
+
+    return await asyncio.to_thread(read)
+
+
+async def test_messages_come_in_order_with_their_numbers(clock) -> None:
+    owner, taker = await pair(clock)
+    for number in range(1, 50):
+        taker.stream.send(Kind.TAKE, LEASE, number)
+    assert [(await owner.frame()).number for _ in range(1, 50)] == list(range(1, 50))
+    owner.stream.send(Kind.LEASE_HELD, HELD, 7)
+    assert decode(await taker.frame()) == HELD
+    owner.stream.end("done")
+    assert (await taker.ending()).reason == "the other side closed it"
+    assert owner.endings == [owner.stream.ending]
+
+
+async def test_half_a_message_and_then_the_end(clock) -> None:
+    owner, other = await half(clock)
+    other.sendall(encode(Kind.TAKE, LEASE, 1)[:-2])
+    other.close()
+    assert "in the middle of a message" in (await owner.ending()).reason
+    assert owner.frames.empty()
+
+
+@pytest.mark.parametrize("size", [1, 3, 9, 10, 11])
+async def test_messages_that_come_in_crumbs(clock, size: int) -> None:
+    owner, other = await half(clock)
+    data = encode(Kind.TAKE, LEASE, 1) + encode(Kind.ACKNOWLEDGE, LEASE, 2)
+    other.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1)
+    for at in range(0, len(data), size):
+        other.sendall(data[at : at + size])
+        await asyncio.sleep(0)
+    assert [(await owner.frame()).kind for _ in range(2)] == [Kind.TAKE, Kind.ACKNOWLEDGE]
+    owner.stream.end("done")
+    other.close()
+
+
+@pytest.mark.parametrize(
+    ("data", "problem"),
+    [
+        (b"GET / HTTP/1.1\r\n\r\n", "speaks protocol version"),
+        (pack_frame(Frame(200, 0, b"")), "kind 200 may not come here"),
+        (encode(Kind.LEASE_HELD, HELD), f"kind {int(Kind.LEASE_HELD)} may not come here"),
+        (
+            b"\xff\xff\xff\xff" + bytes([PROTOCOL_VERSION, Kind.TAKE, 0, 0, 0, 0]),
+            "4294967295 bytes",
+        ),
+    ],
+    ids=["garbage", "unknown kind", "wrong direction", "oversized"],
+)
+async def test_what_may_not_come_ends_the_stream(clock, data: bytes, problem: str) -> None:
+    owner, other = await half(clock)
+    other.sendall(encode(Kind.TAKE, LEASE, 1) + data)
+    ending = await owner.ending()
+    assert problem in ending.reason
+    assert ending.failure is not None
+    assert (await owner.frame()).kind == Kind.TAKE
+    assert await received(other) == b""
+    other.close()
+    await asyncio.wait_for(owner.stream.wait_closed(), 10)
+    assert len(owner.endings) == 1
+
+
+async def test_what_its_handler_refuses_ends_the_stream(clock) -> None:
+    owner, other = await half(clock)
+    owner.stream.on_frame = lambda frame: decode(frame)
+    other.sendall(pack_frame(Frame(Kind.TAKE, 1, b"\xc1")) + encode(Kind.TAKE, LEASE))
+    assert "take is malformed" in (await owner.ending()).reason
+    other.close()
+
+
+async def test_last_words_reach_a_program_of_another_version(clock) -> None:
+    owner, other = await half(clock)
+    owner.stream.last_words = lambda error: repr(type(error)).encode()
+    other.sendall(pack_frame(Frame(1, 0, b"hello from the future"), version=9))
+    assert b"OtherVersionError" in await received(other)
+    assert isinstance((await owner.ending()).failure, OtherVersionError)
+    other.close()
+
+
+async def test_finish_lets_what_was_sent_leave(clock) -> None:
+    owner, other = await half(clock)
+    for _ in range(20_000):
+        owner.stream.send(Kind.LEASE_HELD, HELD)
+    owner.stream.finish("no more")
+    assert owner.stream.ending is not None
+    with pytest.raises(PeerError, match="no more"):
+        owner.stream.send(Kind.LEASE_HELD, HELD)
+    assert len(await received(other)) == 20_000 * len(encode(Kind.LEASE_HELD, HELD))
+    other.close()
+
+
+async def test_finish_does_not_wait_for_ever(clock, monkeypatch) -> None:
+    monkeypatch.setattr(stream_module, "LINGER_S", 0.01)
+    owner, other = await half(clock)
+    for _ in range(20_000):
+        owner.stream.send(Kind.LEASE_HELD, HELD)
+    owner.stream.finish("no more")
+    await asyncio.wait_for(owner.stream.wait_closed(), 10)
+    other.close()
+
+
+async def test_a_slow_reader_makes_the_sender_wait(clock) -> None:
+    owner, taker = await pair(clock)
+    taker.stream.pause()
+    sent = 0
+
+    async def send_all() -> None:
+        nonlocal sent
+        for _ in range(100_000):
+            await owner.stream.room()
+            owner.stream.send(Kind.LEASE_HELD, HELD, 1)
+            sent += 1
+
+    sending = asyncio.create_task(send_all())
+    await until(lambda: owner.stream.unsent_bytes > stream_module.ROOM_BYTES)
+    before = sent
+    for _ in range(20):
+        await asyncio.sleep(0)
+    assert sent == before < 100_000
+    assert owner.stream.unsent_bytes < 2 * stream_module.ROOM_BYTES
+    taker.stream.resume()
+    await asyncio.wait_for(sending, 30)
+    await until(lambda: taker.frames.qsize() == 100_000)
+    owner.stream.end("done")
+
+
+async def test_whoever_does_not_wait_for_room_loses_the_stream(clock, monkeypatch) -> None:
+    monkeypatch.setattr(stream_module, "MAX_UNSENT_BYTES", 300_000)
+    owner, taker = await pair(clock)
+    taker.stream.pause()
+    with pytest.raises(PeerError, match="does not read"):
+        for _ in range(100_000):
+            owner.stream.send(Kind.LEASE_HELD, HELD, 1)
+    assert "does not read" in (await owner.ending()).reason
+    with pytest.raises(PeerError, match="does not read"):
+        await owner.stream.room()
+
+
+async def test_whoever_waits_for_room_hears_of_the_end(clock) -> None:
+    owner, other = await half(clock)
+    while owner.stream.unsent_bytes <= stream_module.ROOM_BYTES:
+        owner.stream.send(Kind.LEASE_HELD, HELD, 1)
+    waiting = asyncio.create_task(owner.stream.room())
+    await asyncio.sleep(0)
+    assert not waiting.done()
+    other.close()
+    with pytest.raises(PeerError):
+        await asyncio.wait_for(waiting, 10)
+
+
+class Beat:
+    """Heartbeats of one side, counted: the clock goes on only when one has come."""
+
+    def __init__(self, ear: Ear, clock: HandClock) -> None:
+        self.said = 0
+        self._ear = ear
+        self._clock = clock
+        ear.stream.beat(0.001, 1.0, self._say)
+
+    def _say(self) -> tuple[Kind, object]:
+        self.said += 1
+        return Kind.LEASE_HELD, HELD
+
+    async def later(self, seconds: float) -> None:
+        said = self.said
+        self._clock.now += seconds
+        await until(lambda: self.said > said or self._ear.over.is_set())
+
+
+async def test_silence_ends_the_stream_after_its_limit_and_not_before(clock) -> None:
+    owner, _other = await half(clock)
+    beat = Beat(owner, clock)
+    for _ in range(4):
+        await beat.later(0.24)
+    assert owner.stream.ending is None
+    await beat.later(0.24)
+    ending = await owner.ending()
+    assert "nothing was heard for 1.20 s" in ending.reason
+    assert not ending.stalled
+
+
+async def test_heartbeats_keep_it_alive(clock) -> None:
+    owner, taker = await pair(clock)
+    Beat(owner, clock)
+    taker.stream.beat(0.001, 1.0, lambda: (Kind.TAKE, LEASE))
+    for _ in range(40):
+        clock.now += 0.2
+        for ear in (owner, taker):
+            await ear.frame()
+            await ear.frame()
+    assert owner.stream.ending is None
+    assert taker.stream.ending is None
+    owner.stream.end("done")
+
+
+async def test_a_paused_reader_does_not_take_its_own_deafness_for_silence(clock) -> None:
+    owner, _other = await half(clock)
+    beat = Beat(owner, clock)
+    owner.stream.pause()
+    for _ in range(20):
+        await beat.later(0.2)
+    assert owner.stream.ending is None
+    owner.stream.resume()
+    assert owner.stream.heard_at == clock.now
+    owner.stream.end("done")
+
+
+async def test_a_process_that_stood_still_acts_on_nothing_that_waits(clock) -> None:
+    """A worker that was stopped and goes on finds its stream over before it reads from it."""
+    owner, other = await half(clock)
+    Beat(owner, clock)
+    other.sendall(encode(Kind.TAKE, LEASE, 1))
+    clock.now += 1.01
+    ending = await owner.ending()
+    assert ending.stalled
+    assert "did not run for 1.01 s" in ending.reason
+    assert owner.frames.empty()
+    other.close()
+
+
+async def test_nor_does_it_send_anything(clock) -> None:
+    owner, _other = await half(clock)
+    Beat(owner, clock)
+    clock.now += 1.01
+    with pytest.raises(PeerError, match="did not run"):
+        owner.stream.send(Kind.LEASE_HELD, HELD)
+    assert not owner.stream.alive()
+
+
+async def test_a_short_stop_does_no_harm(clock) -> None:
+    owner, other = await half(clock)
+    Beat(owner, clock)
+    other.sendall(encode(Kind.TAKE, LEASE, 1))
+    clock.now += 0.9
+    assert (await owner.frame()).kind == Kind.TAKE
+    owner.stream.end("done")
+    other.close()
+
+
+async def test_ends_are_told_once(clock) -> None:
+    owner, other = await half(clock)
+    owner.stream.end("first")
+    owner.stream.end("second")
+    owner.stream.finish("third")
+    other.close()
+    await asyncio.wait_for(owner.stream.wait_closed(), 10)
+    assert [ending.reason for ending in owner.endings] == ["first"]
+
+
+async def test_a_stream_that_ended_before_it_was_connected_stays_closed(clock) -> None:
+    one, other = socket.socketpair()
+    stream = stream_module.FrameStream(TO_OWNER, clock=clock)
+    ear = wire_kit.Ear(stream)
+    stream.end("too many")
+    one.setblocking(False)
+    await asyncio.get_running_loop().create_unix_connection(lambda: stream, sock=one)
+    other.settimeout(10)
+    assert await received(other) == b""
+    assert [ending.reason for ending in ear.endings] == ["too many"]
+    other.close()
