@@ -20,7 +20,6 @@ import json
 import mmap
 import os
 import random
-import signal
 import socket
 import statistics
 import subprocess
@@ -34,12 +33,13 @@ from pathlib import Path
 import numpy as np
 from result import write
 
-from antiphon.store.transfer import MappedRegion, OwnedRegion, receive_fd, send_fd
+from antiphon.store.transfer import MappedRegion, OwnedRegion
 from antiphon.types import KvShape, OfferedPage, PagePull
 
 HERE = Path(__file__).parent
 sys.path.append(str(HERE / "peers"))
 from environment import NIXL, prepare, python_of  # noqa: E402
+from nixl_pair import NixlPair, Pairs  # noqa: E402
 
 SMOLLM2_PAGE = 368_640
 KIB, MIB = 1 << 10, 1 << 20
@@ -52,8 +52,6 @@ TURN_BYTES = 4 * MIB
 PROMPT_TOKENS = 2000
 STEP_TOKENS = 512
 LONGEST_S = 300
-Pairs = list[tuple[int, int]]
-"""(source, target) of each page."""
 
 
 @dataclass
@@ -100,7 +98,7 @@ def own_pages(sock: socket.socket, page_bytes: int) -> None:
     region.begin_write(range(shape.pages))
     words = region.content.view(np.uint64)
     words[:] = np.arange(len(words), dtype=np.uint64)
-    send_fd(sock, region.fd, LONGEST_S)
+    socket.send_fds(sock, [b"."], [region.fd])
     lines = sock.makefile("rw")
     tell(lines, asdict(shape))
     tell(lines, [asdict(offer) for offer in region.seal(range(shape.pages))])
@@ -117,7 +115,7 @@ def own_requests(sock: socket.socket) -> None:
     model = load_model(build(values), lambda line: None, shares_kv=True)
     region, chance = model.region, random.Random(0)
     assert region is not None
-    send_fd(sock, region.fd, LONGEST_S)
+    socket.send_fds(sock, [b"."], [region.fd])
     lines = sock.makefile("rw")
     tell(lines, asdict(region.shape))
     count = -(-PROMPT_TOKENS // region.shape.page_tokens)
@@ -169,7 +167,8 @@ class Owner:
         stack.callback(process.wait)
         stack.callback(process.kill)
         theirs.close()
-        self.fd = receive_fd(ours, LONGEST_S)
+        ours.settimeout(LONGEST_S)
+        _, (self.fd,), _, _ = socket.recv_fds(ours, 1, 1)
         stack.callback(os.close, self.fd)
         self._lines = stack.enter_context(ours.makefile("rw"))
         self.shape = KvShape(**self.next())
@@ -203,62 +202,6 @@ class Walk:
         span = slice(self._at, self._at + count)
         self._at += count
         return list(zip(self._sources[span], self._targets[span], strict=True))
-
-
-class Nixl:
-    """NIXL's owner and taker. Stopped unless it is their turn: their threads poll all the time."""
-
-    def __init__(
-        self, stack: ExitStack, folder: Path, cores: tuple[int, int], page_bytes: int
-    ) -> None:
-        def start(role: str, core: int) -> "subprocess.Popen[str]":
-            process = subprocess.Popen(
-                [
-                    str(python_of(NIXL, folder)),
-                    str(HERE / "peers" / NIXL.script),
-                    role,
-                    str(REGION_BYTES // page_bytes),
-                    str(page_bytes),
-                ],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.DEVNULL,
-                text=True,
-                bufsize=1,
-                preexec_fn=lambda: os.sched_setaffinity(0, {core}),
-            )
-            stack.callback(process.wait)
-            stack.callback(process.kill)
-            return process
-
-        self._owner, self._taker = start("owner", cores[1]), start("taker", cores[0])
-        self._write(self._read(self._owner))
-        self.turn([])
-
-    def turn(self, turn: list[Pairs]) -> list[float]:
-        """Seconds of each pull; one before them, which is not counted, wakes all threads up."""
-        both = (self._owner, self._taker)
-        for process in both:
-            process.send_signal(signal.SIGCONT)
-        seconds = [self._seconds(pairs) for pairs in ([(0, 0)], *turn)]
-        for process in both:
-            process.send_signal(signal.SIGSTOP)
-        return seconds[1:]
-
-    def _seconds(self, pairs: Pairs) -> float:
-        self._write(json.dumps(pairs) + "\n")
-        return float(self._read(self._taker))
-
-    def _write(self, line: str) -> None:
-        assert self._taker.stdin is not None
-        self._taker.stdin.write(line)
-
-    def _read(self, process: "subprocess.Popen[str]") -> str:
-        assert process.stdout is not None
-        line = process.stdout.readline()
-        if not line:
-            raise SystemExit("NIXL's process ended: run nixl_peer.py by hand to see why")
-        return line
 
 
 def memcpy_between(
@@ -308,7 +251,9 @@ def rows(page_bytes: int, rounds: int, cores: tuple[int, int], nixl: Path | None
             "memcpy": lambda turn: list(map(memcpy, turn)),
         }
         if nixl is not None:
-            ways["nixl"] = Nixl(stack, nixl, cores, page_bytes).turn
+            ways["nixl"] = NixlPair(
+                stack, nixl, cores, pages=owner.shape.pages, page_bytes=page_bytes
+            ).turn
         walk = Walk(owner.shape.pages)  # one for all: nobody gets the pages that another warmed
         for count in ROWS[page_bytes]:
             row = Row(page_bytes, count, {way: [] for way in ways})

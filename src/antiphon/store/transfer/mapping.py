@@ -89,6 +89,7 @@ class MappedRegion:
             own_pages=own.header.pages,
             page_bytes=self.header.page_bytes,
         )
+        copy_pages(self._places, array("Q"))  # compiled before a request waits for it
 
     def pull(self, pages: Sequence[PagePull]) -> tuple[bool, ...]:
         """Copy `pages` into pages of our own; which of them now hold what was offered.
