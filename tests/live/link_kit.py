@@ -143,7 +143,7 @@ class PuppetWorker:
             return Unknown(request=id)
         if sequence is None:
             del self.running[id]
-            return Aborted(request=id, sequences=tuple(range(running.sampling.n)))
+            return Aborted(request=id, sequences=tuple(range(min(running.sampling.n, 9))))
         return Aborted(request=id, sequences=(sequence,))
 
     async def grant(

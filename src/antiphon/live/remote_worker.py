@@ -63,6 +63,8 @@ from antiphon.wire import (
 )
 
 MAX_UNREAD_BYTES = 4 * 2**20
+_FRAME_BYTES = 256
+"""What a batch costs while it waits, beside its bytes: even empty ones are few."""
 MAX_UNSENT_REQUEST_BYTES = 8 * 2**20
 """With more unsent, only what ends or keeps something is still sent."""
 _LEASES_A_MESSAGE = 1000
@@ -207,7 +209,7 @@ class RemoteWorker:
 
     def _next_batch(self) -> Sequence[Event]:
         frame = self._unread.popleft()
-        self._unread_bytes -= len(frame.payload)
+        self._unread_bytes -= len(frame.payload) + _FRAME_BYTES
         if self._unread_bytes <= MAX_UNREAD_BYTES // 2:
             self._stream.resume()
         try:
@@ -235,7 +237,7 @@ class RemoteWorker:
         match frame.kind:
             case Kind.EVENTS:
                 self._unread.append(frame)
-                self._unread_bytes += len(frame.payload)
+                self._unread_bytes += len(frame.payload) + _FRAME_BYTES
                 if self._unread_bytes > MAX_UNREAD_BYTES:
                     self._stream.pause()
                 self._news.set()

@@ -145,7 +145,11 @@ class WorkerPort:
             joined = await self._join()
             ending = await joined.ended
             self._quiet.warning("the stream to the gateway is over: %s", ending.reason)
-            await self._end_life()
+            try:
+                async with asyncio.timeout(HANDLING_TIMEOUT_S):
+                    await self._end_life()
+            except TimeoutError:
+                raise BugError("the worker did not end its old life in time") from None
 
     async def _join(self) -> Joined:
         wait_s = _FIRST_WAIT_S
@@ -167,9 +171,7 @@ class WorkerPort:
         """Nothing of this life may be left when the next begins."""
         self._stream = None
         if self._handling:
-            _, late = await asyncio.wait(self._handling, timeout=HANDLING_TIMEOUT_S)
-            for task in late:
-                task.cancel()
+            await asyncio.wait(self._handling)
         for id, attempt in self._life.runs:
             await self._worker.abort(id, attempt)
         self._life = Life()
