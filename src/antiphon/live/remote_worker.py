@@ -27,6 +27,7 @@ from antiphon.types import (
     Adopt,
     Dispatch,
     Event,
+    EventBatch,
     GrantTo,
     Hello,
     Incarnation,
@@ -213,11 +214,20 @@ class RemoteWorker:
         if self._unread_bytes <= MAX_UNREAD_BYTES // 2:
             self._stream.resume()
         try:
-            return unpack_events(decode(frame))
+            batch = decode(frame)
+            self._check(batch)
+            return unpack_events(batch)
         except FrameError as error:
             self._stream.end(str(error))
             self._forget_unread()
             raise
+
+    def _check(self, batch: EventBatch) -> None:
+        """A worker offers its own: others will go where its offer says."""
+        me = (self._info.id, self._info.incarnation)
+        for offer in batch.offers:
+            if (offer.owner, offer.incarnation) != me:
+                raise FrameError(f"it offers what is of {offer.owner!r:.80}")
 
     def _forget_unread(self) -> None:
         self._unread.clear()

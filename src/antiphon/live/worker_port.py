@@ -53,7 +53,7 @@ from antiphon.wire import (
     pack_events,
 )
 
-from .join_gateway import Joined, join_gateway
+from .join_gateway import Joined, NotYetError, join_gateway
 from .life import Life
 from .worker_link import WorkerLink
 
@@ -139,6 +139,8 @@ class WorkerPort:
             for task in left:
                 task.cancel()
             await asyncio.gather(*left, return_exceptions=True)
+            if self._stream is not None:
+                await self._stream.wait_closed()
 
     # ── lives ────────────────────────────────────────────────────────────────────────────────
 
@@ -147,20 +149,21 @@ class WorkerPort:
             joined = await self._join()
             ending = await joined.ended
             self._quiet.warning("the stream to the gateway is over: %s", ending.reason)
-            try:
-                async with asyncio.timeout(HANDLING_TIMEOUT_S):
-                    await self._end_life()
-            except TimeoutError:
-                raise BugError("the worker did not end its old life in time") from None
+            await self._end_life()
 
     async def _join(self) -> Joined:
+        """Try until a gateway has this worker. A life that said hello in vain says it never again:
+        a gateway that was slow may have taken it in, and given it up, meanwhile."""
         wait_s = _FIRST_WAIT_S
         while True:
             hello = Hello(self._worker.info, self._worker.view())
             try:
                 return await join_gateway(self._gateway, hello, self._begin, self._clock)
-            except (OSError, PeerError) as error:
+            except (OSError, NotYetError) as error:
                 self._quiet.warning("not joined yet: %s", error)
+            except PeerError as error:
+                self._quiet.warning("the gateway did not answer the hello: %s", error)
+                await self._end_life()
             await asyncio.sleep(wait_s)
             wait_s = min(2 * wait_s, _LONGEST_WAIT_S)
 
@@ -171,17 +174,25 @@ class WorkerPort:
         self._on_joined()
 
     async def _end_life(self) -> None:
-        """Nothing of this life may be left when the next begins."""
+        """Nothing of this life may be left when the next begins. Raises `BugError` if it takes
+        too long, or changes nothing."""
         self._stream = None
+        before = self._worker.info.incarnation
+        try:
+            async with asyncio.timeout(HANDLING_TIMEOUT_S):
+                await self._end_all()
+                await self._new_life()
+        except TimeoutError:
+            raise BugError("the worker did not end its old life in time") from None
+        if self._worker.info.incarnation == before:
+            raise BugError("a worker's new life has the incarnation of the old one")
+
+    async def _end_all(self) -> None:
         if self._handling:
             await asyncio.wait(self._handling)
         for id, attempt in self._life.runs:
             await self._worker.abort(id, attempt)
         self._life = Life()
-        before = self._worker.info.incarnation
-        await self._new_life()
-        if self._worker.info.incarnation == before:
-            raise BugError("a worker's new life has the incarnation of the old one")
 
     # ── messages ─────────────────────────────────────────────────────────────────────────────
 
