@@ -375,7 +375,7 @@ class HostileFleet(RuleBasedStateMachine):
         """Nobody's word now, so the model is not told; but an offer must be answered for."""
         client = self.model.clients.get(fact.request)
         current = client is not None and client.now.attempt == fact.attempt
-        if current and isinstance(fact, Pulled | SequenceEnded):
+        if current and isinstance(fact, Pulled | SequenceEnded | Offer):
             return  # nobody could tell it from an honest one
         if isinstance(fact, Offer):
             alive = self.model.alive.get(fact.owner)

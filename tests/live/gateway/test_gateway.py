@@ -367,7 +367,7 @@ async def test_a_life_that_is_over_can_not_join_again(pair):
         service.gateway.fleet.lose(a, "for a test")
         refused = service.gateway.join(a)
         assert refused is not None
-        assert "given up as lost" in refused.reason
+        assert "given up as lost" in refused.message
         assert service.gateway.join(pair.puppet("a", life="2")) is None
 
 

@@ -1,9 +1,14 @@
 import io
 import json
+import re
 import threading
+from dataclasses import fields
+from pathlib import Path
 
 from antiphon.live.gateway import RequestLog
 from antiphon.types import FinishReason, Outcome, Rejected, RejectReason, RequestId, RequestRecord
+
+ROOT = Path(__file__).parents[3]
 
 
 def record(name: str) -> RequestRecord:
@@ -91,3 +96,10 @@ def test_a_full_disk_ends_the_log_and_nothing_else(caplog) -> None:
         "the request log ends: no space left on device",
         "3 lines of the request log were lost",
     ]
+
+
+def test_every_field_is_documented() -> None:
+    page = (ROOT / "docs/reference/request-log.md").read_text()
+    rows = re.findall(r"^\| (`.*?) \| ", page, re.M)
+    documented = {name for row in rows for name in re.findall(r"`(\w+)`", row)}
+    assert documented == {field.name for field in fields(RequestRecord)} | {"rejected"}

@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator, Sequence
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
 from antiphon.core.requests import RequestBook
+from antiphon.live.admin.status import Member
 from antiphon.types import (
     Admitted,
     Event,
@@ -14,8 +15,6 @@ from antiphon.types import (
     Rejected,
     WorkerView,
 )
-
-from .fleet import Member
 
 _WORKER_LABELS = ("model_name", "worker", "role")
 
@@ -64,15 +63,16 @@ _COUNTERS: tuple[tuple[str, str, Callable[[WorkerView], float]], ...] = (
 
 def worker_families(model: str, members: Sequence[Member]) -> Iterator[Metric]:
     """One sample a worker. A restarted worker's counters begin at 0, as Prometheus expects."""
+    seen = [(_labels(model, member), member.view) for member in members if member.view]
     for name, text, read in _GAUGES:
         gauge = GaugeMetricFamily(name, text, labels=_WORKER_LABELS)
-        for member in members:
-            gauge.add_metric(_labels(model, member), read(member.view))
+        for labels, view in seen:
+            gauge.add_metric(labels, read(view))
         yield gauge
     for name, text, read in _COUNTERS:
         counter = CounterMetricFamily(name, text, labels=_WORKER_LABELS)
-        for member in members:
-            counter.add_metric(_labels(model, member), read(member.view))
+        for labels, view in seen:
+            counter.add_metric(labels, read(view))
         yield counter
     health = GaugeMetricFamily(
         "antiphon_worker_health",

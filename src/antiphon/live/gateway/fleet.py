@@ -10,11 +10,11 @@ and nothing that its link still says is taken in. That is never the gateway's ow
 import asyncio
 import logging
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
-from antiphon.core.membership import JoinRefused, Membership
+from antiphon.core.membership import Membership
 from antiphon.errors import PeerError
+from antiphon.live.admin.status import Member
 from antiphon.live.worker_link import WorkerLink
 from antiphon.types import (
     ClusterConfig,
@@ -22,11 +22,11 @@ from antiphon.types import (
     FleetEvent,
     Health,
     HealthChanged,
+    JoinRefused,
     Role,
     RoleChanged,
     Seconds,
     WorkerId,
-    WorkerInfo,
     WorkerJoined,
     WorkerReported,
     WorkerView,
@@ -43,15 +43,6 @@ class Heard(Protocol):
     def heard_at(self) -> Seconds:
         """On this process's clock."""
         ...
-
-
-@dataclass(frozen=True, slots=True)
-class Member:
-    """A worker that has joined, as the gateway sees it."""
-
-    info: WorkerInfo
-    health: Health
-    view: WorkerView
 
 
 class _Joined:

@@ -3,14 +3,14 @@
 from collections.abc import Sequence
 
 from antiphon.errors import PeerError
+from antiphon.live.admin.status import Member
 from antiphon.types import Incarnation, Role, Seconds, WorkerId
 
-from .fleet import Member
 from .gateway import Gateway
 
 
 class FleetControl:
-    """Draining and flipping workers, for the admin endpoints. No method blocks the event loop."""
+    """Draining and flipping workers: implements `live.admin.operations.Fleet`."""
 
     def __init__(self, gateway: Gateway, served_name: str) -> None:
         self._gateway = gateway

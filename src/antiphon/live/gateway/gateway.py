@@ -17,7 +17,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
-from antiphon.core.membership import JoinRefused
 from antiphon.core.recorder import Entry, recorded
 from antiphon.core.requests import BOOK, BOOK_METHODS, RequestBook, Routing
 from antiphon.errors import PeerError
@@ -38,6 +37,7 @@ from antiphon.types import (
     FleetEvent,
     Grant,
     GrantAnswered,
+    JoinRefused,
     Rejected,
     Release,
     Renew,
