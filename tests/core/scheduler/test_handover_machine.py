@@ -145,7 +145,7 @@ class HandoverMachine(RuleBasedStateMachine):
 
 
 HandoverMachine.TestCase.settings = settings(
-    max_examples=200, stateful_step_count=50, deadline=None
+    max_examples=120, stateful_step_count=40, deadline=None
 )
 TestHandoverMachine = HandoverMachine.TestCase
 
