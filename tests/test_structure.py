@@ -34,6 +34,8 @@ def loaded_by(statement: str) -> set[str]:
         ("antiphon.text", {"torch", "numba"}),
         ("antiphon.checkpoint", {"torch", "numba"}),
         ("antiphon.live.gateway", {"torch", "numba"}),
+        ("antiphon.live.admin", {"torch", "numba"}),
+        ("antiphon.live.supervisor", {"torch", "numba", "numpy", "fastapi", "uvicorn", "uvloop"}),
         ("antiphon.cli", {"torch", "numba", "asyncio", "fastapi", "antiphon.live"}),
     ],
 )
@@ -46,6 +48,19 @@ def test_a_part_loads_no_more_than_it_needs(module: str, never: set[str]) -> Non
     loaded = loaded_by(f"import {submodules if module != 'antiphon' else module}")
     assert module in loaded
     assert not loaded & never
+
+
+@pytest.mark.parametrize(
+    ("module", "never"),
+    [
+        ("antiphon.live.serve", {"torch", "numba", "numpy", "fastapi", "uvicorn", "uvloop"}),
+        ("antiphon.live.admin.client", {"torch", "numba", "fastapi", "uvicorn", "asyncio"}),
+        ("antiphon.live.gateway_process", {"torch", "numba"}),
+        ("antiphon.live.worker_process", {"fastapi", "uvicorn", "tokenizers", "jinja2"}),
+    ],
+)
+def test_a_process_loads_no_more_than_it_needs(module: str, never: set[str]) -> None:
+    assert not loaded_by(f"import {module}") & never
 
 
 @pytest.mark.parametrize("file", sorted(SOURCE.rglob("*.py")), ids=lambda file: file.name)

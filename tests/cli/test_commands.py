@@ -19,7 +19,7 @@ import antiphon.cli.app as app_module
 from antiphon.cli.app import app
 from antiphon.cli.config import as_toml
 from antiphon.core.config import build, entries
-from antiphon.errors import BugError, UsageError
+from antiphon.errors import BugError, PeerError, UsageError
 from antiphon.types import Config
 
 ROOT = Path(__file__).parents[2]
@@ -65,6 +65,7 @@ def loaded_by(*arguments: str) -> set[str]:
         ("--help",),
         ("serve", "--help"),
         ("profile", "--help"),
+        ("status", "--help"),
         ("config", "show"),
         ("models",),
     ],
@@ -100,6 +101,7 @@ def test_usage_errors_are_one_line_and_exit_code_2(tmp_path: Path) -> None:
     ("raised", "code", "stderr"),
     [
         (UsageError("a\n  b"), 2, "antiphon: a b\n"),
+        (PeerError("nobody there"), 1, "antiphon: nobody there\n"),
         (KeyboardInterrupt(), 130, ""),
     ],
 )

@@ -22,12 +22,15 @@ from antiphon.types import (
     Config,
     Dispatch,
     FinishReason,
+    Incarnation,
     KvConfig,
     Request,
     RequestId,
     SamplingParams,
     SchedulerConfig,
     WorkerId,
+    WorkerInfo,
+    WorkerJoined,
 )
 from antiphon.wire import DecisionLogWriter
 
@@ -69,6 +72,10 @@ def drive(writer: DecisionLogWriter) -> None:
             elif isinstance(command, Abort):
                 scheduler.abort(command.request, now, command.sequence)
 
+    info = WorkerInfo(
+        id=WorkerId("w0"), incarnation=Incarnation("i0"), model=MODEL, max_model_len=48
+    )
+    book.observe(WorkerJoined(info), now)
     for number in range(8):
         execute(book.start(request(number), now))
     while (plan := scheduler.step(now)) is not None:
@@ -161,7 +168,7 @@ def test_another_configuration_decides_otherwise(log: Path) -> None:
         (0, b'"pages":30', b'"pages":99999999999', "99999999999 pages are more than"),
         (1, b'"method"', b'"methods"', "line 2: "),
         (1, b'"machine":"book"', b'"machine":"cook"', "there is no machine 'cook'"),
-        (1, b'"method":"start"', b'"method":"stop"', "no method 'stop'"),
+        (2, b'"method":"start"', b'"method":"stop"', "no method 'stop'"),
         (1, b'"now":0.0', b'"now":"x"', "now can't be a str"),
     ],
 )

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from antiphon.cli.settings import load, parse_cores
+from antiphon.cli.settings import file_or_model, load, parse_cores
 from antiphon.errors import ConfigError
 from antiphon.types import Config
 
@@ -50,3 +50,11 @@ def test_cores(text: str | None, cores: tuple[int, ...] | None) -> None:
 def test_bad_cores(text: str) -> None:
     with pytest.raises(ConfigError, match="--cores"):
         load(None, {("engine", "cores"): parse_cores(text)})
+
+
+def test_an_argument_that_is_a_configuration_file() -> None:
+    assert file_or_model("cluster.toml", None) == (Path("cluster.toml"), None)
+    assert file_or_model("model.gguf", Path("a.toml")) == (Path("a.toml"), "model.gguf")
+    assert file_or_model(None, None) == (None, None)
+    with pytest.raises(ConfigError, match="give one configuration file"):
+        file_or_model("cluster.toml", Path("a.toml"))

@@ -6,9 +6,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from antiphon.core.config import as_mapping, build, entries, format_size, is_loopback, parse_size
+from antiphon.core.config import (
+    MAX_WORKERS,
+    as_mapping,
+    build,
+    entries,
+    format_size,
+    is_loopback,
+    parse_size,
+)
 from antiphon.errors import ConfigError
-from antiphon.types import Config
+from antiphon.types import ClusterConfig, Config
 
 ENTRIES = list(entries())
 TABLES = sorted({entry.table for entry in ENTRIES})
@@ -53,7 +61,7 @@ def within(entry: Any) -> st.SearchStrategy[Any]:
 
 @st.composite
 def valid_values(draw: st.DrawFn) -> dict[str, dict[str, Any]]:
-    """Every key is absent or in its range; pages divide blocks, budgets hold all sequences."""
+    """Every key is absent or in its range, and those that must agree do."""
     values: dict[str, dict[str, Any]] = {}
     for entry in ENTRIES:
         if draw(st.booleans()):
@@ -64,6 +72,14 @@ def valid_values(draw: st.DrawFn) -> dict[str, dict[str, Any]]:
     sequences = draw(st.integers(1, 65536))
     budget = draw(st.integers(sequences, 2**20))
     values.setdefault("scheduler", {}).update(max_num_seqs=sequences, max_batched_tokens=budget)
+    workers = st.integers(0, MAX_WORKERS // 3)
+    values.setdefault("cluster", {}).update(
+        prefill=draw(workers), decode=draw(workers), mixed=draw(st.integers(1, MAX_WORKERS // 3))
+    )
+    beat = draw(st.floats(0.01, 60.0))
+    values["cluster"].update(
+        heartbeat_s=beat, lost_after_s=draw(st.floats(max(0.05, 2 * beat), 600.0))
+    )
     return values
 
 
@@ -133,6 +149,10 @@ def test_the_defaults_are_the_dataclasses_defaults() -> None:
         ({"kv": {"memory_bytes": "1KB"}}, 'kv.memory_bytes = "1KB"'),
         ({"kv": {"page_tokens": 48}}, "kv.block_tokens = 64: must be a multiple of"),
         ({"scheduler": {"max_num_seqs": 513}}, "scheduler.max_batched_tokens = 512: must be at"),
+        ({"cluster": {"prefill": 1}}, "cluster.prefill = 1, cluster.decode = 0, cluster.mixed = 0"),
+        ({"cluster": {"mixed": 0}}, "nobody would decode: set cluster.decode (--decode)"),
+        ({"cluster": {"prefill": 200, "decode": 100}}, "300 workers are too many: at most 256"),
+        ({"cluster": {"lost_after_s": 0.3}}, "at least twice cluster.heartbeat_s = 0.25"),
         ({"http": {"host": "0.0.0.0"}}, 'http.host = "0.0.0.0": others can reach this address'),
     ],
 )
@@ -140,6 +160,13 @@ def test_messages(values: Any, message: str) -> None:
     with pytest.raises(ConfigError) as caught:
         build(values)
     assert message in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "cluster", [{"decode": 1}, {"prefill": 1, "decode": 1}, {"prefill": 2, "mixed": 1}]
+)
+def test_clusters_that_can_serve(cluster: dict[str, int]) -> None:
+    assert build({"cluster": cluster}).cluster == ClusterConfig(**cluster)
 
 
 def test_another_host_is_fine_with_keys() -> None:

@@ -7,9 +7,9 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from antiphon.core.membership import JoinRefused, Membership
+from antiphon.core.membership import Membership
 from antiphon.errors import BugError
-from antiphon.types import Health, HealthChanged, Incarnation, WorkerId
+from antiphon.types import Health, HealthChanged, Incarnation, JoinRefusal, JoinRefused, WorkerId
 
 A, B = WorkerId("a"), WorkerId("b")
 ONE, TWO = Incarnation("one"), Incarnation("two")
@@ -77,7 +77,8 @@ def test_a_life_that_was_given_up_never_comes_back_its_process_does() -> None:
     assert not made.heard(A, ONE, 2.1)
     again = made.joined(A, ONE, 2.2)
     assert isinstance(again, JoinRefused)
-    assert "join under a new incarnation" in again.reason
+    assert again.reason is JoinRefusal.OVER
+    assert "join under a new incarnation" in again.message
     assert made.joined(A, TWO, 2.3) == ()
     assert made.heard(A, TWO, 2.4)
     assert not made.heard(A, ONE, 2.5)

@@ -1,13 +1,20 @@
 """An `antiphon` process, started as a user would."""
 
+import contextlib
 import re
 import signal
 import subprocess
 import sys
 import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
+
+from antiphon.errors import PeerError
+from antiphon.live.admin.client import find_server
 
 START_S = 120.0
 """The first start of all converts weights and compiles kernels."""
@@ -49,6 +56,33 @@ class Served:
             pytest.fail(f"the server did not start: {''.join(self.output)}")
         return url[1]
 
+    def status(self) -> dict[str, Any]:
+        """What `antiphon status --json` shows."""
+        status: dict[str, Any] = find_server(self.url, None).get("/admin/status")
+        return status
+
+    def worker(self, id: str) -> dict[str, Any]:
+        """One worker's part of the status."""
+        return next(row for row in self.status()["workers"] if row["id"] == id)
+
+    def until(self, condition: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
+        """Wait for a status like that and return it."""
+        end = time.monotonic() + START_S
+        while True:
+            with contextlib.suppress(PeerError):  # the gateway may be starting anew
+                status = self.status()
+                if condition(status):
+                    return status
+            assert self.process.poll() is None, "".join(self.output)
+            assert time.monotonic() < end, "".join(self.output)
+            time.sleep(0.02)
+
+    def pids(self) -> list[int]:
+        """The supervisor's and those of its children."""
+        pid = self.process.pid
+        children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+        return [pid, *map(int, children)]
+
     def stop(self, number: int = signal.SIGTERM) -> int:
         """Signal it and return its exit code."""
         self.process.send_signal(number)
@@ -59,6 +93,19 @@ class Served:
         for thread in self._threads:
             thread.join(10)
         return code
+
+
+def alive(pid: int) -> bool:
+    """Whether the process runs; one that only waits to be collected does not."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
+def joined(status: dict[str, Any]) -> bool:
+    """All workers are there."""
+    return all(worker["health"] == "joined" for worker in status["workers"])
 
 
 def antiphon(*arguments: str) -> list[str]:

@@ -3,6 +3,7 @@
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from tiny_llama import EVEN_SPEC, ODD_SPEC
@@ -131,3 +132,51 @@ def test_available_memory_heeds_the_container(
 
 def test_where_nothing_is_known_nothing_is_refused(tmp_path: Path) -> None:
     assert available_bytes(tmp_path) == 2**63
+
+
+class Area:
+    """Records what it is told is about to be written, and what was there then."""
+
+    def __init__(self, size: int) -> None:
+        self.content = np.zeros(size, np.uint8)
+        self.told: list[list[int]] = []
+        self.before: list[np.ndarray] = []
+
+    def begin_write(self, pages: np.ndarray) -> None:
+        self.told.append(pages.tolist())
+        self.before.append(self.content.copy())
+
+
+def test_memory_lies_in_the_area_that_is_given() -> None:
+    layout = layout_of(ODD_SPEC, 4)
+    area = Area(3 * layout.page_bytes + 64)
+    memory = KvMemory(layout, 3, area)
+    memory.tensor[2] = 1.0
+    assert (
+        area.content.view(np.float32)[2 * layout.page_stride :][: layout.page_stride] == 1
+    ).all()
+    assert not area.content[: 2 * layout.page_bytes].any()
+
+
+def test_the_area_hears_of_copies_before_they_are_made() -> None:
+    layout = layout_of(ODD_SPEC, 4)
+    area = Area(3 * layout.page_bytes)
+    memory = KvMemory(layout, 3, area)
+    memory.tensor[0] = 1.0
+    memory.copy(())
+    memory.copy((PageCopy(0, 1), PageCopy(0, 2)))
+    assert area.told == [[1, 2]]
+    assert not area.before[0][layout.page_bytes :].any()
+    with pytest.raises(BugError, match="has 3 pages"):
+        memory.copy((PageCopy(0, 1), PageCopy(0, 3)))
+    assert area.told == [[1, 2]]
+
+
+def test_names_of_layouts_tell_them_apart() -> None:
+    layouts = [
+        layout_of(spec, page_tokens, kv_dtype)
+        for spec in (EVEN_SPEC, ODD_SPEC)
+        for page_tokens in (4, 16)
+        for kv_dtype in KvDtype
+    ]
+    assert len({layout.name for layout in layouts}) == len(layouts)

@@ -205,3 +205,28 @@ def test_damaged_cache_is_rebuilt(
     assert [r.getMessage().endswith("made anew") for r in caplog.records] == [True]
     assert all(torch.equal(found[name], expected[name]) for name in expected)
     assert path.read_bytes() == content
+
+
+def test_of_several_that_start_at_once_one_converts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The others wait for it and map what it made: counted where values are computed."""
+    tensors = random_tensors(TINY_SPEC, seed=3)
+    path = write_gguf(tmp_path / "m.gguf", TINY_SPEC, tensors, storage=StorageType.Q8_0)
+    stored: list[str] = []
+    store = WeightCache.store
+
+    def counted(cache: WeightCache, name: str, wanted: list[CachedTensor]) -> None:
+        stored.append(name)
+        store(cache, name, wanted)
+
+    monkeypatch.setattr(WeightCache, "store", counted)
+
+    def load() -> dict[str, torch.Tensor]:
+        return load_weights(open_checkpoint(path), cache_dir=tmp_path / "cache")
+
+    with ThreadPoolExecutor(4) as pool:
+        loaded = [future.result() for future in [pool.submit(load) for _ in range(4)]]
+    assert len(stored) == 1
+    for other in loaded[1:]:
+        assert all(torch.equal(other[name], loaded[0][name]) for name in loaded[0])

@@ -8,7 +8,7 @@ from typing import Any
 
 from antiphon.core.recorded_run import Setup
 from antiphon.core.recorder import Entry
-from antiphon.core.requests import RequestBook
+from antiphon.core.requests import RequestBook, SoleWorker
 from antiphon.core.scheduler import Scheduler
 from antiphon.live.worker import Worker
 from antiphon.live.worker_link import WorkerLink
@@ -37,6 +37,7 @@ from antiphon.types import (
     TokenId,
     WorkerId,
     WorkerInfo,
+    WorkerJoined,
 )
 
 VOCAB = 100
@@ -162,7 +163,8 @@ class Driver:
 
     def __init__(self, link: WorkerLink, watch: Callable[["Driver", TokenGenerated], None]) -> None:
         self.link = link
-        self.book = RequestBook(link.info.id)
+        self.book = RequestBook(SoleWorker(link.info.id))
+        self.book.observe(WorkerJoined(link.info), time.monotonic())
         self.records: dict[RequestId, RequestRecord] = {}
         self.tokens: dict[tuple[RequestId, int], list[TokenId]] = {}
         self.settled = asyncio.Event()

@@ -1,6 +1,8 @@
 import io
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
+from typing import cast
 
 import msgspec
 import pytest
@@ -9,20 +11,43 @@ from hypothesis import strategies as st
 
 from antiphon.core.recorded_run import Setup, fresh_machines
 from antiphon.core.recorder import Entry, first_difference, recorded, replay
-from antiphon.core.requests import BOOK, BOOK_METHODS, RequestBook
+from antiphon.core.requests import BOOK, BOOK_METHODS, RequestBook, SoleWorker
 from antiphon.errors import BugError, UsageError
+from antiphon.perf import read_times
 from antiphon.testing.strategies import MODEL
 from antiphon.types import (
     Admitted,
+    Adopt,
     Config,
+    Deliver,
+    Dispatch,
     FinishReason,
+    Grant,
+    GrantAnswered,
+    Health,
+    HealthChanged,
+    Incarnation,
+    KvShape,
+    LeaseId,
+    Offer,
+    OfferedPage,
+    OfferedSequence,
+    Pulled,
+    Renew,
     Request,
     RequestId,
+    Role,
     SamplingParams,
     SequenceEnded,
     SequenceKey,
+    Settle,
+    Stage,
     TokenGenerated,
     WorkerId,
+    WorkerInfo,
+    WorkerJoined,
+    WorkerReported,
+    WorkerView,
 )
 from antiphon.wire import DecisionLogWriter, read_decision_log
 from antiphon.wire.decision_log import KINDS
@@ -86,12 +111,20 @@ def test_what_is_written_is_read(pairs: list[tuple[object, object]]) -> None:
         assert type(ours.decision) is type(theirs.decision)
 
 
+def new_book() -> RequestBook:
+    return RequestBook(SoleWorker(WorkerId("w0")))
+
+
 def run(write: Callable[[Entry], None]) -> None:
     """A request with two sequences: a stop string, a late token, and a plain end."""
-    book = recorded(BOOK, RequestBook(WorkerId("w0")), BOOK_METHODS, write)
+    book = recorded(BOOK, new_book(), BOOK_METHODS, write)
     asked = Request(
         id=RequestId("r1"), prompt=(1, 2), sampling=SamplingParams(n=2, max_tokens=9, seed=0)
     )
+    info = WorkerInfo(
+        id=WorkerId("w0"), incarnation=Incarnation("i0"), model=MODEL, max_model_len=32
+    )
+    book.observe(WorkerJoined(info), 0.0)
     book.start(asked, 0.0)
     book.heard(Admitted(request=asked.id), 0.1)
     for index, sequence in ((0, 0), (0, 1), (1, 0), (1, 1), (2, 0)):
@@ -116,7 +149,7 @@ def test_a_log_on_disk_replays_to_the_same_decisions(tmp_path: Path) -> None:
         log = read_decision_log(file, str(path))
         assert log.setup == SETUP
         entries = list(log.entries)
-    assert len(entries) == 10
+    assert len(entries) == 11
     assert list(replay(entries, fresh_machines(log.setup))) == []
 
 
@@ -134,7 +167,7 @@ def test_one_changed_token_is_found() -> None:
             continue
         changed += 1
         log = b"".join([*lines[:place], tampered, *lines[place + 1 :]])
-        differences = list(replay(read(log), {BOOK: RequestBook(WorkerId("w0"))}))
+        differences = list(replay(read(log), {BOOK: new_book()}))
         assert [found.number for found in differences] == [place]
         assert differences[0].path == "[0].token.token"
         assert {differences[0].recorded, differences[0].replayed} == {40, 99}
@@ -247,3 +280,75 @@ def test_salts_become_pseudonyms_that_keep_who_is_the_same() -> None:
 def test_the_table_covers_the_vocabulary() -> None:
     assert {"Request", "StepPlan", "StepResult", "WorkerView", "Earlier", "Raised"} <= KINDS.keys()
     assert KINDS["SequenceKey"] is SequenceKey
+
+
+def test_the_log_of_a_cluster_replays_with_its_router() -> None:
+    """A split request whose decode worker dies: routes, offers and attempts come out the same."""
+    setup = replace(SETUP, worker=None, pages=0)
+    times = read_times("", step_tokens=setup.config.scheduler.max_batched_tokens)
+    file = io.BytesIO()
+    writer = DecisionLogWriter(file)
+    writer.begin(setup)
+    machines = fresh_machines(setup, times)
+    drive_cluster(recorded(BOOK, cast(RequestBook, machines[BOOK]), BOOK_METHODS, writer))
+    run = read_decision_log(io.BytesIO(file.getvalue()), "a.log")
+    entries = list(run.entries)
+    told = [
+        type(command) for entry in entries for command in cast(tuple[object, ...], entry.decision)
+    ]
+    assert {Dispatch, Grant, Adopt, Renew, Deliver, Settle} <= set(told)
+    assert list(replay(entries, fresh_machines(run.setup, times))) == []
+
+
+def drive_cluster(book: RequestBook) -> None:
+    kv = KvShape(layout="rows", page_tokens=2, block_tokens=4, page_bytes=8, pages=1000)
+    infos = {
+        WorkerId(name): WorkerInfo(
+            id=WorkerId(name),
+            incarnation=Incarnation(f"{name}-1"),
+            model=MODEL,
+            max_model_len=1024,
+            role=role,
+            kv=kv,
+        )
+        for name, role in (("p", Role.PREFILL), ("d", Role.DECODE), ("e", Role.DECODE))
+    }
+    view = WorkerView(**dict.fromkeys(WorkerView.__dataclass_fields__, 0))
+    idle = replace(view, free_pages=1000, total_pages=1000)
+    for info in infos.values():
+        book.observe(WorkerJoined(info), 0.0)
+        book.observe(WorkerReported(info.id, idle), 0.0)
+    asked = request("r1", tuple(range(1, 301)))
+    (dispatch,) = book.start(asked, 0.1)
+    assert isinstance(dispatch, Dispatch)
+    assert dispatch.stage is Stage.PREFILL
+    book.heard(TokenGenerated(request=asked.id, attempt=1, sequence=0, index=0, token=5), 0.2)
+    offer = Offer(
+        request=asked.id,
+        attempt=1,
+        lease=LeaseId("lease"),
+        ttl_s=3.0,
+        owner=WorkerId("p"),
+        incarnation=infos[WorkerId("p")].incarnation,
+        kv=kv,
+        numerics=MODEL.numerics,
+        pages=(OfferedPage(0, 2, 1),),
+        sequences=(OfferedSequence(0, len(asked.prompt), (0,)),),
+    )
+    (grant,) = book.heard(offer, 0.3)
+    assert isinstance(grant, Grant)
+    (adopt,) = book.heard(answered(grant), 0.4)
+    assert isinstance(adopt, Adopt)
+    book.due(1.5)
+    (grant,) = book.observe(HealthChanged(adopt.worker, Health.LOST), 1.6)
+    assert isinstance(grant, Grant)
+    assert grant.taker != adopt.worker
+    book.heard(answered(grant), 1.7)
+    book.heard(Pulled(request=asked.id, attempt=2, pulled_tokens=300, cached_tokens=0), 1.8)
+    book.heard(
+        SequenceEnded(request=asked.id, attempt=2, sequence=0, reason=FinishReason.STOP), 1.9
+    )
+
+
+def answered(grant: Grant) -> GrantAnswered:
+    return GrantAnswered(request=grant.request, attempt=grant.attempt, lease=grant.lease)

@@ -1,6 +1,7 @@
 """`antiphon`: the list of commands, and what every command does with an error.
 
     UsageError          one line on stderr, exit code 2     (the operator can mend it)
+    PeerError           one line on stderr, exit code 1     (a server is not there, or failed)
     Ctrl-C              exit code 130
     anything else       its traceback                       (it is a bug: we want to see it)
 
@@ -13,13 +14,18 @@ import typer
 from typer.core import TyperGroup
 
 from antiphon import __version__
-from antiphon.errors import UsageError
+from antiphon.errors import PeerError, UsageError
 
 from .config import config_app
+from .drain import drain
+from .drill import drill
 from .models import models
 from .profile import profile
 from .replay import replay
+from .restart import restart
+from .role import role
 from .serve import serve
+from .status import status
 
 
 class Commands(TyperGroup):
@@ -29,9 +35,9 @@ class Commands(TyperGroup):
         """See the top of this file."""
         try:
             return super().invoke(ctx)
-        except UsageError as error:
+        except (UsageError, PeerError) as error:
             typer.echo("antiphon: " + " ".join(str(error).split()), err=True)
-            raise typer.Exit(2) from None
+            raise typer.Exit(2 if isinstance(error, UsageError) else 1) from None
         except KeyboardInterrupt:
             raise typer.Exit(130) from None
 
@@ -53,6 +59,11 @@ app = typer.Typer(
     epilog="Start with: antiphon serve smollm2-135m",
 )
 app.command()(serve)
+app.command()(status)
+app.command()(drain)
+app.command()(drill)
+app.command()(role)
+app.command()(restart)
 app.command()(models)
 app.command()(profile)
 app.command()(replay)

@@ -32,3 +32,30 @@ Cores: TypeAlias = Annotated[
 ConfigFile: TypeAlias = Annotated[
     Path | None, typer.Option(help="TOML file; the other options go over it.", metavar="FILE")
 ]
+Url: TypeAlias = Annotated[
+    str | None,
+    typer.Option(
+        help="Address of the server.",
+        metavar="URL",
+        show_default="the only one of yours on this machine",
+    ),
+]
+TokenFile: TypeAlias = Annotated[
+    Path | None,
+    typer.Option(
+        help="File of the admin token, for a server that is not yours or not here.", metavar="FILE"
+    ),
+]
+DrainTimeout: TypeAlias = Annotated[
+    float,
+    typer.Option(
+        "--timeout",
+        help="How long running requests may take there; then they move to other workers.",
+        metavar="SECONDS",
+        min=0.0,
+        max=86400.0,
+    ),
+]
+Worker: TypeAlias = Annotated[
+    str, typer.Argument(help="A worker's id, as `antiphon status` shows it.", show_default=False)
+]

@@ -36,6 +36,13 @@ class Progress:
         else:
             self._status.update(line)
 
+    def log(self, line: str) -> None:
+        """`line` is for whoever looks for what went wrong, now or later."""
+        if self._status is None:
+            tell(line, err=True)
+        else:
+            self._status.console.print(line, markup=False, highlight=False, soft_wrap=True)
+
     def done(self) -> None:
         """Nothing is waited for any more. No effect the second time."""
         if self._status is not None:

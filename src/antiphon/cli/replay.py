@@ -33,13 +33,18 @@ def replay(
     """
     from antiphon.core import recorder
     from antiphon.core.recorded_run import fresh_machines
+    from antiphon.perf import read_times
     from antiphon.wire import read_decision_log
 
     with _opened(file) as lines:
         run = read_decision_log(lines, str(file))
         entries = _Counted(run.entries)
         try:
-            found = next(recorder.replay(entries, fresh_machines(run.setup)), None)
+            step_tokens = run.setup.config.scheduler.max_batched_tokens
+            machines = fresh_machines(
+                run.setup, read_times(run.setup.times, step_tokens=step_tokens)
+            )
+            found = next(recorder.replay(entries, machines), None)
         except UsageError as error:
             prefix = "" if str(error).startswith(f"{file}: ") else f"{file}: "
             raise UsageError(f"{prefix}{error}") from None

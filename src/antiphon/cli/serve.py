@@ -1,17 +1,37 @@
 """`antiphon serve`: a model behind the OpenAI API."""
 
-import logging
 from typing import Annotated
 
 import typer
 
 from . import options
 from .progress import Progress, tell
-from .settings import load, parse_cores
+from .settings import file_or_model, load, parse_cores
 
 
 def serve(
-    model: options.Model = None,
+    model: Annotated[
+        str | None,
+        typer.Argument(
+            help="Known name (see `antiphon models`), folder, .gguf file or hub name; or a "
+            "configuration file (.toml).",
+            show_default="smollm2-135m",
+        ),
+    ] = None,
+    prefill: Annotated[
+        int | None, typer.Option(help="Workers that compute prompts.", metavar="N")
+    ] = None,
+    decode: Annotated[
+        int | None, typer.Option(help="Workers that generate from them.", metavar="N")
+    ] = None,
+    mixed: Annotated[
+        int | None,
+        typer.Option(
+            help="Workers that do both.",
+            metavar="N",
+            show_default="1, or 0 beside --prefill and --decode",
+        ),
+    ] = None,
     host: Annotated[
         str | None,
         typer.Option(help="Address to listen on; any but loopback needs --api-key-file."),
@@ -49,12 +69,15 @@ def serve(
     antiphon serve smollm2-135m
     antiphon serve ./model.gguf --port 9000 --kv-memory 4GiB
     antiphon serve ./folder --host 0.0.0.0 --api-key-file keys.txt
-    antiphon serve --config antiphon.toml
+    antiphon serve smollm2-135m --prefill 1 --decode 2 --cores 0-5
+    antiphon serve cluster.toml
 
+    With several workers, `antiphon status` shows them, `antiphon role` gives one another role.
     Every other setting, and its meaning: `antiphon config show`.
     """
+    file, name = file_or_model(model, config)
     given = {
-        ("model", "name"): model,
+        ("model", "name"): name,
         ("model", "served_name"): served_model_name,
         ("model", "dtype"): dtype,
         ("model", "max_model_len"): max_model_len,
@@ -64,14 +87,16 @@ def serve(
         ("scheduler", "max_num_seqs"): max_num_seqs,
         ("scheduler", "max_batched_tokens"): max_batched_tokens,
         ("engine", "cores"): parse_cores(cores),
+        ("cluster", "prefill"): prefill,
+        ("cluster", "decode"): decode,
+        ("cluster", "mixed"): mixed,
         ("http", "host"): host,
         ("http", "port"): port,
         ("http", "api_key_file"): api_key_file,
         ("log", "decisions"): decision_log,
     }
-    settings = load(config, given)
+    settings = load(file, given)
 
-    logging.basicConfig(format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     with Progress() as progress:
 
         def announce(line: str) -> None:
@@ -81,5 +106,5 @@ def serve(
         progress.say("Starting")
         from antiphon.live.serve import serve as run
 
-        code = run(settings, progress.say, announce)
+        code = run(settings, say=progress.say, log=progress.log, announce=announce)
     raise typer.Exit(code)

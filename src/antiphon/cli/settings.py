@@ -32,6 +32,18 @@ def load(file: Path | None, options: Options | None = None) -> Config:
         raise ConfigError(f"{file}: {error}" if file else str(error)) from None
 
 
+def file_or_model(argument: str | None, file: Path | None) -> tuple[Path | None, str | None]:
+    """The configuration file and the model that `antiphon serve ARGUMENT --config FILE` name.
+
+    An argument that ends in .toml is a configuration file. Raises `ConfigError` for two of them.
+    """
+    if argument is None or not argument.endswith(".toml"):
+        return file, argument
+    if file is not None:
+        raise ConfigError(f"{argument} and --config {file}: give one configuration file")
+    return Path(argument), None
+
+
 def parse_cores(text: str | None) -> tuple[int, ...] | None:
     """Core numbers of a list such as "0,1" or "0-3,6". Raises `ConfigError`."""
     if text is None:

@@ -15,9 +15,13 @@ from ipaddress import ip_address
 from typing import Any, get_args, get_type_hints
 
 from antiphon.errors import BugError, ConfigError
-from antiphon.types import Config
+from antiphon.types import ClusterConfig, Config
 from antiphon.types.config import Key
 
+from .worker_spec import mixed_workers
+
+MAX_WORKERS = 256
+"""More than a host has cores for; bounds what the gateway keeps."""
 _SIZE = re.compile(r"(\d{1,18}) ?(B|kB|MB|GB|TB|KiB|MiB|GiB|TiB)", re.ASCII)
 _UNITS = {"B": 1, "kB": 1000, "MB": 1000**2, "GB": 1000**3, "TB": 1000**4} | {
     "KiB": 1024,
@@ -178,6 +182,7 @@ def _within(key: Key, number: float) -> bool:
 def _check_agreement(config: Config) -> None:
     """The rules that tie keys together."""
     kv, scheduler, http = config.kv, config.scheduler, config.http
+    _check_cluster(config.cluster)
     if kv.block_tokens % kv.page_tokens:
         raise ConfigError(
             f"kv.block_tokens = {kv.block_tokens}: must be a multiple of "
@@ -193,6 +198,27 @@ def _check_agreement(config: Config) -> None:
         raise ConfigError(
             f"http.host = {_show(http.host)}: others can reach this address, so it needs API keys: "
             f"set http.api_key_file (--api-key-file), or listen on 127.0.0.1"
+        )
+
+
+def _check_cluster(cluster: ClusterConfig) -> None:
+    """There is a worker for each phase, and a silence is longer than the beat that ends it."""
+    mixed = mixed_workers(cluster)
+    if not cluster.decode + mixed:
+        raise ConfigError(
+            f"cluster.prefill = {cluster.prefill}, cluster.decode = 0, cluster.mixed = {mixed}: "
+            f"nobody would decode: set cluster.decode (--decode) or cluster.mixed (--mixed)"
+        )
+    workers = cluster.prefill + cluster.decode + mixed
+    if workers > MAX_WORKERS:
+        raise ConfigError(
+            f"cluster: {workers} workers are too many: at most {MAX_WORKERS} in all "
+            f"(cluster.prefill, cluster.decode, cluster.mixed)"
+        )
+    if cluster.lost_after_s < 2 * cluster.heartbeat_s:
+        raise ConfigError(
+            f"cluster.lost_after_s = {cluster.lost_after_s:g}: must be at least twice "
+            f"cluster.heartbeat_s = {cluster.heartbeat_s:g}, or one late beat loses a worker"
         )
 
 

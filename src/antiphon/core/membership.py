@@ -17,7 +17,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from antiphon.errors import BugError
-from antiphon.types import Health, HealthChanged, Incarnation, Seconds, WorkerId
+from antiphon.types import (
+    Health,
+    HealthChanged,
+    Incarnation,
+    JoinRefusal,
+    JoinRefused,
+    Seconds,
+    WorkerId,
+)
 
 MEMBERSHIP = "membership"
 """The name of `Membership` in a record of decisions."""
@@ -29,13 +37,6 @@ _MISSED = 3
 _ENDED_LIVES = 4096
 """Ended lives that are remembered. Ids are random, and a gateway closes the stream of a life that
 it gives up: only one that outlives so many others, and dials again, would be taken for new."""
-
-
-@dataclass(frozen=True, slots=True)
-class JoinRefused:
-    """This life can't join; `reason` tells its process what to do."""
-
-    reason: str
 
 
 @dataclass(slots=True)
@@ -83,17 +84,17 @@ class Membership:
         """
         if incarnation in self._ended:
             return JoinRefused(
-                f"worker {worker}: this life was given up as lost; "
-                f"abort all requests and join under a new incarnation"
+                reason=JoinRefusal.OVER,
+                message=f"worker {worker}: this life was given up as lost; "
+                f"abort all requests and join under a new incarnation",
             )
-        if any(
-            life.incarnation == incarnation and other != worker
-            for other, life in self._lives.items()
-        ):
-            return JoinRefused(f"worker {worker}: another worker lives under this incarnation")
         before = self._lives.get(worker)
         if before is not None and before.incarnation == incarnation:
-            return JoinRefused(f"worker {worker} has joined already")
+            message = f"worker {worker} has joined already"
+            return JoinRefused(reason=JoinRefusal.INVALID, message=message)
+        if any(life.incarnation == incarnation for life in self._lives.values()):
+            message = f"worker {worker}: another worker lives under this incarnation"
+            return JoinRefused(reason=JoinRefusal.INVALID, message=message)
         lost = () if before is None else (self._end(worker),)
         self._lives[worker] = _Life(incarnation, now)
         return lost

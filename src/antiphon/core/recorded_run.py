@@ -8,8 +8,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from antiphon.core.config import as_mapping, build
+from antiphon.core.costs import PhaseTime, TransferTime
 from antiphon.core.handover import LEASES
-from antiphon.core.requests import BOOK, RequestBook
+from antiphon.core.requests import BOOK, RequestBook, SoleWorker
+from antiphon.core.router import Router, RouterLimits
 from antiphon.core.scheduler import SCHEDULER, Scheduler
 from antiphon.errors import ConfigError
 from antiphon.types import Config, ModelInfo, WorkerId
@@ -19,14 +21,28 @@ from .recorder import Entry
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Setup:
-    """All that decisions depend on beside the calls. `program` is the version that decided."""
+    """All that decisions depend on beside the calls. `program` is the version that decided.
+
+    The log of one process with everything in it names its `worker`. In that of a cluster's gateway
+    it is None, and `pages` 0: the book has a router, and there is no scheduler.
+    """
 
     program: str
     config: Config
     pages: int
     model: ModelInfo
     max_model_len: int
-    worker: WorkerId
+    worker: WorkerId | None
+    times: str = ""
+    """What the router expects of steps and transfers, as `perf` writes it; empty: the defaults."""
+
+
+@dataclass(frozen=True, slots=True)
+class Times:
+    """What a router is told of the devices."""
+
+    phases: PhaseTime
+    transfers: TransferTime
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -37,12 +53,32 @@ class RecordedRun:
     entries: Iterator[Entry]
 
 
-def fresh_machines(setup: Setup) -> Mapping[str, object]:
-    """The machines as they were before the first call.
+def router_of(config: Config, model: ModelInfo, times: Times) -> Router:
+    """The router of a cluster, built alike in a gateway and in a replay."""
+    return Router(
+        config.router,
+        times=times.phases,
+        transfer=times.transfers,
+        kv_bytes_per_token=model.kv_bytes_per_token,
+        limits=RouterLimits(
+            step_tokens=config.scheduler.max_batched_tokens,
+            max_sequences=config.scheduler.max_num_seqs,
+        ),
+    )
+
+
+def fresh_machines(setup: Setup, times: Times | None = None) -> Mapping[str, object]:
+    """The machines as they were before the first call; those of a cluster need `times`.
 
     Raises `ConfigError` for a setup that no run can have had: records may come from anywhere.
     """
     build(as_mapping(setup.config))
+    max_held = setup.config.router.max_held
+    if setup.worker is None:
+        if times is None:
+            raise ConfigError("the record of a cluster needs the times that its router expects")
+        router = router_of(setup.config, setup.model, times)
+        return {BOOK: RequestBook(router, max_held=max_held)}
     kv = setup.config.kv
     if setup.pages * kv.page_tokens * setup.model.kv_bytes_per_token > kv.memory_bytes:
         raise ConfigError(f"{setup.pages} pages are more than kv.memory_bytes has room for")
@@ -54,8 +90,5 @@ def fresh_machines(setup: Setup) -> Mapping[str, object]:
         max_model_len=setup.max_model_len,
         lease_ttl_s=setup.config.cluster.lease_ttl_s,
     )
-    return {
-        SCHEDULER: scheduler,
-        LEASES: scheduler.leases,
-        BOOK: RequestBook(setup.worker),
-    }
+    book = RequestBook(SoleWorker(setup.worker), max_held=max_held)
+    return {SCHEDULER: scheduler, LEASES: scheduler.leases, BOOK: book}

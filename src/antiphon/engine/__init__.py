@@ -1,7 +1,8 @@
 """Tokens from tensors: torch lives here."""
 
 from . import spin_limit  # noqa: F401  (before torch)
-from .kv_memory import KvDtype, KvLayout, KvMemory, kv_dtype_of, layout_of
+from .first_use import first_use
+from .kv_memory import KvArea, KvDtype, KvLayout, KvMemory, check_available, kv_dtype_of, layout_of
 from .llama import LlamaModel
 from .model import Model, load_llama
 from .numerics import numerics_id
@@ -11,6 +12,7 @@ from .torch_engine import TorchEngine
 from .weights import load_quantized, load_weights
 
 __all__ = [
+    "KvArea",
     "KvDtype",
     "KvLayout",
     "KvMemory",
@@ -18,6 +20,8 @@ __all__ = [
     "Model",
     "QuantizedLlama",
     "TorchEngine",
+    "check_available",
+    "first_use",
     "kv_dtype_of",
     "layout_of",
     "load_llama",

@@ -5,9 +5,10 @@ from contextlib import suppress
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
-from typing import assert_never
+from typing import Protocol, assert_never
 
 import numpy as np
+import numpy.typing as npt
 import torch
 
 from antiphon.checkpoint import ModelSpec
@@ -76,6 +77,14 @@ class KvLayout:
         return self.page_stride * self.dtype.torch_dtype.itemsize
 
     @property
+    def name(self) -> str:
+        """Says in one line what a reader of a page's bytes must know; equal names, equal order."""
+        return (
+            f"page[layers={self.layers}, 2, kv_heads={self.kv_heads}, "
+            f"page_tokens={self.page_tokens}, width={self.head_width}] {self.dtype.value}"
+        )
+
+    @property
     def token_bytes(self) -> int:
         """Bytes of one token's keys and values over all layers."""
         return self.page_bytes // self.page_tokens
@@ -96,29 +105,38 @@ def layout_of(spec: ModelSpec, page_tokens: int, kv_dtype: KvDtype = KvDtype.FP3
     )
 
 
+class KvArea(Protocol):
+    """Memory that somebody else has set aside for KV, and who wants to know what is written."""
+
+    @property
+    def content(self) -> npt.NDArray[np.uint8]:
+        """At least as many bytes as the pages need, zero at first."""
+        ...
+
+    def begin_write(self, pages: npt.NDArray[np.int64]) -> None:
+        """`pages`, of which some may repeat, are about to be written."""
+        ...
+
+
 class KvMemory:
-    """`pages` pages of one layout, zero-filled by the operating system as they are first touched.
+    """`pages` pages of one layout, in `area` or, without one, in memory of this process alone.
 
     `tensor` [pages, layers, 2, kv_heads, page_tokens, head_width] of the layout's dtype; `flat` is
     the same in one dimension, `elements` the same for kernels: float32, or bfloat16 as uint16.
+    Whoever writes through them calls `begin_write` first. Zero at first.
     """
 
-    def __init__(self, layout: KvLayout, pages: int) -> None:
-        if pages < 1:
-            raise UsageError(
-                f"the KV memory must hold at least one page of {layout.page_bytes} bytes: "
-                "raise kv.memory_bytes (--kv-memory)"
-            )
-        needed, available = pages * layout.page_bytes, available_bytes()
-        if needed > available:
-            raise UsageError(
-                f"kv.memory_bytes: {needed} bytes of KV memory are asked for, but this machine "
-                f"(or its container) has only {available} bytes free: "
-                "lower kv.memory_bytes (--kv-memory)"
-            )
+    def __init__(self, layout: KvLayout, pages: int, area: KvArea | None = None) -> None:
+        """Raises `UsageError` without `area` if there is no page or not enough memory."""
+        if area is None:
+            check_available(layout, pages)
+            content = _anonymous(pages * layout.page_bytes)
+        else:
+            content = torch.from_numpy(area.content[: pages * layout.page_bytes])
+        self._area = area
         self.layout = layout
         self.pages = pages
-        self.flat = _anonymous(needed).view(layout.dtype.torch_dtype)
+        self.flat = content.view(layout.dtype.torch_dtype)
         bits = self.flat if layout.dtype is KvDtype.FP32 else self.flat.view(torch.uint16)
         self.elements: np.ndarray = bits.numpy()
         self.tensor = self.flat.view(
@@ -130,11 +148,20 @@ class KvMemory:
         """As many whole pages as fit into `memory_bytes`. Raises `UsageError` if it can't be."""
         return cls(layout, memory_bytes // layout.page_bytes)
 
+    def begin_write(self, pages: npt.NDArray[np.int64]) -> None:
+        """Say that `pages`, of which some may repeat, are about to be written."""
+        if self._area is not None:
+            self._area.begin_write(pages)
+
     def copy(self, copies: tuple[PageCopy, ...]) -> None:
         """Copy whole pages, in order. Raises `BugError` for a page that does not exist."""
+        if not copies:
+            return
         for copy in copies:
             self.check(copy.source)
             self.check(copy.target)
+        self.begin_write(np.array([copy.target for copy in copies], np.int64))
+        for copy in copies:
             self.tensor[copy.target] = self.tensor[copy.source]
 
     def check(self, page: PageId) -> None:
@@ -143,11 +170,27 @@ class KvMemory:
             raise BugError(f"page {page} does not exist: the KV memory has {self.pages} pages")
 
 
-def _anonymous(size: int) -> torch.Tensor:
-    """`size` zero bytes of the operating system's, in huge pages where it has them.
+def check_available(layout: KvLayout, pages: int) -> None:
+    """Raise `UsageError` unless there is at least a page, and memory for all of them."""
+    if pages < 1:
+        raise UsageError(
+            f"the KV memory must hold at least one page of {layout.page_bytes} bytes: "
+            "raise kv.memory_bytes (--kv-memory)"
+        )
+    needed, available = pages * layout.page_bytes, available_bytes()
+    if needed > available:
+        raise UsageError(
+            f"kv.memory_bytes: {needed} bytes of KV memory are asked for, but this machine "
+            f"(or its container) has only {available} bytes free: "
+            "lower kv.memory_bytes (--kv-memory)"
+        )
 
-    Attention jumps from page to page of a large memory: with 4 KiB pages each jump would miss the
-    processor's table of addresses.
+
+def _anonymous(size: int) -> torch.Tensor:
+    """`size` zero bytes that the operating system gives as they are first touched.
+
+    Like a shared region, and as fast: where the system is set so, in huge pages. What those would
+    gain otherwise is in docs/decisions/0005-kv-memory-is-a-memfd.md.
     """
     area = mmap.mmap(-1, size)
     if hasattr(mmap, "MADV_HUGEPAGE"):

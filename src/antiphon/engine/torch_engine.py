@@ -75,6 +75,7 @@ class TorchEngine:
 
     def _compute(self, chunks: tuple[Chunk, ...]) -> list[Sample | SequenceFault]:
         batch = Batch.of([self._run(chunk) for chunk in chunks], self._memory.layout)
+        self._memory.begin_write(batch.places // self._memory.layout.page_stride)
         logits = self._model.forward(batch, self._memory).numpy()
         draws = self._draws(chunks)
         drawn = sample(logits, draws)

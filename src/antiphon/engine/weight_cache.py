@@ -14,9 +14,9 @@ import shutil
 import tempfile
 import time
 import zlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from math import prod
 from pathlib import Path
@@ -24,6 +24,8 @@ from typing import BinaryIO
 
 import torch
 from safetensors import SafetensorError, safe_open
+
+from .folder_lock import locked
 
 _REVISION = 1
 """Raise it when the values or their order change: files of another revision are never read."""
@@ -96,6 +98,24 @@ class WeightCache:
         finally:
             Path(temporary).unlink(missing_ok=True)
         self._evict(keep=self._path(name))
+
+    @contextmanager
+    def alone(self, name: str) -> Iterator[bool]:
+        """Waits until no other process is in here; yields whether one has made file `name` then.
+
+        Not needed for safety: it keeps several processes from computing the same at once. Raises
+        `OSError` if the folder can't be made.
+        """
+        self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        before = self._inode(name)
+        with locked(self._folder):
+            yield self._inode(name) != before
+
+    def _inode(self, name: str) -> int | None:
+        try:
+            return self._path(name).stat().st_ino
+        except FileNotFoundError:
+            return None
 
     def _path(self, name: str) -> Path:
         return self._folder / f"{name}-r{_REVISION}.safetensors"

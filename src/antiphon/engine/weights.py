@@ -71,7 +71,9 @@ def _through_cache(
     if tensors is not None:
         return tensors
     try:
-        cache.store(name, wanted)
+        with cache.alone(name) as made_meanwhile:
+            if not made_meanwhile:
+                cache.store(name, wanted)
     except OSError as error:
         _LOG.warning("converted weights are not cached: %s", error)
         return None

@@ -1,9 +1,21 @@
-"""The decision log of a server: it may end early, the service may not."""
+"""The decision log of a process: it may end early, the service may not.
 
+The gateway's is the file that was named; a worker's lies beside it, with the worker's id in its
+name. A life that is not the process's first has its number there too: what the one before wrote is
+what one wants to read.
+"""
+
+import contextlib
 import logging
-from collections.abc import Callable
+import os
+import secrets
+import stat
+from collections.abc import Callable, Iterator
+from pathlib import Path
 
 from antiphon.core.recorder import Entry
+from antiphon.errors import ConfigError
+from antiphon.wire import DecisionLogWriter
 
 _log = logging.getLogger(__name__)
 
@@ -26,3 +38,52 @@ class DecisionLog:
         except OSError as error:
             _log.error("the decision log ends: %s", error)
             self._write = None
+
+
+def log_path(named: str, worker: str | None, life: int) -> Path:
+    """Where a process's log is: `run.jsonl`, `run.mixed-0.jsonl`, `run.mixed-0.2.jsonl`."""
+    path = Path(named)
+    marks = [worker] if worker is not None else []
+    marks += [str(life)] if life > 1 else []
+    return path.with_name(".".join([path.stem, *marks]) + path.suffix)
+
+
+@contextlib.contextmanager
+def opened_log(
+    named: str | None, worker: str | None = None, life: int = 1
+) -> Iterator[DecisionLogWriter | None]:
+    """The writer of a process's log, or None if there is to be none.
+
+    Raises `ConfigError` if the file can't be written.
+    """
+    if named is None:
+        yield None
+        return
+    path = log_path(named, worker, life)
+    with contextlib.ExitStack() as stack:
+        try:
+            file = stack.enter_context(os.fdopen(_open_private(path), "wb"))
+            writer = DecisionLogWriter(file, salt_key=secrets.token_bytes(32))
+        except OSError as error:
+            raise ConfigError(
+                f'log.decisions = "{named}": {path} can\'t be written ({error.strerror})'
+            ) from None
+        yield writer
+
+
+def _open_private(path: Path) -> int:
+    """Open a file for writing, empty, that only this user can read, whoever made it.
+
+    The log holds what people wrote, as token ids. Links are not followed: a prepared one would
+    choose what is overwritten. What is no regular file (a pipe, a device) stays as it is.
+    """
+    flags = os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+    descriptor = os.open(path, flags, 0o600)
+    try:
+        if stat.S_ISREG(os.fstat(descriptor).st_mode):
+            os.fchmod(descriptor, 0o600)
+            os.ftruncate(descriptor, 0)
+    except OSError:
+        os.close(descriptor)
+        raise
+    return descriptor

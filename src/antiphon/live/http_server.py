@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import uvicorn
-from fastapi import FastAPI
+from starlette.types import ASGIApp
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 MAX_HEAD_BYTES = 64 * 1024
@@ -109,7 +109,7 @@ class HttpServer(uvicorn.Server):
     """
 
     def __init__(
-        self, app: FastAPI, *, max_connections: int, on_started: Callable[[], None]
+        self, app: ASGIApp, *, max_connections: int, on_started: Callable[[], None]
     ) -> None:
         protocol = type("Protocol", (BoundedProtocol,), {"max_connections": max_connections})
         super().__init__(

@@ -1,50 +1,27 @@
-"""A model made ready to run: from its name in the configuration to a scheduler and an engine.
+"""A model made ready to run: from its name in the configuration to text, scheduler and engine.
 
-name ─► files ─┬─► tokenizer, chat template
-               └─► weights ─► engine, KV memory ─► scheduler
+name ─► files ─┬─► text: tokenizer, chat template
+               └─► engine: weights, KV memory, scheduler
 """
 
-import logging
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from pathlib import Path
 
-from antiphon.checkpoint import Checkpoint, open_checkpoint, resolve
+from antiphon.checkpoint import open_checkpoint, resolve
 from antiphon.core.scheduler import Scheduler
-from antiphon.engine import (
-    KvMemory,
-    TorchEngine,
-    kv_dtype_of,
-    layout_of,
-    load_llama,
-    numerics_id,
-)
-from antiphon.errors import ConfigError
+from antiphon.engine import TorchEngine
+from antiphon.store.transfer import OwnedRegion
 from antiphon.text import ChatTemplate, Tokenizer
-from antiphon.types import (
-    Chunk,
-    Config,
-    ModelInfo,
-    Request,
-    RequestId,
-    SamplingParams,
-    SequenceKey,
-    StepPlan,
-)
+from antiphon.types import Config, ModelInfo
 
-from .cache_folder import cache_folder
-
-_log = logging.getLogger(__name__)
+from .loaded_engine import load_engine
+from .loaded_text import text_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class LoadedModel:
-    """What a driver needs to serve a model; `scheduler` and `engine` are fresh and belong together.
-
-    `info.name` is the model's own name, `max_model_len` what prompt and output may have together:
-    the scheduler's own limit, which KV memory may have made shorter than the configuration's.
-    """
+    """Both halves of a model, for a driver in one process: see `LoadedEngine`, `LoadedText`."""
 
     info: ModelInfo
     max_model_len: int
@@ -52,99 +29,30 @@ class LoadedModel:
     template: ChatTemplate
     scheduler: Scheduler
     engine: TorchEngine
+    region: OwnedRegion | None = None
 
 
-def load_model(config: Config, say: Callable[[str], None]) -> LoadedModel:
-    """Load the model of `config`; `say` gets a line before each long part.
+def load_model(
+    config: Config, say: Callable[[str], None], *, shares_kv: bool = False
+) -> LoadedModel:
+    """Load the model of `config`; `say` gets a line before each long part, `shares_kv` is for
+    `load_engine`.
 
     Warns in the log if the KV memory is too small for the longest sequence.
     Raises `UsageError`: no such model, a file that can't be used, or too little memory.
     """
     say(f"Opening {config.model.name}")
-    path = resolve(config.model.name)
-    checkpoint = open_checkpoint(path)
-    max_model_len = _max_model_len(config, checkpoint)
-    say("Loading weights and tokenizer (the first time converts the weights)")
+    checkpoint = open_checkpoint(resolve(config.model.name))
     with ThreadPoolExecutor(1) as beside:
-        tokenizing = beside.submit(Tokenizer.load, checkpoint.tokenizer)
-        engine, memory = _engine(config, checkpoint, max_model_len)
-        tokenizer = tokenizing.result()
-    say("Preparing kernels (the first time compiles them)")
-    warm_up(engine)
-    info = _info(config, checkpoint, memory)
-    scheduler = Scheduler(
-        config=config.scheduler,
-        kv=config.kv,
-        pages=memory.pages,
-        model=info,
-        max_model_len=max_model_len,
-    )
-    if scheduler.max_model_len < max_model_len:
-        _log.warning(
-            "prompt and output may have %d tokens together, not %d: more do not fit into the KV "
-            "memory (--kv-memory, or kv.memory_bytes, makes it larger)",
-            scheduler.max_model_len,
-            max_model_len,
-        )
+        reading = beside.submit(text_of, checkpoint, config)
+        loaded = load_engine(checkpoint, config, say, shares_kv=shares_kv)
+        text = reading.result()
     return LoadedModel(
-        info=info,
-        max_model_len=scheduler.max_model_len,
-        tokenizer=tokenizer,
-        template=ChatTemplate(
-            checkpoint.tokenizer.chat_template, tokenizer.bos_token, tokenizer.eos_token
-        ),
-        scheduler=scheduler,
-        engine=engine,
-    )
-
-
-def warm_up(engine: TorchEngine) -> None:
-    """Run one token through a fresh engine, so that no user's request waits for compilation.
-
-    It writes to page 0, which belongs to nobody yet, and is forgotten again.
-    """
-    request = Request(
-        id=RequestId("warm-up"), prompt=(0,), sampling=SamplingParams(max_tokens=1, seed=0)
-    )
-    chunk = Chunk(request=request, sequence=0, tokens=(0,), start=0, new_pages=(0,), samples=(0,))
-    engine.forward(StepPlan(number=0, chunks=(chunk,)))
-    engine.forward(StepPlan(number=0, chunks=(), ended=(SequenceKey(request.id, 0),)))
-
-
-def _max_model_len(config: Config, checkpoint: Checkpoint) -> int:
-    context_len = checkpoint.spec.context_len
-    asked = config.model.max_model_len or context_len
-    if asked > context_len:
-        raise ConfigError(
-            f"model.max_model_len = {asked}: the context of {checkpoint.name} is {context_len}"
-        )
-    return asked
-
-
-def _engine(
-    config: Config, checkpoint: Checkpoint, max_model_len: int
-) -> tuple[TorchEngine, KvMemory]:
-    """Memory comes first: if there is too little, nobody waits for weights."""
-    kv_dtype = kv_dtype_of(config.kv.dtype, config.model.dtype)
-    layout = layout_of(checkpoint.spec, config.kv.page_tokens, kv_dtype)
-    memory = KvMemory.of_bytes(layout, config.kv.memory_bytes)
-    model = load_llama(
-        checkpoint,
-        dtype=config.model.dtype,
-        cache_dir=cache_folder(config.engine),
-        context_len=max_model_len,
-    )
-    return TorchEngine(model, memory), memory
-
-
-def _info(config: Config, checkpoint: Checkpoint, memory: KvMemory) -> ModelInfo:
-    spec, name = checkpoint.spec, config.model.name
-    return ModelInfo(
-        name=checkpoint.name if checkpoint.path == Path(name) else name,
-        identity=checkpoint.identity,
-        numerics=numerics_id(config.model.dtype, memory.layout.dtype),
-        vocab_size=spec.vocab_size,
-        context_len=spec.context_len,
-        eos_token_ids=spec.eos_token_ids,
-        kv_bytes_per_token=memory.layout.token_bytes,
+        info=loaded.info,
+        max_model_len=loaded.max_model_len,
+        tokenizer=text.tokenizer,
+        template=text.template,
+        scheduler=loaded.scheduler,
+        engine=loaded.engine,
+        region=loaded.region,
     )

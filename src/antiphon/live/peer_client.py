@@ -197,8 +197,8 @@ class PeerClient:
                 case PeerWelcome(kv):
                     self._check(kv, descriptors)
                     if descriptors:
-                        self._hello = replace(self._hello, descriptor=False)
                         self._on_memory(descriptors.pop(), kv)
+                        self._hello = replace(self._hello, descriptor=False)
                 case _:
                     raise FrameError(f"{self._who} did not answer the hello first")
         finally:

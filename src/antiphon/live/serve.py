@@ -1,232 +1,92 @@
-"""The server process: put together, run until a signal says otherwise, taken apart in order.
+"""`antiphon serve`: the supervisor of one server, put together.
 
-take the port ─► load the model ─► worker ─► gateway ─► HTTP
-                                                         │ first SIGTERM or Ctrl-C:
-                                                         │   refuse what is new, finish what runs
-                                                         │ second: stop at once
+take the port ─► sockets of the cluster ─► supervisor ─┬─► gateway process
+                                                       └─► worker processes, each on its cores
 """
 
 import asyncio
-import contextlib
 import os
-import secrets
-import signal
 import socket
-import stat
 import time
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Callable
 
-import uvloop
-from fastapi import FastAPI
-
-from antiphon import __version__
-from antiphon.core.recorded_run import Setup
-from antiphon.engine import use_cores
+from antiphon.core.worker_spec import worker_specs
 from antiphon.errors import ConfigError
-from antiphon.types import Config, HttpConfig, Incarnation, WorkerId, WorkerInfo
-from antiphon.wire import DecisionLogWriter
+from antiphon.types import Config
 
-from .decision_log import DecisionLog
-from .gateway import Gateway, Keyring, Metrics, Prompts, Service, create_app
-from .http_server import HttpServer
 from .listener import listen
-from .loaded_model import LoadedModel, load_model
-from .worker import Worker
+from .local_servers import registered
+from .supervisor.child_process import command_of
+from .supervisor.messages import Ready
+from .supervisor.supervisor import GATEWAY, Supervisor, Voice
 
-WORKER = WorkerId("worker-0")
+_GATEWAY_MODULE = "antiphon.live.gateway_process"
+_WORKER_MODULE = "antiphon.live.worker_process"
 
 
-def serve(config: Config, say: Callable[[str], None], announce: Callable[[str], None]) -> int:
+def serve(
+    config: Config,
+    *,
+    say: Callable[[str], None],
+    log: Callable[[str], None],
+    announce: Callable[[str], None],
+) -> int:
     """Serve until a signal comes; returns the exit code (0: what ran was finished).
 
-    `say` gets lines about the start, `announce` those for the user once requests are answered.
-    Raises `UsageError` if the port, a file, the model or the memory is not right.
+    `say` gets lines about the start, `log` what processes write, `announce` what is for the user
+    once requests are answered. Raises `UsageError` if the port, a file, the model or the memory is
+    not right, `PeerError` if a process can't be started.
     """
-    keys = _keys(config.http)
-    with _sigterm_leaves(), listen(config.http) as listener, _decision_log(config) as log:
-        use_cores(config.engine.cores)
-        model = load_model(config, say)
-        server = Server(config, model, keys, listener, announce)
-        if log is not None:
-            log.begin(_setup(config, model))
-        return uvloop.run(server.run(log and DecisionLog(log)))
+    cores = _usable_cores(config.engine.cores)
+    specs = worker_specs(config.cluster, cores)
+    with listen(config.http) as listener, registered(config.cluster.socket_dir) as entry:
+        url = _url(listener)
 
+        def greet(ready: Ready) -> None:
+            for line in _greeting(url, ready):
+                announce(line)
 
-class Server:
-    """One worker, its gateway and HTTP, on one event loop."""
-
-    def __init__(
-        self,
-        config: Config,
-        model: LoadedModel,
-        keys: Keyring,
-        listener: socket.socket,
-        announce: Callable[[str], None],
-    ) -> None:
-        self._config = config
-        self._model = model
-        self._keys = keys
-        self._listener = listener
-        self._announce = announce
-        self._served_name = config.model.served_name or model.info.name
-        self._signals = 0
-        self._exit_code = 0
-        self._stopping: asyncio.Task[None] | None = None
-
-    async def run(self, log: DecisionLog | None) -> int:
-        """Serve until a signal; returns the exit code. Raises what broke the worker, if any."""
-        model = self._model
-        info = WorkerInfo(
-            id=WORKER,
-            incarnation=Incarnation(secrets.token_hex(8)),
-            model=model.info,
-            max_model_len=model.max_model_len,
-        )
-        async with Worker(
-            info,
-            model.scheduler,
-            model.engine,
+        supervisor = Supervisor(
+            config,
+            specs,
+            listener=listener,
+            sockets=str(entry.sockets),
+            commands=lambda name: command_of(
+                _GATEWAY_MODULE if name == GATEWAY else _WORKER_MODULE, name
+            ),
+            voice=Voice(say=say, log=log, ready=greet, announce=announce),
             clock=time.monotonic,
-            log_decision=log,
-        ) as worker:
-            metrics = Metrics(self._served_name, worker.view)
-            gateway = Gateway(
-                worker, model.tokenizer, metrics, clock=time.monotonic, log_decision=log
-            )
-            http = HttpServer(
-                self._app(gateway, metrics, worker),
-                max_connections=self._config.http.max_connections,
-                on_started=self._greet,
-            )
-            hearing = asyncio.create_task(gateway.run())
-            serving = asyncio.create_task(http.serve(sockets=[self._listener]))
-            with self._handled_signals(gateway, http):
-                await asyncio.wait((hearing, serving), return_when=asyncio.FIRST_COMPLETED)
-                http.should_exit = True
-                await serving
-            if hearing.done():
-                hearing.result()
-            hearing.cancel()
-            await asyncio.wait((hearing,))
-        return self._exit_code
-
-    def _app(self, gateway: Gateway, metrics: Metrics, worker: Worker) -> FastAPI:
-        service = Service(
-            gateway=gateway,
-            prompts=Prompts(self._model.tokenizer, self._model.template),
-            metrics=metrics,
-            worker=worker.info,
-            served_name=self._served_name,
-            config=self._config.http,
-            clock=time.monotonic,
-            created=int(time.time()),
-            worker_healthy=lambda: worker.healthy,
         )
-        return create_app(service, self._keys)
-
-    def _greet(self) -> None:
-        host, port = self._listener.getsockname()[:2]
-        url = f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
-        key = " -H 'Authorization: Bearer KEY'" if len(self._keys) else ""
-        self._announce(f"Antiphon serves {self._served_name} on {url}")
-        self._announce("Try it:")
-        self._announce(
-            f"  curl {url}/v1/chat/completions{key} -H 'Content-Type: application/json' -d "
-            f"""'{{"model": "{self._served_name}", "temperature": 0, "messages": """
-            """[{"role": "user", "content": "What is the capital of France?"}]}'"""
-        )
-        self._announce(f"Docs: {url}/docs (the API), docs/guides/quickstart.md (all else)")
-
-    # ── signals ──────────────────────────────────────────────────────────────────────────────
-
-    @contextlib.contextmanager
-    def _handled_signals(self, gateway: Gateway, http: HttpServer) -> Iterator[None]:
-        loop = asyncio.get_running_loop()
-        for number in (signal.SIGINT, signal.SIGTERM):
-            loop.add_signal_handler(number, self._signalled, number, gateway, http)
-        try:
-            yield
-        finally:
-            for number in (signal.SIGINT, signal.SIGTERM):
-                loop.remove_signal_handler(number)
-
-    def _signalled(self, number: int, gateway: Gateway, http: HttpServer) -> None:
-        self._signals += 1
-        if self._signals == 1:
-            self._stopping = asyncio.create_task(self._drain(gateway, http))
-            self._announce("Stopping: what runs is finished (again: stop at once)")
-            return
-        self._exit_code = 128 + number
-        if self._stopping is not None:
-            self._stopping.cancel()
-        http.force_exit = True
-        http.should_exit = True
-
-    async def _drain(self, gateway: Gateway, http: HttpServer) -> None:
-        await gateway.drain(self._config.http.drain_timeout_s)
-        http.should_exit = True
+        entry.publish(url)
+        return asyncio.run(supervisor.run())
 
 
-def _keys(config: HttpConfig) -> Keyring:
-    return Keyring.from_file(Path(config.api_key_file)) if config.api_key_file else Keyring()
+def _usable_cores(wanted: tuple[int, ...]) -> tuple[int, ...]:
+    """The cores that the workers share; empty where threads can't be pinned."""
+    if not hasattr(os, "sched_getaffinity"):
+        if wanted:
+            raise ConfigError("engine.cores: this operating system can't pin a thread to cores")
+        return ()
+    allowed = sorted(os.sched_getaffinity(0))
+    for core in wanted:
+        if core not in allowed:
+            listed = ",".join(map(str, allowed))
+            raise ConfigError(f"engine.cores: core {core} is not one of {listed}")
+    return wanted or tuple(allowed)
 
 
-@contextlib.contextmanager
-def _sigterm_leaves() -> Iterator[None]:
-    """Until the server has handlers of its own: SIGTERM unwinds the start and exits 0."""
-
-    def leave(number: int, frame: object) -> None:
-        raise SystemExit(0)
-
-    former = signal.signal(signal.SIGTERM, leave)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, former)
+def _url(listener: socket.socket) -> str:
+    host, port = listener.getsockname()[:2]
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 
-@contextlib.contextmanager
-def _decision_log(config: Config) -> Iterator[DecisionLogWriter | None]:
-    if config.log.decisions is None:
-        yield None
-        return
-    with contextlib.ExitStack() as stack:
-        try:
-            descriptor = _open_private(config.log.decisions)
-            file = stack.enter_context(os.fdopen(descriptor, "wb"))
-            writer = DecisionLogWriter(file, salt_key=secrets.token_bytes(32))
-        except OSError as error:
-            raise ConfigError(
-                f'log.decisions = "{config.log.decisions}": can\'t be written ({error.strerror})'
-            ) from None
-        yield writer
-
-
-def _setup(config: Config, model: LoadedModel) -> Setup:
-    return Setup(
-        program=__version__,
-        config=config,
-        pages=model.scheduler.view(0.0).total_pages,
-        model=model.info,
-        max_model_len=model.max_model_len,
-        worker=WORKER,
-    )
-
-
-def _open_private(path: str) -> int:
-    """Open a file for writing, empty, that only this user can read, whoever made it.
-
-    The log holds what people wrote, as token ids. Links are not followed: a prepared one would
-    choose what is overwritten. What is no regular file (a pipe, a device) stays as it is.
-    """
-    flags = os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
-    descriptor = os.open(path, flags, 0o600)
-    try:
-        if stat.S_ISREG(os.fstat(descriptor).st_mode):
-            os.fchmod(descriptor, 0o600)
-            os.ftruncate(descriptor, 0)
-    except OSError:
-        os.close(descriptor)
-        raise
-    return descriptor
+def _greeting(url: str, ready: Ready) -> list[str]:
+    key = " -H 'Authorization: Bearer KEY'" if ready.needs_key else ""
+    return [
+        f"Antiphon serves {ready.serves} on {url}",
+        "Try it:",
+        f"  curl {url}/v1/chat/completions{key} -H 'Content-Type: application/json' -d "
+        f"""'{{"model": "{ready.serves}", "temperature": 0, "messages": """
+        """[{"role": "user", "content": "What is the capital of France?"}]}'""",
+        f"Docs: {url}/docs (the API), docs/guides/quickstart.md (all else)",
+    ]

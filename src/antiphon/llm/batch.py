@@ -6,12 +6,12 @@ import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from antiphon.core.requests import RequestBook
+from antiphon.core.requests import RequestBook, SoleWorker
 from antiphon.errors import BugError, ClientError
 from antiphon.live.loaded_model import LoadedModel
 from antiphon.text import SequenceText
@@ -23,6 +23,7 @@ from antiphon.types import (
     EndSequence,
     Event,
     FinishReason,
+    Incarnation,
     Logprobs,
     Rejected,
     Request,
@@ -32,6 +33,8 @@ from antiphon.types import (
     TokenGenerated,
     TokenId,
     WorkerId,
+    WorkerInfo,
+    WorkerJoined,
 )
 
 from .output import CompletionOutput, RequestOutput
@@ -46,7 +49,15 @@ class Batch:
     def __init__(self, model: LoadedModel, answers: Mapping[RequestId, "Answer"]) -> None:
         self._scheduler = model.scheduler
         self._engine = model.engine
-        self._book = RequestBook(WorkerId("llm"))
+        worker = WorkerId("llm")
+        self._book = RequestBook(SoleWorker(worker))
+        info = WorkerInfo(
+            id=worker,
+            incarnation=Incarnation("this process"),
+            model=model.info,
+            max_model_len=model.max_model_len,
+        )
+        self._book.observe(WorkerJoined(info), time.monotonic())
         self._answers = answers
         self._open = sum(len(answer.sequences) for answer in answers.values())
 
@@ -93,7 +104,8 @@ class Batch:
             match command:
                 case Dispatch(request=request):
                     now = time.monotonic()
-                    self._execute(self._book.heard(self._scheduler.add(request, now), now))
+                    answer = replace(self._scheduler.add(request, now), attempt=request.attempt)
+                    self._execute(self._book.heard(answer, now))
                 case Deliver(token=token):
                     if self._answers[token.request].sequences[token.sequence].push(token):
                         now = time.monotonic()
@@ -110,6 +122,8 @@ class Batch:
                 case Settle(record=record, rejected=rejected):
                     answer = self._answers[record.request]
                     answer.cached_tokens, answer.rejected = record.cached_tokens, rejected
+                case _:
+                    raise BugError(f"one worker needs no {type(command).__name__}")
 
 
 class Answer:

@@ -12,6 +12,7 @@ from .profile_file import (
     read_profile,
     write_profile,
 )
+from .router_times import read_times, write_times
 from .step_grid import Limits, StepKind, StepShape, axes, grid, held_out
 from .step_time import FittedStepTime, Ramp
 from .step_work import StepWork, work_of
@@ -41,6 +42,8 @@ __all__ = [
     "held_out",
     "quantile",
     "read_profile",
+    "read_times",
     "work_of",
     "write_profile",
+    "write_times",
 ]

@@ -29,6 +29,8 @@ LONGEST_PROMPT = 40
 LONGEST_OUTPUT = 20
 PATIENCE_S: Seconds = 60.0
 """Longer than all faults of a plan together last."""
+HOSTILE_PATIENCE_S: Seconds = 4.0
+"""Where a message may get lost, only deadlines end what waits for it."""
 BUSY_S: Seconds = 0.6
 """Calls come and faults begin within this time."""
 
@@ -138,7 +140,8 @@ class _Drawn:
 
     def _call(self, number: int) -> Call:
         draws, name = self._draws, f"r{number}"
-        patience_s: Seconds = PATIENCE_S
+        hostile = self._family is Family.HOSTILE
+        patience_s: Seconds = HOSTILE_PATIENCE_S if hostile else PATIENCE_S
         if self._family is not Family.HONEST and draws.below(3, name, "hurry") == 0:
             patience_s = draws.choice((0.02, 0.1, 0.5), name, "patience")
         n = draws.choice((1, 1, 1, 2, 3), name, "n")

@@ -114,6 +114,10 @@ class HttpConfig:
     api_key_file: Annotated[
         str | None, Key("File of API keys, one a line; needed for any host but loopback.")
     ] = None
+    admin_token_file: Annotated[
+        str | None,
+        Key("File of the token that opens the admin routes of this address; without it: closed."),
+    ] = None
     max_body_bytes: Annotated[
         int, Key("Longest request body; beyond it: 413.", 1024, 2**30, size=True)
     ] = 4 * 1024**2
@@ -152,7 +156,7 @@ class ClusterConfig:
         float, Key("How long offered KV is kept after the last renewal.", 0.1, 3600.0)
     ] = 10.0
     start_timeout_s: Annotated[
-        float, Key("A worker that has not joined by then is started anew.", 1.0, 86400.0)
+        float, Key("A worker that has not joined by then is started anew.", 0.1, 86400.0)
     ] = 600.0
     restart_backoff_s: Annotated[
         float, Key("Wait before a restart; doubles with each early death.", 0.01, 3600.0)

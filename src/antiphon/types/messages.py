@@ -46,6 +46,8 @@ class JoinRefusal(StrEnum):
     LIVE = "live"
     """A worker of this id is there, in another life. It goes when its stream is over."""
     FULL = "full"
+    OVER = "over"
+    """This life was given up as lost: the process must join under a new incarnation."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

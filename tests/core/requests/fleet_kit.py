@@ -89,7 +89,10 @@ class ScriptedRouter:
     def prefilled(self, request: RequestId, now: float) -> None:
         self.calls.append(("prefilled", request))
 
-    def settled(self, request: RequestId, now: float) -> None:
+    def refused(self, worker: WorkerId, now: float) -> None:
+        assert worker
+
+    def settled(self, request: RequestId, now: float, *, again: bool = False) -> None:
         self.calls.append(("settled", request))
 
 
@@ -101,8 +104,10 @@ def no_worker() -> Rejected:
     return Rejected(request=RequestId("r1"), reason=RejectReason.NO_WORKER, message="all are gone")
 
 
-def book_of(router: ScriptedRouter, *workers: str | WorkerInfo, **limits: int) -> RequestBook:
-    book = RequestBook(router, **limits)
+def book_of(
+    router: ScriptedRouter, *workers: str | WorkerInfo, max_held: int = 4096
+) -> RequestBook:
+    book = RequestBook(router, max_held=max_held)
     for worker in workers:
         info = worker_info(worker) if isinstance(worker, str) else worker
         assert book.observe(WorkerJoined(info), 0.0) == ()

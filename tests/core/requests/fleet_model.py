@@ -103,7 +103,10 @@ class WilfulRouter:
     def prefilled(self, request: RequestId, now: float) -> None:
         assert request in self.loads
 
-    def settled(self, request: RequestId, now: float) -> None:
+    def refused(self, worker: WorkerId, now: float) -> None:
+        assert worker
+
+    def settled(self, request: RequestId, now: float, *, again: bool = False) -> None:
         self.loads.discard(request)
 
     def _nobody(self, request: Request, now: float) -> Hold | Rejected | None:
@@ -165,8 +168,8 @@ class Client:
 class FleetModel:
     """Executes commands against imaginary workers."""
 
-    def __init__(self) -> None:
-        self.router = WilfulRouter()
+    def __init__(self, router: WilfulRouter) -> None:
+        self.router = router
         self.now = 0.0
         self.alive: dict[WorkerId, WorkerInfo] = {}
         self.clients: dict[RequestId, Client] = {}

@@ -10,7 +10,7 @@ from dataclasses import replace
 
 import pytest
 from fleet_kit import offer_of, worker_info
-from fleet_model import MAX_TOKENS, RENEWAL_S, Client, FleetModel
+from fleet_model import MAX_TOKENS, RENEWAL_S, Client, FleetModel, WilfulRouter
 from hypothesis import Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
@@ -28,7 +28,9 @@ from antiphon.core.requests.facts import Fact, why_unusable
 from antiphon.core.requests.handovers import Handovers
 from antiphon.core.requests.open_request import OpenRequest
 from antiphon.core.requests.parts import STANDARD_PARTS, Parts
+from antiphon.core.router import Router
 from antiphon.errors import BugError
+from antiphon.perf import DEFAULT_LINK_TIME, DEFAULT_STEP_TIME, FittedPhaseTime
 from antiphon.types import (
     Admitted,
     Command,
@@ -36,9 +38,11 @@ from antiphon.types import (
     EndSequence,
     Event,
     FinishReason,
+    FleetEvent,
     GrantAnswered,
     Health,
     HealthChanged,
+    Hold,
     LeaseRefusal,
     Offer,
     Preempted,
@@ -49,6 +53,9 @@ from antiphon.types import (
     Renew,
     Request,
     RequestId,
+    Role,
+    Route,
+    RouterConfig,
     SamplingParams,
     SequenceEnded,
     Settle,
@@ -60,7 +67,7 @@ from antiphon.types import (
     WorkerView,
 )
 
-VIEW = WorkerView(**dict.fromkeys(WorkerView.__dataclass_fields__, 0))
+VIEW = replace(WorkerView(**dict.fromkeys(WorkerView.__dataclass_fields__, 0)), total_pages=64)
 NAMES = ("a", "b", "c", "d")
 reasons = st.sampled_from(FinishReason)
 refusals = st.sampled_from([*RejectReason, RejectReason.QUEUE_FULL, RejectReason.DRAINING])
@@ -73,10 +80,13 @@ class HostileFleet(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.model = FleetModel()
+        self.model = FleetModel(self.router())
         self.book = RequestBook(self.model.router, max_held=3, parts=self.parts)
         self.said: list[Event] = []
         self.count = 0
+
+    def router(self) -> WilfulRouter:
+        return WilfulRouter()
 
     # ── the driver ───────────────────────────────────────────────────────────────────────────
 
@@ -222,6 +232,12 @@ class HostileFleet(RuleBasedStateMachine):
         client.holder, client.offer = None, offer
         self.hear(offer)
 
+    @rule()
+    def all_offer(self) -> None:
+        for place in range(len(self.model.clients)):
+            if place < len(self.model.clients):
+                self.offers(place)
+
     def generates_first(self, client: Client, sequence: int) -> None:
         resumed = client.now.resumed
         index = len(resumed[sequence]) if sequence < len(resumed) else 0
@@ -308,9 +324,13 @@ class HostileFleet(RuleBasedStateMachine):
     @rule(worker=names)
     def joins(self, worker: WorkerId) -> None:
         """Under another incarnation: whatever its former life had is gone."""
-        info = worker_info(worker, life=str(self.serial()))
+        info = worker_info(worker, life=str(self.serial()), role=self.role(worker))
         self.model.joined(info)
         self.model.run(self.book.observe(WorkerJoined(info), self.model.now))
+        self.reports(worker)
+
+    def role(self, worker: WorkerId) -> Role:
+        return Role.MIXED
 
     @rule(worker=names, health=st.sampled_from([Health.JOINED, Health.SUSPECT, Health.DRAINING]))
     def looks_otherwise(self, worker: WorkerId, health: Health) -> None:
@@ -444,6 +464,63 @@ HostileFleet.TestCase.settings = settings(deadline=None, max_examples=150, state
 TestLaws = HostileFleet.TestCase
 
 
+class TrueRouter(WilfulRouter):
+    """The router that is served with, watched."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._router = Router(
+            RouterConfig(policy="least-loaded"),  # which always splits if it can
+            times=FittedPhaseTime(step_time=DEFAULT_STEP_TIME),
+            transfer=DEFAULT_LINK_TIME,
+            kv_bytes_per_token=1,
+        )
+
+    def observe(self, event: FleetEvent, now: float) -> None:
+        super().observe(event, now)
+        self._router.observe(event, now)
+
+    def choose(self, request: Request, now: float) -> Route | Hold | Rejected:
+        return self._router.choose(request, now)
+
+    def choose_decode(
+        self, offer: Offer, request: Request, now: float
+    ) -> WorkerId | Hold | Rejected:
+        return self._router.choose_decode(offer, request, now)
+
+    def prefilled(self, request: RequestId, now: float) -> None:
+        self._router.prefilled(request, now)
+
+    def refused(self, worker: WorkerId, now: float) -> None:
+        self._router.refused(worker, now)
+
+    def settled(self, request: RequestId, now: float, *, again: bool = False) -> None:
+        self._router.settled(request, now, again=again)
+
+    @property
+    def open_requests(self) -> int:
+        return self._router.open_requests
+
+
+class RoutedFleet(HostileFleet):
+    """The same laws with prefill, decode and mixed workers behind the true router."""
+
+    def router(self) -> WilfulRouter:
+        self.true = TrueRouter()
+        return self.true
+
+    def role(self, worker: WorkerId) -> Role:
+        return {"a": Role.PREFILL, "b": Role.DECODE, "c": Role.PREFILL}.get(worker, Role.MIXED)
+
+    def teardown(self) -> None:
+        super().teardown()
+        assert self.true.open_requests == 0, "the router remembers what is over"
+
+
+RoutedFleet.TestCase.settings = settings(deadline=None, max_examples=75, stateful_step_count=50)
+TestLawsWithTheRouter = RoutedFleet.TestCase
+
+
 # ── negative controls: each of these parts is put in at construction, and must be found ──────────
 
 
@@ -506,7 +583,7 @@ class Clings(Handovers):
 class KeepsLoad(Dispatcher):
     """Never tells the router that a request is over."""
 
-    def forget(self, id: RequestId, now: float) -> None:
+    def forget(self, id: RequestId, now: float, *, again: bool = False) -> None:
         """Nothing."""
 
 

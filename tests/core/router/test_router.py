@@ -50,6 +50,15 @@ def test_a_short_prompt_does_not_disturb_running_decodes_while_the_prefill_pool_
     assert (second.prefill, second.decode) == (P.id, D.id)
 
 
+@pytest.mark.parametrize(("tpot_s", "local"), [(0.05, False), (0.06, True)])
+def test_a_tight_target_between_tokens_keeps_prompts_off_decode_workers(
+    tpot_s: float, local: bool
+) -> None:
+    """50 tokens and a decode step take 56 ms."""
+    (route,) = routes(router(P, D, tpot_s=tpot_s), [request("a", 50)])
+    assert (route.prefill is None) is local
+
+
 def test_a_busy_prefill_pool_sends_a_long_prompt_to_decode_where_that_is_sooner() -> None:
     made = router(P, D, ttft_s=2.0)
     report(made, "prefill-0", waiting=3, waiting_tokens=3000)
@@ -252,10 +261,24 @@ def test_the_owner_goes_on_itself_if_nobody_else_is_left_or_if_it_is_mixed() -> 
     made.prefilled(one.id, 1.0)
     health(made, "decode-0", Health.LOST, 1.0)
     assert made.choose_decode(offer_of(P, one), one, 1.0) == P.id
-    made.observe(WorkerJoined(info("prefill-0", Role.PREFILL, life="2")), 2.0)
-    assert isinstance(made.choose_decode(offer_of(P, one), one, 2.0), Hold)  # not its owner's life
     made = router(M)
     assert made.choose_decode(offer_of(M, one), one, 1.0) == M.id
+
+
+def test_an_offer_that_nobody_can_read_is_given_up_and_one_that_somebody_may_soon_is_not() -> None:
+    one = request("a", 1000)
+    made = router(P, D, info("decode-9", Role.DECODE, numerics="other"))
+    routes(made, [one])
+    made.prefilled(one.id, 1.0)
+    health(made, "prefill-0", Health.SUSPECT, 1.0)
+    health(made, "decode-0", Health.SUSPECT, 1.0)
+    assert isinstance(made.choose_decode(offer_of(P, one), one, 1.0), Hold)
+    health(made, "decode-0", Health.DRAINING, 1.0)
+    made.observe(WorkerJoined(info("prefill-0", Role.PREFILL, life="2")), 2.0)
+    refused = made.choose_decode(offer_of(P, one), one, 2.0)
+    assert isinstance(refused, Rejected)
+    assert refused.reason is RejectReason.NO_WORKER
+    assert "prefill-0 offers" in refused.message
 
 
 def test_an_offer_of_a_decode_worker_that_died_goes_to_the_next_without_a_new_route() -> None:

@@ -125,6 +125,7 @@ class Attempts:
             return [*stop, *self._requests.refuse(entry, fact, now)]
         entry.refused_by.append(worker)
         entry.refusal = fact
+        self._dispatcher.refused(worker, now)
         return [*stop, *self._again(entry, now, fruitless=False)]
 
     def offered(self, entry: OpenRequest, offer: Offer, now: Seconds) -> list[Command]:
@@ -205,7 +206,7 @@ class Attempts:
         if entry.fruitless >= MAX_FRUITLESS:
             message = f"{MAX_FRUITLESS} attempts in a row broke off before a token came"
             return [*ends, *self._requests.end(entry, FinishReason.ERROR, message, now)]
-        self._dispatcher.forget(entry.id, now)
+        self._dispatcher.forget(entry.id, now, again=True)
         entry.try_again()
         return [*ends, *self.seek(entry, now)]
 

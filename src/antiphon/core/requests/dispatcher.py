@@ -58,9 +58,13 @@ class Dispatcher:
             self._router.observe(event, now)
         return changed
 
-    def forget(self, id: RequestId, now: Seconds) -> None:
-        """Mutates: whatever the router chose for it is void."""
-        self._router.settled(id, now)
+    def forget(self, id: RequestId, now: Seconds, *, again: bool = False) -> None:
+        """Mutates: whatever the router chose for it is void; `again`: another attempt follows."""
+        self._router.settled(id, now, again=again)
+
+    def refused(self, worker: WorkerId, now: Seconds) -> None:
+        """Mutates: the router does not know that this worker is full."""
+        self._router.refused(worker, now)
 
     # ── to a worker ──────────────────────────────────────────────────────────────────────────
 
@@ -85,7 +89,7 @@ class Dispatcher:
             return route
         first = route.decode if route.prefill is None else route.prefill
         if entry.refusal is not None and first in entry.refused_by:
-            self.forget(entry.id, now)
+            self.forget(entry.id, now, again=True)
             return AllRefused(entry.refusal)
         self._check(first)
         entry.routed(_spelled(route.prefill, route.decode, route.reason), now)
@@ -105,7 +109,7 @@ class Dispatcher:
         if isinstance(taker, Hold | Rejected):
             return taker
         if entry.refusal is not None and taker in entry.refused_by:
-            self.forget(entry.id, now)
+            self.forget(entry.id, now, again=True)
             return AllRefused(entry.refusal)
         self._check(taker)
         if entry.request.attempt == offer.attempt:

@@ -40,8 +40,15 @@ class Routing(Protocol):
         """Mutates: its first token is there, so its prefill is no load any more."""
         ...
 
-    def settled(self, request: RequestId, now: Seconds) -> None:
-        """Mutates: forget what was chosen for it. No effect on a request without a choice."""
+    def refused(self, worker: WorkerId, now: Seconds) -> None:
+        """Mutates: a worker that was chosen had no room after all."""
+        ...
+
+    def settled(self, request: RequestId, now: Seconds, *, again: bool = False) -> None:
+        """Mutates: forget what was chosen for it. No effect on a request without a choice.
+
+        `again`: another attempt follows, so what concerns all attempts is kept.
+        """
         ...
 
 
@@ -92,5 +99,8 @@ class SoleWorker:
     def prefilled(self, request: RequestId, now: Seconds) -> None:
         """See `Routing`."""
 
-    def settled(self, request: RequestId, now: Seconds) -> None:
+    def refused(self, worker: WorkerId, now: Seconds) -> None:
+        """See `Routing`."""
+
+    def settled(self, request: RequestId, now: Seconds, *, again: bool = False) -> None:
         """See `Routing`."""

@@ -10,32 +10,42 @@ class Demand:
     """Sizes of one attempt. The output's true length is no part of it: nobody knows it."""
 
     request: RequestId
+    prompt: int
+    """Tokens of the prompt."""
+    resumed: tuple[int, ...]
+    """Tokens that each unfinished sequence has beyond it."""
     tokens: int
     """To have in KV before the next token: the prompt once, and what each sequence resumes."""
     longest: int
     """Tokens of its longest unfinished sequence."""
     context: int
     """KV entries that a step of all its unfinished sequences reads."""
-    sequences: int
-    """Unfinished ones."""
 
-    def pages(self, page_tokens: int) -> int:
-        """Pages that it fills before its next token, at most one more for each sequence."""
-        return -(-self.tokens // page_tokens) + self.sequences - 1
+    @property
+    def sequences(self) -> int:
+        """Unfinished ones."""
+        return len(self.resumed)
+
+    def pages(self, page_tokens: int, block_tokens: int) -> int:
+        """Pages that it fills before its next token: sequences share the prompt's whole blocks."""
+        tail = self.prompt % block_tokens
+        own = sum(-(-(tail + resumed) // page_tokens) for resumed in self.resumed)
+        return (self.prompt - tail) // page_tokens + own
 
 
 def demand_of(request: Request) -> Demand:
     """The demand of the request's present attempt."""
     prompt, n = len(request.prompt), request.sampling.n
-    resumed = [
+    resumed = tuple(
         len(request.resumed[sequence]) if sequence < len(request.resumed) else 0
         for sequence in range(n)
         if sequence not in request.done
-    ]
+    )
     return Demand(
         request=request.id,
+        prompt=prompt,
+        resumed=resumed,
         tokens=prompt + sum(resumed),
         longest=prompt + max(resumed, default=0),
         context=len(resumed) * prompt + sum(resumed),
-        sequences=len(resumed),
     )

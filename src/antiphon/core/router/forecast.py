@@ -62,8 +62,9 @@ class Forecast:
         return seconds
 
     def is_short(self, worker: WorkerBelief) -> bool:
-        """The prompt would hold up whatever decodes there by no more than one TPOT target."""
-        return worker.pace.factor * self.prefill_s(self.uncached(worker)) <= self.slo.tpot_s
+        """Between two tokens of what decodes there, the prompt would fit into one TPOT target."""
+        gap_s = self.prefill_s(self.uncached(worker)) + self._step_s(worker)
+        return worker.pace.factor * gap_s <= self.slo.tpot_s
 
     def prefill(self, worker: WorkerBelief) -> Option:
         """It computes the prompt, another one goes on."""

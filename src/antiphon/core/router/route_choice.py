@@ -7,8 +7,8 @@
     mixed ────────── whole ─────────────────────────────────────────────────────────────┘
 
 The rule (conditional disaggregation): a decode worker computes a prompt while there is a prefill
-pool only if the prompt is short (it stalls running sequences by no more than one TPOT target) or
-the pool is busy (waiting for it would miss the TTFT target, or it has no room for what it would
+pool only if the prompt is short (it fits between two tokens, within one TPOT target) or the pool
+is busy (waiting for it would miss the TTFT target, or it has no room for what it would
 offer); if that is sooner; and if what decodes there stays within the TPOT target.
 """
 

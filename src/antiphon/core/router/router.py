@@ -19,6 +19,7 @@ from collections.abc import Sequence
 from antiphon.core.costs import PhaseTime, TransferTime
 from antiphon.types import (
     FleetEvent,
+    Health,
     Hold,
     Offer,
     Rejected,
@@ -132,6 +133,7 @@ class Router:
         """Who goes on with an offer, by present load. Mutates as `choose` does.
 
         The offer's owner itself if it is mixed, or if nobody else is left who can read its pages.
+        `Rejected`: nobody can, now or soon, so the offer is of no use; its load is forgotten.
         """
         before = self._fleet.lift(request.id)
         demand = demand_of(request)
@@ -139,14 +141,22 @@ class Router:
         able = [
             worker
             for worker in self._fleet.workers
-            if is_open(worker, now) and worker.exchange == wanted and could_run(worker, demand)
+            if worker.exchange == wanted
+            and could_run(worker, demand)
+            and (worker.role is not Role.PREFILL or worker.info.incarnation == offer.incarnation)
         ]
-        takers = [worker for worker in able if worker.role is not Role.PREFILL]
-        if not takers:
-            takers = [worker for worker in able if worker.info.incarnation == offer.incarnation]
+        well = [worker for worker in able if is_open(worker, now)]
+        takers = [worker for worker in well if worker.role is not Role.PREFILL] or well
+        if not takers and all(worker.health is Health.DRAINING for worker in able):
+            return Rejected(
+                request=request.id,
+                attempt=request.attempt,
+                reason=RejectReason.NO_WORKER,
+                message=f"nobody is left who can read the KV that {offer.owner} offers",
+            )
         if not takers:
             self._fleet.put_back(before)
-            return self._hold(request, "no worker that could read the offered KV is well", now)
+            return self._hold(request, "no worker that can read the offered KV is well", now)
         choice = self._choice(self._forecast(request, demand, now)).best_decode(takers)
         if isinstance(choice, NoRoom):
             self._fleet.put_back(before)

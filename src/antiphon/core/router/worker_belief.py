@@ -81,7 +81,8 @@ class WorkerBelief:
 
     def pages_of(self, demand: Demand) -> int | None:
         """Pages that the request fills here; None: page size not known."""
-        return demand.pages(self.info.kv.page_tokens) if self.info.kv else None
+        kv = self.info.kv
+        return demand.pages(kv.page_tokens, kv.block_tokens) if kv else None
 
     # ── what happens to it ───────────────────────────────────────────────────────────────────
 

@@ -1,0 +1,7 @@
+"""Load on any server with an OpenAI API, and what came of it. Speaks HTTP only."""
+
+from .answer import Answer, Choice
+from .client import Client, wait_until_ready
+from .open_loop import Arrival, run_open_loop
+
+__all__ = ["Answer", "Arrival", "Choice", "Client", "run_open_loop", "wait_until_ready"]

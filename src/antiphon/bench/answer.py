@@ -1,0 +1,51 @@
+"""What one user got, and when."""
+
+from dataclasses import dataclass
+
+from antiphon.types import Seconds
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """One completion: its whole text and why it ended (None: it did not)."""
+
+    text: str
+    finish_reason: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """The outcome of one ask. Times are on the client's monotonic clock.
+
+    `due_at` is when the ask was to be sent, whatever the client was busy with: latencies count from
+    it (no coordinated omission). `token_at` has one stamp for each piece of text that came; an
+    answer that is not streamed has one. `error` says what went wrong; empty: nothing did.
+    """
+
+    number: int
+    due_at: Seconds
+    sent_at: Seconds
+    ended_at: Seconds
+    status: int
+    choices: tuple[Choice, ...] = ()
+    token_at: tuple[Seconds, ...] = ()
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+    request_id: str = ""
+    error: str = ""
+
+    @property
+    def ok(self) -> bool:
+        """Every choice came to its end."""
+        ended = self.choices and all(choice.finish_reason for choice in self.choices)
+        return not self.error and self.status == 200 and bool(ended)
+
+    @property
+    def ttft_s(self) -> Seconds | None:
+        """Time to first text. None: none came, or the answer was not streamed."""
+        return self.token_at[0] - self.due_at if self.token_at else None
+
+    @property
+    def gaps_s(self) -> tuple[Seconds, ...]:
+        """Times between one piece of text and the next."""
+        return tuple(b - a for a, b in zip(self.token_at, self.token_at[1:], strict=False))

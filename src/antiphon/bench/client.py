@@ -1,0 +1,185 @@
+"""One user's side of the OpenAI chat API."""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
+from types import TracebackType
+from typing import Any
+
+import aiohttp
+import msgspec
+
+from antiphon.types import Seconds
+from antiphon.workload import Ask
+
+from .answer import Answer, Choice
+
+_LINE_BYTES = 2**20
+_ERROR_CHARS = 500
+
+
+class _Text(msgspec.Struct):
+    content: str | None = None
+
+
+class _Piece(msgspec.Struct):
+    index: int
+    delta: _Text | None = None
+    message: _Text | None = None
+    finish_reason: str | None = None
+
+
+class _Usage(msgspec.Struct):
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+
+
+class _Error(msgspec.Struct):
+    message: str = "an error without a message"
+
+
+class _Chunk(msgspec.Struct):
+    """What is read of a streamed chunk or of a whole answer."""
+
+    choices: list[_Piece] = []
+    usage: _Usage | None = None
+    error: _Error | None = None
+
+
+_decode = msgspec.json.Decoder(_Chunk).decode
+
+
+@dataclass(slots=True)
+class _Partial:
+    """An answer as far as it has come."""
+
+    texts: list[str]
+    reasons: list[str | None]
+    stamps: list[Seconds] = field(default_factory=list)
+    usage: _Usage = field(default_factory=_Usage)
+    error: str = ""
+
+    def take(self, chunk: _Chunk, now: Seconds) -> None:
+        """Mutates: one more piece came. What is of no choice that was asked for is an error."""
+        if chunk.error is not None:
+            self.error = chunk.error.message[:_ERROR_CHARS]
+        if chunk.usage is not None:
+            self.usage = chunk.usage
+        for piece in chunk.choices:
+            if not 0 <= piece.index < len(self.texts):
+                self.error = f"a choice of index {piece.index} was not asked for"
+                return
+            text = (piece.delta or piece.message or _Text()).content
+            if text:
+                self.texts[piece.index] += text
+                self.stamps.append(now)
+            self.reasons[piece.index] = piece.finish_reason or self.reasons[piece.index]
+
+
+class Client:
+    """Sends chats to one server. Use as `async with Client(url, model) as client`.
+
+    `timeout_s` bounds each ask as a whole. Connections are kept open between asks.
+    """
+
+    def __init__(
+        self, url: str, model: str, *, api_key: str | None = None, timeout_s: Seconds = 600.0
+    ) -> None:
+        self._url = url.rstrip("/") + "/v1/chat/completions"
+        self._model = model
+        self._headers = {"Authorization": f"Bearer {api_key}"} if api_key else {}
+        self._timeout = aiohttp.ClientTimeout(total=timeout_s)
+        self._session: aiohttp.ClientSession | None = None
+
+    async def __aenter__(self) -> "Client":
+        self._session = aiohttp.ClientSession(
+            connector=aiohttp.TCPConnector(limit=0),
+            timeout=self._timeout,
+            headers=self._headers,
+            read_bufsize=_LINE_BYTES,
+        )
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None
+    ) -> None:
+        if self._session is not None:
+            await self._session.close()
+
+    async def send(self, ask: Ask, due_at: Seconds | None = None) -> Answer:
+        """Send one ask now and wait for its end. Whatever goes wrong is in the answer."""
+        if self._session is None:
+            raise RuntimeError("use the client in `async with`")
+        sent_at = time.monotonic()
+        partial = _Partial([""] * ask.n, [None] * ask.n)
+        status, request_id = 0, ""
+        try:
+            async with self._session.post(self._url, json=self._body(ask)) as response:
+                status = response.status
+                request_id = response.headers.get("x-request-id", "")
+                if status != 200:
+                    partial.error = (await response.text())[:_ERROR_CHARS] or f"HTTP {status}"
+                elif ask.stream:
+                    await _read_stream(response, partial)
+                else:
+                    partial.take(_decode(await response.read()), time.monotonic())
+        except (aiohttp.ClientError, TimeoutError, OSError, msgspec.DecodeError) as error:
+            partial.error = f"{type(error).__name__}: {error}"
+        return Answer(
+            number=ask.number,
+            due_at=sent_at if due_at is None else due_at,
+            sent_at=sent_at,
+            ended_at=time.monotonic(),
+            status=status,
+            choices=tuple(map(Choice, partial.texts, partial.reasons)),
+            token_at=tuple(partial.stamps),
+            prompt_tokens=partial.usage.prompt_tokens,
+            completion_tokens=partial.usage.completion_tokens,
+            request_id=request_id,
+            error=partial.error,
+        )
+
+    def _body(self, ask: Ask) -> dict[str, Any]:
+        body: dict[str, Any] = {
+            "model": self._model,
+            "messages": [{"role": "user", "content": ask.text}],
+            "max_tokens": ask.max_tokens,
+            "temperature": ask.temperature,
+            "seed": ask.seed,
+            "n": ask.n,
+        }
+        if ask.stream:
+            body |= {"stream": True, "stream_options": {"include_usage": True}}
+        return body
+
+
+async def _read_stream(response: aiohttp.ClientResponse, partial: _Partial) -> None:
+    async for data in _events(response):
+        now = time.monotonic()
+        if data == b"[DONE]":
+            return
+        partial.take(_decode(data), now)
+        if partial.error:
+            return
+    partial.error = partial.error or "the stream ended without [DONE]"
+
+
+async def _events(response: aiohttp.ClientResponse) -> AsyncIterator[bytes]:
+    """The data of server-sent events, one line each as the OpenAI API sends them."""
+    async for line in response.content:
+        if line.startswith(b"data:"):
+            yield line[5:].strip()
+
+
+async def wait_until_ready(url: str, *, timeout_s: Seconds) -> None:
+    """Return when the server answers /ready with 200. Raises `TimeoutError` after `timeout_s`."""
+    async with asyncio.timeout(timeout_s), aiohttp.ClientSession() as session:
+        while True:
+            try:
+                async with session.get(url.rstrip("/") + "/ready") as response:
+                    if response.status == 200:
+                        return
+            except aiohttp.ClientError:
+                pass  # not listening yet
+            await asyncio.sleep(0.05)

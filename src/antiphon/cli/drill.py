@@ -1,0 +1,108 @@
+"""`antiphon drill`: faults on a live cluster under load."""
+
+import asyncio
+import json
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from antiphon.errors import PeerError, UsageError
+
+from . import options
+from .progress import Progress, tell
+
+if TYPE_CHECKING:
+    from antiphon.drill import DrillPlan, DrillReport
+
+
+def drill(
+    model: options.Model = None,
+    kind: Annotated[
+        str, typer.Option(help="kill (SIGKILL) or stop (SIGSTOP, later SIGCONT).")
+    ] = "kill",
+    seed: Annotated[int, typer.Option(help="Of prompts, arrivals, victims and moments.")] = 0,
+    duration: Annotated[float, typer.Option(help="Seconds of load.", min=1, max=86400)] = 60.0,
+    every: Annotated[
+        float, typer.Option(help="Seconds between faults, on average.", min=0.1, max=3600)
+    ] = 5.0,
+    stop_for: Annotated[
+        float, typer.Option(help="How long a stopped worker stands still.", min=0.1, max=3600)
+    ] = 5.0,
+    rate: Annotated[
+        float, typer.Option(help="Requests a second, on average.", min=0.01, max=10_000)
+    ] = 2.0,
+    asks: Annotated[int, typer.Option(help="How many different chats.", min=1, max=10_000)] = 40,
+    prefill: Annotated[int, typer.Option(help="Prefill workers of the cluster.", min=0)] = 2,
+    decode: Annotated[int, typer.Option(help="Decode workers of the cluster.", min=0)] = 2,
+    mixed: Annotated[int, typer.Option(help="Mixed workers of the cluster.", min=0)] = 0,
+    url: Annotated[
+        str | None,
+        typer.Option(
+            help="Hit a server of yours that runs on this machine instead of a new one.",
+            metavar="URL",
+        ),
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="The report as JSON.")] = False,
+    kv_memory: options.KvMemory = None,
+    config: options.ConfigFile = None,
+) -> None:
+    """Kill or stop workers of a live cluster under load, and show that no request is lost.
+
+    First all chats are asked without faults. Then they come at random times while, every few
+    seconds, a random worker is hit whose phase another worker still serves. Every answer must be
+    what it was before, to the last token; afterwards nothing may be left: no request, no page.
+
+    \b
+    antiphon drill                                  a cluster of its own: 2 prefill, 2 decode
+    antiphon drill --kind stop --seed 7
+    antiphon drill --duration 3600 --every 10       an hour of it
+    antiphon drill --url http://127.0.0.1:8000      the server that runs there
+
+    Exit code 0: passed. 1: something was lost, or no fault could be carried out.
+    """
+    from antiphon.drill import DrillPlan, FaultKind
+
+    if kind not in list(FaultKind):
+        raise UsageError(f'--kind "{kind}": must be kill or stop')
+    if url is not None and (model, config, kv_memory) != (None, None, None):
+        raise UsageError("--url hits a server that runs: give no model and no settings with it")
+    plan = DrillPlan(
+        kind=FaultKind(kind),
+        seed=seed,
+        duration_s=duration,
+        every_s=every,
+        stop_for_s=stop_for,
+        rate_per_s=rate,
+        asks=asks,
+    )
+    arguments = [model] if model else []
+    for name, value in (("prefill", prefill), ("decode", decode), ("mixed", mixed)):
+        arguments += [f"--{name}", str(value)]
+    arguments += ["--kv-memory", kv_memory] if kv_memory else []
+    arguments += ["--config", str(config)] if config else []
+    try:
+        with Progress() as progress:
+            report = asyncio.run(_run(plan, arguments, url, progress))
+    except PeerError as error:
+        typer.echo(f"antiphon: {error}", err=True)
+        raise typer.Exit(1) from None
+    if as_json:
+        typer.echo(json.dumps(report.as_mapping(), indent=2))
+    else:
+        for line in report.lines():
+            tell(line)
+    raise typer.Exit(0 if report.passed else 1)
+
+
+async def _run(
+    plan: "DrillPlan", arguments: list[str], url: str | None, progress: Progress
+) -> "DrillReport":
+    from antiphon.drill import attached, run_drill, started
+
+    if url is not None:
+        target = attached(url)
+        await target.ready(30.0)
+        return await run_drill(target, plan, say=progress.say)
+    progress.say("Starting a cluster")
+    async with started(arguments) as target:
+        return await run_drill(target, plan, say=progress.say)

@@ -1,0 +1,34 @@
+"""`antiphon restart`: new processes for workers, one after the other."""
+
+from typing import Annotated
+
+import typer
+
+from . import options
+
+
+def restart(
+    workers: Annotated[
+        list[str] | None,
+        typer.Argument(help="Ids, as `antiphon status` shows them.", show_default="all"),
+    ] = None,
+    timeout: options.DrainTimeout = 120.0,
+    url: options.Url = None,
+    token_file: options.TokenFile = None,
+) -> None:
+    """Restart WORKERS one after the other, without losing a request.
+
+    Each is drained, gets a new process, and has joined before the next one's turn. Ctrl-C stops
+    between two of them; the first that fails ends it.
+
+    \b
+    antiphon restart
+    antiphon restart decode-0 decode-1 --timeout 10
+    """
+    from antiphon.live.admin.client import find_server
+
+    server = find_server(url, token_file)
+    chosen = workers or [row["id"] for row in server.get("/admin/status")["workers"]]
+    for worker in chosen:
+        started = server.order(worker, "restart", timeout)
+        typer.echo(f"{worker} is back (pid {started['pid']})")

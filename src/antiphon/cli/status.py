@@ -1,0 +1,70 @@
+"""`antiphon status`: a running server and its workers."""
+
+import json
+from typing import Annotated, Any
+
+import typer
+
+from . import options
+
+
+def status(
+    as_json: Annotated[bool, typer.Option("--json", help="JSON instead of a table.")] = False,
+    url: options.Url = None,
+    token_file: options.TokenFile = None,
+) -> None:
+    """Show a running server and its workers.
+
+    \b
+    antiphon status
+    antiphon status --url http://127.0.0.1:9000
+    antiphon status --url https://gpu-box:8000 --token-file admin.token
+    antiphon status --json | jq '.workers[] | select(.health != "joined")'
+
+    A worker's health is joined, suspect (silent for a moment) or draining; what has not joined is
+    starting, waiting (to be started again after it died), stopping, or lost.
+    """
+    from antiphon.live.admin.client import find_server
+
+    answer = find_server(url, token_file).get("/admin/status")
+    typer.echo(json.dumps(answer, indent=2) if as_json else as_table(answer))
+
+
+def as_table(status: dict[str, Any]) -> str:
+    """Several lines of text."""
+    from rich.box import SIMPLE_HEAD
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(box=SIMPLE_HEAD, pad_edge=False)
+    for name in ("worker", "role", "health"):
+        table.add_column(name)
+    for name in ("pid", "cores", "running", "waiting", "KV", "lives"):
+        table.add_column(name, justify="right")
+    table.add_column("last problem")
+    for worker in status["workers"]:
+        used = worker["kv_used"]
+        table.add_row(
+            worker["id"],
+            worker["role"],
+            worker["health"],
+            _or_dash(worker["pid"]),
+            ",".join(map(str, worker["cores"])) or "all",
+            _or_dash(worker["running"]),
+            _or_dash(worker["waiting"]),
+            "–" if used is None else f"{used:.0%}",
+            str(worker["life"]),
+            worker["problem"],
+        )
+    console = Console(width=120, color_system=None, force_terminal=False, highlight=False)
+    with console.capture() as captured:
+        console.print(
+            f"{status['model']}: {status['state']}, {status['open_requests']} open requests "
+            f"(Antiphon {status['version']}, gateway pid {status['gateway_pid']})"
+        )
+        console.print(table)
+    return "\n".join(line.rstrip() for line in captured.get().splitlines()).rstrip()
+
+
+def _or_dash(value: object) -> str:
+    return "–" if value is None else str(value)

@@ -1,0 +1,138 @@
+"""A cluster of this user on this machine: one that runs already, or one started for the drill."""
+
+import asyncio
+import contextlib
+import subprocess
+import sys
+import tempfile
+from collections.abc import AsyncIterator, Iterator, Sequence
+from pathlib import Path
+
+import msgspec
+
+from antiphon.bench import wait_until_ready
+from antiphon.errors import PeerError
+from antiphon.live.admin.client import AdminClient, find_server
+from antiphon.live.admin.status import ClusterStatus
+from antiphon.live.local_servers import LocalServer, running_servers
+from antiphon.types import Seconds
+
+from .target import Attempt
+
+_POLL_S = 0.05
+_STOP_S = 30.0
+_RECORDS = "requests.jsonl"
+_LOG = "server.log"
+_LOG_TAIL_CHARS = 2000
+
+
+class LocalTarget:
+    """Implements `Target` through the admin socket. `records`: the server's request records."""
+
+    def __init__(self, url: str, client: AdminClient, records: Path | None = None) -> None:
+        self.url = url
+        self.model = ""
+        self._client = client
+        self._records = records
+
+    async def ready(self, timeout_s: Seconds) -> None:
+        """Wait until all workers have joined. Raises `PeerError` if that takes too long."""
+        try:
+            async with asyncio.timeout(timeout_s):
+                await wait_until_ready(self.url, timeout_s=timeout_s)
+                while True:
+                    status = await self.status()
+                    if all(worker.health == "joined" for worker in status.workers):
+                        break
+                    await asyncio.sleep(_POLL_S)
+        except TimeoutError:
+            raise PeerError(f"the cluster is not ready after {timeout_s:g} s") from None
+        self.model = status.model
+
+    async def status(self) -> ClusterStatus:
+        """See `Target`."""
+        answer = await asyncio.to_thread(self._client.get, "/admin/status")
+        return msgspec.convert(answer, ClusterStatus)
+
+    def attempts(self) -> Sequence[Attempt]:
+        """See `Target`."""
+        if self._records is None or not self._records.exists():
+            return ()
+        lines = self._records.read_bytes().splitlines()
+        return [attempt for line in lines for attempt in _later_attempts(line)]
+
+
+class _Stamp(msgspec.Struct):
+    began_at: Seconds
+    first_token_at: Seconds | None = None
+
+
+class _Record(msgspec.Struct):
+    """What is read of a request's record."""
+
+    request: str
+    attempt_stamps: tuple[_Stamp, ...] = ()
+
+
+def _later_attempts(line: bytes) -> Iterator[Attempt]:
+    record = msgspec.json.decode(line, type=_Record)
+    for number, stamp in enumerate(record.attempt_stamps[1:], start=2):
+        yield Attempt(
+            request=record.request,
+            number=number,
+            began_at=stamp.began_at,
+            first_token_at=stamp.first_token_at,
+        )
+
+
+def attached(url: str | None, token_file: Path | None = None) -> LocalTarget:
+    """The server at `url`, or the only one of this user here. Raises as `find_server`."""
+    client = find_server(url, token_file)
+    return LocalTarget(url or running_servers()[0].url, client)
+
+
+@contextlib.asynccontextmanager
+async def started(
+    arguments: Sequence[str], *, timeout_s: Seconds = 600.0
+) -> AsyncIterator[LocalTarget]:
+    """A cluster of its own (`antiphon serve ARGUMENTS` on a free port), gone afterwards.
+
+    Raises `PeerError` with the end of its log if it does not come up.
+    """
+    with tempfile.TemporaryDirectory(prefix="antiphon-drill-") as folder:
+        records, log = Path(folder) / _RECORDS, Path(folder) / _LOG
+        command = [sys.executable, "-m", "antiphon", "serve", *arguments]
+        command += ["--port", "0", "--request-log", str(records)]
+        with log.open("wb") as output:
+            server = subprocess.Popen(
+                command, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT
+            )
+        try:
+            place = await _found(server, log, timeout_s)
+            target = LocalTarget(place.url, find_server(place.url, None), records)
+            await target.ready(timeout_s)
+            yield target
+        finally:
+            await asyncio.shield(asyncio.to_thread(_end, server))
+
+
+async def _found(server: subprocess.Popen[bytes], log: Path, timeout_s: Seconds) -> LocalServer:
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(timeout_s):
+            while server.poll() is None:
+                for place in running_servers():
+                    if place.pid == server.pid:
+                        return place
+                await asyncio.sleep(_POLL_S)
+    tail = log.read_text(encoding="utf-8", errors="replace")[-_LOG_TAIL_CHARS:]
+    raise PeerError(f"the cluster did not start; the end of its log:\n{tail}")
+
+
+def _end(server: subprocess.Popen[bytes]) -> None:
+    """SIGTERM, and SIGKILL for one that does not listen."""
+    server.terminate()
+    try:
+        server.wait(_STOP_S)
+    except subprocess.TimeoutExpired:
+        server.kill()
+        server.wait()

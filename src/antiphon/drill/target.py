@@ -1,0 +1,33 @@
+"""The cluster that a drill is put on, as the drill sees it."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from antiphon.live.admin.status import ClusterStatus
+from antiphon.types import Seconds
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Attempt:
+    """One attempt of a request that had several. Times on the machine's monotonic clock."""
+
+    request: str
+    number: int
+    began_at: Seconds
+    first_token_at: Seconds | None
+
+
+class Target(Protocol):
+    """A running cluster on this machine."""
+
+    url: str
+    model: str
+
+    async def status(self) -> ClusterStatus:
+        """Gateway and workers, now. Raises `PeerError` if the gateway does not answer."""
+        ...
+
+    def attempts(self) -> Sequence[Attempt]:
+        """The attempts after the first of all requests so far; none if no record is kept."""
+        ...

@@ -1,0 +1,181 @@
+"""Draining, flipping and restarting workers of a live cluster, without losing a request.
+
+drain     nothing new goes there; what runs finishes, or moves elsewhere at the deadline
+role      drain, another role, and it takes requests again
+restart   drain, a new process, and it is back when it has joined
+"""
+
+import asyncio
+import contextlib
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Protocol
+
+from antiphon import __version__
+from antiphon.errors import ClientError, PeerError
+from antiphon.live.supervisor.messages import ChildState, FromChild, KeepRole, Restart
+from antiphon.types import Health, Incarnation, Role, Seconds, WorkerId
+
+from .status import ClusterStatus, Member, WorkerStatus, worker_statuses
+
+
+class Fleet(Protocol):
+    """What the gateway can do with its workers."""
+
+    @property
+    def served_name(self) -> str:
+        """The model's name in the API."""
+        ...
+
+    @property
+    def state(self) -> str:
+        """Whether the gateway takes requests: ready, draining, unhealthy."""
+        ...
+
+    @property
+    def open_requests(self) -> int:
+        """Requests that are not settled."""
+        ...
+
+    def members(self) -> Sequence[Member]:
+        """The workers that have joined."""
+        ...
+
+    async def drain(self, worker: WorkerId, timeout_s: Seconds) -> None:
+        """Give it nothing new, and return when it has nothing left.
+
+        Raises `PeerError` if the worker is lost meanwhile.
+        """
+        ...
+
+    def resume(self, worker: WorkerId) -> None:
+        """Give requests to a drained worker again."""
+        ...
+
+    async def set_role(self, worker: WorkerId, role: Role) -> None:
+        """Give a drained worker another role. Raises `PeerError` if it is lost meanwhile."""
+        ...
+
+    async def joined(self, worker: WorkerId, former: Incarnation | None) -> None:
+        """Wait for the worker, in a life other than `former`."""
+        ...
+
+
+class Operations:
+    """All that an operator can ask. Raises `ClientError` if it can't be done as asked (404, 409),
+    `PeerError` if it went wrong.
+
+    `tell` reaches the supervisor; `start_timeout_s` is how long a restarted worker may take.
+    """
+
+    def __init__(
+        self, fleet: Fleet, tell: Callable[[FromChild], None], start_timeout_s: Seconds
+    ) -> None:
+        self._fleet = fleet
+        self._tell = tell
+        self._start_timeout_s = start_timeout_s
+        self._children: Mapping[str, ChildState] = {}
+        self._busy: dict[str, str] = {}
+
+    def children(self, states: Sequence[ChildState]) -> None:
+        """The supervisor's newest word on the workers' processes."""
+        self._children = {state.name: state for state in states}
+
+    def status(self) -> ClusterStatus:
+        """Everything, now."""
+        return ClusterStatus(
+            model=self._fleet.served_name,
+            version=__version__,
+            state=self._fleet.state,
+            gateway_pid=os.getpid(),
+            open_requests=self._fleet.open_requests,
+            workers=worker_statuses(self._fleet.members(), self._children),
+        )
+
+    async def drain(self, name: str, timeout_s: Seconds) -> WorkerStatus:
+        """Drain a worker and leave it so."""
+        member = self._member(name)
+        self._check_not_last(member, Role.PREFILL, "be drained")
+        with self._alone(name, "drained"):
+            await self._fleet.drain(member.info.id, timeout_s)
+        return self._one(name)
+
+    async def set_role(self, name: str, role: Role, timeout_s: Seconds) -> WorkerStatus:
+        """Flip a live worker; one that has the role is left as it is, but takes requests again."""
+        member = self._member(name)
+        self._check_not_last(member, role, f"become a {role} worker")
+        with self._alone(name, "given another role"):
+            if member.info.role is not role:
+                await self._fleet.drain(member.info.id, timeout_s)
+                await self._fleet.set_role(member.info.id, role)
+                self._tell(KeepRole(name, role))
+            self._fleet.resume(member.info.id)
+        return self._one(name)
+
+    async def restart(self, name: str, timeout_s: Seconds) -> WorkerStatus:
+        """Drain a worker, start its process anew, and return when that has joined."""
+        if name not in self._children:
+            self._member(name)
+            raise ClientError(f"{name} was not started by this server's supervisor", status=409)
+        members = {str(member.info.id): member for member in self._fleet.members()}
+        member = members.get(name)
+        with self._alone(name, "restarted"):
+            if member is not None:
+                with contextlib.suppress(PeerError):
+                    await self._fleet.drain(member.info.id, timeout_s)
+            former = member.info.incarnation if member is not None else None
+            self._tell(Restart(name))
+            try:
+                async with asyncio.timeout(self._start_timeout_s):
+                    await self._fleet.joined(WorkerId(name), former)
+            except TimeoutError:
+                raise PeerError(
+                    f"{name} did not join within {self._start_timeout_s:g} s after its restart: "
+                    f"the server's log says why"
+                ) from None
+        return self._one(name)
+
+    def _member(self, name: str) -> Member:
+        members = {str(member.info.id): member for member in self._fleet.members()}
+        if name in members:
+            return members[name]
+        if name in self._children:
+            raise ClientError(
+                f"{name} has not joined (its process: {self._children[name].state}): wait, or see "
+                f"the server's log",
+                status=409,
+            )
+        known = ", ".join(sorted(members.keys() | self._children.keys())) or "none"
+        raise ClientError(f"there is no worker {name[:64]!r}: known are {known}", status=404)
+
+    def _check_not_last(self, member: Member, role: Role, verb: str) -> None:
+        """Somebody else decodes, unless the worker itself still does with its new role."""
+        others = [
+            other
+            for other in self._fleet.members()
+            if other.info.id != member.info.id
+            and other.health is Health.JOINED
+            and other.info.role is not Role.PREFILL
+        ]
+        if role is Role.PREFILL and member.info.role is not Role.PREFILL and not others:
+            raise ClientError(
+                f"{member.info.id} can't {verb}: it is the last worker that decodes. Give another "
+                f"one that role first",
+                status=409,
+            )
+
+    @contextlib.contextmanager
+    def _alone(self, name: str, deed: str) -> Iterator[None]:
+        if name in self._busy:
+            raise ClientError(f"{name} is being {self._busy[name]}: wait for that", status=409)
+        self._busy[name] = deed
+        try:
+            yield
+        finally:
+            del self._busy[name]
+
+    def _one(self, name: str) -> WorkerStatus:
+        for worker in self.status().workers:
+            if worker.id == name:
+                return worker
+        raise PeerError(f"{name} was lost")

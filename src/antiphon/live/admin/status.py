@@ -1,0 +1,96 @@
+"""A cluster at one moment, as `antiphon status --json` prints it."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import msgspec
+
+from antiphon.live.supervisor.messages import ChildState
+from antiphon.types import Health, Role, WorkerInfo, WorkerView
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """A worker that has joined, as the gateway sees it. `view` None: no word from it yet."""
+
+    info: WorkerInfo
+    health: Health
+    view: WorkerView | None
+
+
+class WorkerStatus(msgspec.Struct, frozen=True, kw_only=True):
+    """One worker. What only a joined one has is None until it joins.
+
+    `health` is the gateway's word (joined, suspect, draining), or what the process does meanwhile
+    (starting, waiting, stopping, lost). `kv_used`: share of the KV memory that is in use.
+    """
+
+    id: str
+    role: Role
+    health: str
+    pid: int | None = None
+    cores: tuple[int, ...] = ()
+    running: int | None = None
+    waiting: int | None = None
+    kv_used: float | None = None
+    incarnation: str | None = None
+    life: int = 1
+    problem: str = ""
+
+
+class ClusterStatus(msgspec.Struct, frozen=True, kw_only=True):
+    """The gateway and all workers, by id. `open_requests`: taken and not settled."""
+
+    model: str
+    version: str
+    state: str
+    gateway_pid: int
+    open_requests: int
+    workers: tuple[WorkerStatus, ...]
+
+
+def worker_statuses(
+    members: Sequence[Member], children: Mapping[str, ChildState]
+) -> tuple[WorkerStatus, ...]:
+    """Both sides' knowledge in one list: who has joined, and which processes there are."""
+    joined = {str(member.info.id): member for member in members}
+    names = sorted(joined.keys() | children.keys(), key=_by_role_and_number)
+    return tuple(_status(name, joined.get(name), children.get(name)) for name in names)
+
+
+def _status(name: str, member: Member | None, child: ChildState | None) -> WorkerStatus:
+    if member is None:
+        assert child is not None
+        return WorkerStatus(
+            id=name,
+            role=child.role,
+            health=child.state if child.state != "ready" else Health.LOST.value,
+            pid=child.pid,
+            cores=child.cores,
+            life=child.life,
+            problem=child.problem,
+        )
+    info, view = member.info, member.view
+    return WorkerStatus(
+        id=name,
+        role=info.role,
+        health=member.health.value,
+        pid=info.pid or None,
+        cores=info.cores,
+        running=view.running if view else None,
+        waiting=view.waiting if view else None,
+        kv_used=round(view.held_pages / view.total_pages, 4) if view else None,
+        incarnation=info.incarnation,
+        life=child.life if child else 1,
+        problem=child.problem if child else "",
+    )
+
+
+_ROLES = [Role.PREFILL.value, Role.DECODE.value, Role.MIXED.value]
+
+
+def _by_role_and_number(name: str) -> tuple[int, str, int, str]:
+    """In the order in which they were configured: decode-2 before decode-10."""
+    kind, _, number = name.rpartition("-")
+    place = _ROLES.index(kind) if kind in _ROLES else len(_ROLES)
+    return place, kind, int(number) if number.isascii() and number.isdigit() else -1, name

@@ -1,0 +1,168 @@
+"""A model's engine made ready to run: weights, KV memory, scheduler. What a worker needs.
+
+checkpoint ─► KV memory ─► weights ─► engine, warmed up ─► scheduler
+              (a region that other workers may map, if they are to)
+"""
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from antiphon.checkpoint import Checkpoint
+from antiphon.core.scheduler import Scheduler
+from antiphon.engine import (
+    KvLayout,
+    KvMemory,
+    TorchEngine,
+    check_available,
+    first_use,
+    kv_dtype_of,
+    layout_of,
+    load_llama,
+    numerics_id,
+)
+from antiphon.errors import ConfigError
+from antiphon.store.transfer import OwnedRegion
+from antiphon.types import (
+    Chunk,
+    Config,
+    KvShape,
+    ModelInfo,
+    Request,
+    RequestId,
+    SamplingParams,
+    SequenceKey,
+    StepPlan,
+)
+
+from .cache_folder import cache_folder
+from .model_name import model_name
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class LoadedEngine:
+    """What runs a model; `scheduler` and `engine` are fresh and belong together.
+
+    `info.name` is the model's own name, `max_model_len` what prompt and output may have together:
+    the scheduler's own limit, which KV memory may have made shorter than the configuration's.
+    `region` is where the engine's KV lies; None: in memory of this process alone.
+    """
+
+    info: ModelInfo
+    max_model_len: int
+    scheduler: Scheduler
+    engine: TorchEngine
+    region: OwnedRegion | None = None
+
+
+def load_engine(
+    checkpoint: Checkpoint,
+    config: Config,
+    say: Callable[[str], None],
+    *,
+    shares_kv: bool = False,
+) -> LoadedEngine:
+    """Load what runs the model of `config`; `say` gets a line before each long part.
+
+    `shares_kv`: other workers are to read this one's KV, and it theirs. Its memory is then taken
+    from the system at once.
+
+    Of several processes that do so for the first time, one converts weights and compiles kernels,
+    and the others wait for it. Warns in the log if the KV memory is too small for the longest
+    sequence. Raises `UsageError`: a file that can't be used, or too little memory.
+    """
+    max_model_len = _max_model_len(config, checkpoint)
+    say("Loading weights (the first time converts them)")
+    engine, memory, region = _engine(config, checkpoint, max_model_len, shares_kv)
+    info = _info(config, checkpoint, memory)
+    say("Preparing kernels (the first time compiles them)")
+    with first_use(cache_folder(config.engine), info.numerics, checkpoint.identity.hex()):
+        warm_up(engine)
+    scheduler = Scheduler(
+        config=config.scheduler,
+        kv=config.kv,
+        pages=memory.pages,
+        model=info,
+        max_model_len=max_model_len,
+    )
+    if scheduler.max_model_len < max_model_len:
+        _log.warning(
+            "prompt and output may have %d tokens together, not %d: more do not fit into the KV "
+            "memory (--kv-memory, or kv.memory_bytes, makes it larger)",
+            scheduler.max_model_len,
+            max_model_len,
+        )
+    return LoadedEngine(
+        info=info,
+        max_model_len=scheduler.max_model_len,
+        scheduler=scheduler,
+        engine=engine,
+        region=region,
+    )
+
+
+def warm_up(engine: TorchEngine) -> None:
+    """Run one token through a fresh engine, so that no user's request waits for compilation.
+
+    It writes to page 0, which belongs to nobody yet, and is forgotten again.
+    """
+    request = Request(
+        id=RequestId("warm-up"), prompt=(0,), sampling=SamplingParams(max_tokens=1, seed=0)
+    )
+    chunk = Chunk(request=request, sequence=0, tokens=(0,), start=0, new_pages=(0,), samples=(0,))
+    engine.forward(StepPlan(number=0, chunks=(chunk,)))
+    engine.forward(StepPlan(number=0, chunks=(), ended=(SequenceKey(request.id, 0),)))
+
+
+def _max_model_len(config: Config, checkpoint: Checkpoint) -> int:
+    context_len = checkpoint.spec.context_len
+    asked = config.model.max_model_len or context_len
+    if asked > context_len:
+        raise ConfigError(
+            f"model.max_model_len = {asked}: the context of {checkpoint.name} is {context_len}"
+        )
+    return asked
+
+
+def _engine(
+    config: Config, checkpoint: Checkpoint, max_model_len: int, shares_kv: bool
+) -> tuple[TorchEngine, KvMemory, OwnedRegion | None]:
+    """Memory comes first: if there is too little, nobody waits for weights."""
+    kv_dtype = kv_dtype_of(config.kv.dtype, config.model.dtype)
+    layout = layout_of(checkpoint.spec, config.kv.page_tokens, kv_dtype)
+    pages = config.kv.memory_bytes // layout.page_bytes
+    check_available(layout, pages)
+    region = OwnedRegion(_shape(config, layout, pages)) if shares_kv else None
+    memory = KvMemory(layout, pages, region)
+    model = load_llama(
+        checkpoint,
+        dtype=config.model.dtype,
+        cache_dir=cache_folder(config.engine),
+        context_len=max_model_len,
+    )
+    return TorchEngine(model, memory), memory, region
+
+
+def _shape(config: Config, layout: KvLayout, pages: int) -> KvShape:
+    return KvShape(
+        layout=layout.name,
+        page_tokens=layout.page_tokens,
+        block_tokens=config.kv.block_tokens,
+        page_bytes=layout.page_bytes,
+        pages=pages,
+    )
+
+
+def _info(config: Config, checkpoint: Checkpoint, memory: KvMemory) -> ModelInfo:
+    spec = checkpoint.spec
+    return ModelInfo(
+        name=model_name(checkpoint, config),
+        identity=checkpoint.identity,
+        numerics=numerics_id(config.model.dtype, memory.layout.dtype),
+        vocab_size=spec.vocab_size,
+        context_len=spec.context_len,
+        eos_token_ids=spec.eos_token_ids,
+        kv_bytes_per_token=memory.layout.token_bytes,
+    )

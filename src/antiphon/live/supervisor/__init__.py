@@ -1,0 +1,12 @@
+"""Starts the server's processes, watches them, and leaves none behind.
+
+                   ┌────────────┐  Launch, Stop, Children        ┌─────────┐
+    antiphon serve │ supervisor │ ─────────────────────────────► │ gateway │ HTTP, text, routing
+                   │            │ ◄───────────────────────────── └─────────┘
+                   │            │  Say, Ready, Refused, Restart  ┌─────────┐
+                   │            │ ◄────────────────────────────► │ workers │ tokens
+                   └────────────┘                                └─────────┘
+
+`messages.py` is what they say to each other, `parent.py` the child's end, `child_process.py` the
+supervisor's. Requests, tokens and KV never pass through here.
+"""

@@ -1,0 +1,228 @@
+"""One child over all its lives: started, watched, started again.
+
+starting ── Ready ──► ready ── dies ──► waiting ── back-off ──► starting
+   │ start_timeout_s: killed, dies         ▲
+   └───────────────────────────────────────┘       stop ends it in every state
+"""
+
+import asyncio
+import contextlib
+import signal
+from collections.abc import Callable, Sequence
+from enum import StrEnum
+
+import msgspec
+
+from antiphon.core.restart_backoff import RestartBackoff
+from antiphon.errors import PeerError, UsageError
+from antiphon.types import ClusterConfig, Role, Seconds
+
+from .child_process import ChildProcess
+from .messages import FromChild, Launch, Ready, Refused, Stop, ToChild
+
+MOST_FAILED_STARTS = 5
+"""A child that dies that often before it was ever ready is given up."""
+LAST_WORDS_S = 5.0
+"""How long a child that was stopped, or closed its channel, may take to exit."""
+
+
+class State(StrEnum):
+    """What a child is doing."""
+
+    STARTING = "starting"
+    READY = "ready"
+    STOPPING = "stopping"
+    WAITING = "waiting"
+
+
+class KeptChild:
+    """A child that is to run. `keep` runs it; the other methods say what is to happen to it.
+
+    `hear` gets what it says, `changed` is called when `state`, `pid` or `problem` may be new.
+    """
+
+    def __init__(
+        self,
+        command: Sequence[str],
+        launch: Launch,
+        *,
+        config: ClusterConfig,
+        clock: Callable[[], Seconds],
+        log: Callable[[str], None],
+        hear: Callable[["KeptChild", FromChild], None],
+        changed: Callable[[], None],
+    ) -> None:
+        self._command = command
+        self._launch = launch
+        self._start_timeout_s = config.start_timeout_s
+        self._backoff = RestartBackoff(config.restart_backoff_s)
+        self._clock = clock
+        self._log = log
+        self._hear = hear
+        self._changed = changed
+        self._child: ChildProcess | None = None
+        self._ready_at: Seconds | None = None
+        self._was_ready = False
+        self._stopping = False
+        self._restarting = False
+        self._asked = asyncio.Event()
+        self._finished = asyncio.Event()
+        self._state = State.WAITING
+        self._problem = ""
+        self._refusal: str | None = None
+        self._cause = ""
+
+    @property
+    def launch(self) -> Launch:
+        """What its newest life was told, or its next one will be."""
+        return self._launch
+
+    @property
+    def state(self) -> State:
+        """What it is doing."""
+        return self._state
+
+    @property
+    def was_ready(self) -> bool:
+        """It was ready once, in this life or an earlier one."""
+        return self._was_ready
+
+    @property
+    def problem(self) -> str:
+        """How the last life ended, until the next one is ready; "" if nothing is wrong."""
+        return self._problem
+
+    @property
+    def pid(self) -> int | None:
+        """Its process id; None between two lives."""
+        return self._child.pid if self._child is not None else None
+
+    # What is to happen.
+
+    def tell(self, message: ToChild) -> None:
+        """Send a message, if it is ready; else nothing."""
+        if self._child is not None and self._state is State.READY:
+            self._child.tell(message)
+
+    def keep_role(self, role: Role) -> None:
+        """Later lives have another role."""
+        self._launch = msgspec.structs.replace(self._launch, role=role)
+
+    def restart(self) -> None:
+        """End this life and begin another without waiting."""
+        self._restarting = True
+        self._leave(0.0)
+
+    async def stop(self, drain_s: Seconds) -> None:
+        """Let it finish within `drain_s`, for good. One that is not ready has nothing to finish."""
+        self._stopping = True
+        self._leave(drain_s)
+        await self._finished.wait()
+
+    def _leave(self, drain_s: Seconds) -> None:
+        self._asked.set()
+        if self._child is None:
+            return
+        if self._state is State.STARTING:
+            self._child.kill()
+        else:
+            self._child.tell(Stop(drain_s=drain_s))
+            asyncio.get_running_loop().call_later(drain_s + LAST_WORDS_S, self._child.kill)
+        self._become(State.STOPPING)
+
+    # Its lives.
+
+    async def keep(self) -> int:
+        """Run it until `stop`; returns the exit code of its last life. Cancelled: killed at once.
+
+        Raises `UsageError` if it was refused, or `PeerError` if it died over and over, before it
+        was ever ready.
+        """
+        try:
+            while True:
+                code = await self._live()
+                if self._stopping:
+                    return code
+                if not self._restarting:
+                    await self._wait(code)
+                    if self._stopping:
+                        return code
+                self._launch = msgspec.structs.replace(self._launch, life=self._launch.life + 1)
+        finally:
+            self._finished.set()
+
+    async def _live(self) -> int:
+        self._asked.clear()
+        self._ready_at = None
+        self._refusal, self._cause = None, ""
+        child = await ChildProcess.start(self._command, self._launch, self._log, self._clock)
+        self._child, self._restarting = child, False
+        self._become(State.STARTING)
+        if self._stopping:
+            child.kill()
+        late = asyncio.get_running_loop().call_later(self._start_timeout_s, self._too_slow)
+        try:
+            await self._listen(child, late)
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(LAST_WORDS_S):
+                    return await child.ended()
+        finally:
+            late.cancel()
+            child.kill()
+            code = await child.ended()
+            self._child = None
+        return code
+
+    async def _listen(self, child: ChildProcess, late: asyncio.TimerHandle) -> None:
+        """Until the child closes its end, or says what is no message."""
+        try:
+            async for message in child.messages():
+                match message:
+                    case Ready() if self._state is State.STARTING:
+                        late.cancel()
+                        self._ready_at = self._clock()
+                        self._was_ready = True
+                        self._problem = ""
+                        self._become(State.READY)
+                    case Refused(text):
+                        self._refusal = text
+                self._hear(self, message)
+        except PeerError as error:
+            self._cause = str(error)
+            child.kill()
+
+    async def _wait(self, code: int) -> None:
+        """It died: say so, and wait before the next life, or raise if there is to be none."""
+        if self._refusal is not None and not self._was_ready:
+            raise UsageError(self._refusal)
+        wait_s = self._backoff.died(self._ready_at, self._clock())
+        problem = self._refusal or self._cause or _how_it_ended(code)
+        if not self._was_ready and self._backoff.early_deaths >= MOST_FAILED_STARTS:
+            raise PeerError(
+                f"{self._launch.name} could not be started: it ended {MOST_FAILED_STARTS} times "
+                f"before it was ready ({problem})"
+            )
+        self._problem = problem
+        self._log(f"ended ({problem}): started again in {wait_s:g} s")
+        self._become(State.WAITING)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(wait_s):
+                await self._asked.wait()
+
+    def _too_slow(self) -> None:
+        self._cause = f"not ready within cluster.start_timeout_s = {self._start_timeout_s:g} s"
+        if self._child is not None:
+            self._child.kill()
+
+    def _become(self, state: State) -> None:
+        self._state = state
+        self._changed()
+
+
+def _how_it_ended(code: int) -> str:
+    if code >= 0:
+        return f"exit code {code}"
+    try:
+        return f"killed by {signal.Signals(-code).name}"
+    except ValueError:
+        return f"killed by signal {-code}"

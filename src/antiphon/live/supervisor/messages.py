@@ -1,0 +1,119 @@
+"""What the supervisor and its children say to each other: one JSON object a line.
+
+Nothing here is on a command line, where others could read it.
+"""
+
+from typing import Any, TypeAlias
+
+import msgspec
+
+from antiphon.errors import PeerError
+from antiphon.types import Role
+
+MAX_LINE_BYTES = 256 * 1024
+"""A longer line breaks the channel: no message comes near."""
+
+
+class Launch(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+    """The first word to a child: who it is and what it works with.
+
+    `config` is what `core.config.build` takes. `sockets` is the folder of the cluster's sockets,
+    `listener` the inherited descriptor that HTTP is served on, if any. `life` counts from 1.
+    """
+
+    name: str
+    config: dict[str, dict[str, Any]]
+    sockets: str
+    role: Role = Role.MIXED
+    cores: tuple[int, ...] = ()
+    listener: int | None = None
+    life: int = 1
+
+
+class Stop(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+    """Finish what runs, for at most `drain_s`, then exit with 0."""
+
+    drain_s: float
+
+
+class ChildState(msgspec.Struct, frozen=True, kw_only=True):
+    """What the supervisor knows of a worker. `state`: starting, ready, stopping or waiting.
+
+    A waiting one died, `problem` says how, and is started again soon.
+    """
+
+    name: str
+    role: Role
+    cores: tuple[int, ...]
+    state: str
+    pid: int | None
+    life: int
+    problem: str = ""
+
+
+class Children(msgspec.Struct, frozen=True, tag=True):
+    """To the gateway, whenever one of the workers' processes has changed."""
+
+    workers: tuple[ChildState, ...]
+
+
+class Say(msgspec.Struct, frozen=True, tag=True):
+    """What the child is doing from now on, for a person who waits."""
+
+    line: str
+
+
+class Ready(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+    """The child can do its work. `serves`: the model's name in the API, from the gateway."""
+
+    serves: str = ""
+    needs_key: bool = False
+
+
+class Refused(msgspec.Struct, frozen=True, tag=True):
+    """A command, a file or the machine is not right (`UsageError`): the child ends with 2."""
+
+    message: str
+
+
+class Restart(msgspec.Struct, frozen=True, tag=True):
+    """From the gateway: start this worker's process anew; it has been drained."""
+
+    worker: str
+
+
+class KeepRole(msgspec.Struct, frozen=True, tag=True):
+    """From the gateway: this worker has another role now, and keeps it over restarts."""
+
+    worker: str
+    role: Role
+
+
+ToChild: TypeAlias = Launch | Stop | Children
+FromChild: TypeAlias = Say | Ready | Refused | Restart | KeepRole
+
+_encoder = msgspec.json.Encoder()
+_to_child = msgspec.json.Decoder(ToChild)
+_from_child = msgspec.json.Decoder(FromChild)
+
+
+def encode(message: ToChild | FromChild) -> bytes:
+    """One line."""
+    return _encoder.encode(message) + b"\n"
+
+
+def decode_to_child(line: bytes) -> ToChild:
+    """Raises `PeerError` for anything else."""
+    return _decode(_to_child, line)
+
+
+def decode_from_child(line: bytes) -> FromChild:
+    """Raises `PeerError` for anything else."""
+    return _decode(_from_child, line)
+
+
+def _decode(decoder: "msgspec.json.Decoder[Any]", line: bytes) -> Any:
+    try:
+        return decoder.decode(line)
+    except msgspec.MsgspecError as error:
+        raise PeerError(f"a message between supervisor and child can't be read: {error}") from None

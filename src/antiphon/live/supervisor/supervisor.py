@@ -1,0 +1,194 @@
+"""The parent of the server's processes: starts them, keeps them running, ends them in order.
+
+first SIGTERM or Ctrl-C   the gateway refuses what is new and finishes what runs, then all end
+second                    all end at once
+"""
+
+import asyncio
+import contextlib
+import signal
+import socket
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+from antiphon.core.config import as_mapping
+from antiphon.core.worker_spec import WorkerSpec
+from antiphon.types import Config, Role, Seconds
+
+from .kept_child import KeptChild
+from .messages import Children, ChildState, FromChild, KeepRole, Launch, Ready, Restart, Say
+
+GATEWAY = "gateway"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Voice:
+    """How the supervisor speaks to people.
+
+    `say`: what happens now, while they wait. `log`: a line of the log. `ready`: all is there.
+    """
+
+    say: Callable[[str], None]
+    log: Callable[[str], None]
+    ready: Callable[[Ready], None]
+    announce: Callable[[str], None]
+
+
+class Supervisor:
+    """Runs the gateway and `specs`. `commands` gives the command line of a child by its name.
+
+    `listener` is the server's socket: it belongs to the supervisor and every gateway inherits it,
+    so that connections wait while a gateway starts anew. `sockets` is the cluster's own folder.
+    """
+
+    def __init__(
+        self,
+        config: Config,
+        specs: Sequence[WorkerSpec],
+        *,
+        listener: socket.socket,
+        sockets: str,
+        commands: Callable[[str], Sequence[str]],
+        voice: Voice,
+        clock: Callable[[], Seconds],
+    ) -> None:
+        self._config = config
+        self._listener = listener
+        self._sockets = sockets
+        self._commands = commands
+        self._voice = voice
+        self._clock = clock
+        self._alone = len(specs) == 1
+        self._gateway = self._child(GATEWAY, Role.MIXED, config.engine.cores)
+        self._workers: dict[str, KeptChild] = {
+            spec.id: self._child(spec.id, spec.role, spec.cores) for spec in specs
+        }
+        self._greeting: Ready | None = None
+        self._greeted = False
+        self._signals = 0
+        self._stopping: asyncio.Task[None] | None = None
+        self._exit_code: asyncio.Future[int] | None = None
+
+    async def run(self) -> int:
+        """Serve until a signal comes; returns the exit code. Nothing runs any more then.
+
+        Raises `UsageError` if something is not right at the start, `PeerError` if a process can't
+        be started.
+        """
+        self._exit_code = asyncio.get_running_loop().create_future()
+        children = [self._gateway, *self._workers.values()]
+        keeping = [asyncio.create_task(child.keep(), name=child.launch.name) for child in children]
+        for task in keeping:
+            task.add_done_callback(self._kept)
+        with self._handled_signals():
+            try:
+                return await self._exit_code
+            finally:
+                if self._stopping is not None:
+                    self._stopping.cancel()
+                for task in keeping:
+                    task.cancel()
+                await asyncio.gather(*keeping, return_exceptions=True)
+
+    def _child(self, name: str, role: Role, cores: tuple[int, ...]) -> KeptChild:
+        launch = Launch(
+            name=name,
+            config=as_mapping(self._config),
+            sockets=self._sockets,
+            role=role,
+            cores=cores,
+            listener=self._listener.fileno() if name == GATEWAY else None,
+        )
+        return KeptChild(
+            self._commands(name),
+            launch,
+            config=self._config.cluster,
+            clock=self._clock,
+            log=lambda line: self._voice.log(f"{name} | {line}"),
+            hear=self._hear,
+            changed=self._report,
+        )
+
+    # ── what children say ────────────────────────────────────────────────────────────────────
+
+    def _hear(self, child: KeptChild, message: FromChild) -> None:
+        match message:
+            case Say(line) if child is not self._gateway:
+                self._voice.say(line if self._alone else f"{child.launch.name}: {line}")
+            case Ready():
+                if child is self._gateway:
+                    self._greeting = message
+                self._report()
+                self._greet()
+            case Restart(worker) if child is self._gateway and worker in self._workers:
+                self._workers[worker].restart()
+            case KeepRole(worker, role) if child is self._gateway and worker in self._workers:
+                self._workers[worker].keep_role(role)
+                self._report()
+            case _:
+                pass
+
+    def _report(self) -> None:
+        """Tell the gateway about the workers' processes."""
+        self._gateway.tell(Children(tuple(map(_state_of, self._workers.values()))))
+
+    def _greet(self) -> None:
+        """Once, when the gateway and all workers are there."""
+        everybody = all(worker.was_ready for worker in self._workers.values())
+        if everybody and self._greeting is not None and not self._greeted:
+            self._greeted = True
+            self._voice.ready(self._greeting)
+
+    # ── the end ──────────────────────────────────────────────────────────────────────────────
+
+    def _kept(self, task: asyncio.Task[int]) -> None:
+        """A child is not kept any more: it was stopped, or it is the end of all."""
+        assert self._exit_code is not None
+        error = None if task.cancelled() else task.exception()
+        if error is not None and not self._exit_code.done():
+            self._exit_code.set_exception(error)
+
+    def _finish(self, code: int) -> None:
+        assert self._exit_code is not None
+        if not self._exit_code.done():
+            self._exit_code.set_result(code)
+
+    @contextlib.contextmanager
+    def _handled_signals(self) -> Iterator[None]:
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGINT, signal.SIGTERM):
+            loop.add_signal_handler(number, self._signalled, number)
+        try:
+            yield
+        finally:
+            for number in (signal.SIGINT, signal.SIGTERM):
+                loop.remove_signal_handler(number)
+
+    def _signalled(self, number: int) -> None:
+        self._signals += 1
+        if self._signals > 1:
+            self._finish(128 + number)
+            return
+        if self._greeted:
+            self._voice.announce("Stopping: what runs is finished (again: stop at once)")
+        interrupted = number == signal.SIGINT and not self._greeted
+        self._stopping = asyncio.create_task(self._stop(128 + number if interrupted else 0))
+
+    async def _stop(self, code: int) -> None:
+        await self._gateway.stop(self._config.http.drain_timeout_s)
+        self._listener.close()
+        await asyncio.gather(*(worker.stop(0.0) for worker in self._workers.values()))
+        self._finish(code)
+
+
+def _state_of(child: KeptChild) -> ChildState:
+    launch = child.launch
+    return ChildState(
+        name=launch.name,
+        role=launch.role,
+        cores=launch.cores,
+        state=child.state.value,
+        pid=child.pid,
+        life=launch.life,
+        problem=child.problem,
+    )

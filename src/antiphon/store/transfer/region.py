@@ -1,0 +1,120 @@
+"""A worker's KV memory as an area that other processes may map: an anonymous file of its own.
+
+`memfd_create` gives a file without a name, which nobody can leave behind: it lives as long as a
+descriptor or a mapping of it, so its content outlasts a killed owner. Sealed against shrinking and
+growing, no reader can be hit by a file that became shorter (SIGBUS). Why no other memory:
+docs/decisions/0005-kv-memory-is-a-memfd.md.
+"""
+
+import fcntl
+import mmap
+import os
+from collections.abc import Sequence
+from contextlib import suppress
+
+import numpy as np
+import numpy.typing as npt
+
+from antiphon.errors import UsageError
+from antiphon.types import KvShape, OfferedPage, PageId
+
+from .generations import PageGenerations, Pages
+from .prefault import MADV_POPULATE_WRITE, prefault
+from .region_header import MOST_PAGES, RegionHeader, page_size_problem
+
+_MOST_LAYOUT_BYTES = 256
+
+
+class OwnedRegion:
+    """This process's region. Lives until `close`, or until nothing refers to it any more.
+
+    `fd` is what peers get, by `send_fd`. `content` uint8 [pages * page_bytes] is zero at first;
+    whoever writes to a page calls `begin_write` before.
+    """
+
+    def __init__(self, shape: KvShape) -> None:
+        """Raises `UsageError`: a shape that can't be exchanged, or a system that has no memfd."""
+        problem = _problem(shape)
+        if problem is not None:
+            raise UsageError(problem)
+        self.shape = shape
+        self.header = RegionHeader.of(shape)
+        self.fd = _sealed_file(self.header)
+        try:
+            self._map = _committed(self.fd, self.header.region_bytes)
+        except OSError as error:
+            self.close()
+            raise _refused(self.header, error) from error
+        self.content = self._array(np.uint8, self.header.pages_at, shape.pages * shape.page_bytes)
+        self.generations = self._array(np.uint64, self.header.generations_at, shape.pages)
+        self._discipline = PageGenerations(self.generations, self.content, shape.page_bytes)
+
+    def begin_write(self, pages: Sequence[PageId] | Pages) -> None:
+        """`pages` are about to be written: see `PageGenerations.begin_write`."""
+        self._discipline.begin_write(pages)
+
+    def seal(self, pages: Sequence[PageId]) -> tuple[OfferedPage, ...]:
+        """`pages` are complete and can be offered, in this order: see `PageGenerations.seal`."""
+        return self._discipline.seal(pages)
+
+    def close(self) -> None:
+        """Give the descriptor back; the memory goes with its last user here and elsewhere."""
+        if self.fd >= 0:
+            os.close(self.fd)
+            self.fd = -1
+
+    def __del__(self) -> None:
+        if getattr(self, "fd", -1) >= 0:
+            self.close()
+
+    def _array(self, dtype: type, at: int, count: int) -> npt.NDArray:
+        return np.frombuffer(self._map, dtype, count, at)
+
+
+def _sealed_file(header: RegionHeader) -> int:
+    """A new file with this header, whose size nobody can change any more."""
+    if not hasattr(os, "memfd_create"):
+        raise UsageError("workers can exchange KV on Linux only: this system has no memfd_create")
+    fd = os.memfd_create("antiphon-kv", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+    try:
+        os.ftruncate(fd, header.region_bytes)
+        os.pwrite(fd, header.encoded(), 0)
+        fcntl.fcntl(fd, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW)
+        fcntl.fcntl(fd, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SEAL)
+    except OSError as error:
+        os.close(fd)
+        raise _refused(header, error) from error
+    return fd
+
+
+def _committed(fd: int, size: int) -> mmap.mmap:
+    """The file mapped, with all of its memory taken from the system now.
+
+    A pull into pages that were never touched runs at a tenth of its speed, and memory that is
+    missing becomes an error of the start, not a SIGBUS in some later step.
+    """
+    area = mmap.mmap(fd, size)
+    with suppress(OSError):  # the system gives shared memory no huge pages: slower, no more
+        area.madvise(mmap.MADV_HUGEPAGE)
+    try:
+        prefault(area, MADV_POPULATE_WRITE)
+    except OSError:
+        area.close()
+        raise
+    return area
+
+
+def _refused(header: RegionHeader, error: OSError) -> UsageError:
+    return UsageError(
+        f"the system gives no {header.region_bytes} bytes of shared memory for KV ({error}): "
+        "lower kv.memory_bytes (--kv-memory)"
+    )
+
+
+def _problem(shape: KvShape) -> str | None:
+    if not 1 <= shape.pages <= MOST_PAGES:
+        return f"the KV memory has {shape.pages} pages: kv.memory_bytes (--kv-memory) must hold one"
+    if len(shape.layout.encode()) > _MOST_LAYOUT_BYTES:
+        return f"the name of the KV layout is longer than {_MOST_LAYOUT_BYTES} bytes"
+    problem = page_size_problem(shape.page_bytes)
+    return problem and f"{problem}: raise kv.page_tokens"

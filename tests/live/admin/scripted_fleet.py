@@ -1,0 +1,102 @@
+"""A fleet whose workers do what the test says, at once or when it lets them."""
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import replace
+
+from antiphon.live.admin.status import Member
+from antiphon.live.supervisor.messages import ChildState
+from antiphon.types import (
+    Health,
+    Incarnation,
+    ModelInfo,
+    Role,
+    Seconds,
+    WorkerId,
+    WorkerInfo,
+    WorkerView,
+)
+
+MODEL = ModelInfo(
+    name="tiny",
+    identity=b"i" * 32,
+    numerics="cpu",
+    vocab_size=8,
+    context_len=64,
+    eos_token_ids=(0,),
+    kv_bytes_per_token=8,
+)
+VIEW = WorkerView(
+    running=2,
+    waiting=1,
+    free_pages=60,
+    held_pages=30,
+    cached_pages=10,
+    total_pages=100,
+    peak_pages=40,
+    prefix_queried_tokens_total=0,
+    prefix_hit_tokens_total=0,
+    preemptions_total=0,
+    steps_total=0,
+    computed_tokens_total=0,
+)
+
+
+class ScriptedFleet:
+    """Implements `Fleet`; `calls` lists what was asked. Drains wait while `gate` is shut."""
+
+    def __init__(self, **roles: Role) -> None:
+        self.served_name = "tiny"
+        self.state = "ready"
+        self.open_requests = 3
+        self.calls: list[str] = []
+        self.gate = asyncio.Event()
+        self.gate.set()
+        self.comes_back = True
+        self._members = {
+            name: Member(
+                WorkerInfo(
+                    id=WorkerId(name),
+                    incarnation=Incarnation(f"{name}.1"),
+                    model=MODEL,
+                    max_model_len=64,
+                    role=role,
+                    pid=1000 + place,
+                    cores=(place,),
+                ),
+                Health.JOINED,
+                VIEW,
+            )
+            for place, (name, role) in enumerate(roles.items())
+        }
+
+    def members(self) -> Sequence[Member]:
+        return list(self._members.values())
+
+    async def drain(self, worker: WorkerId, timeout_s: Seconds) -> None:
+        self.calls.append(f"drain {worker} {timeout_s:g}")
+        self._change(worker, health=Health.DRAINING)
+        await self.gate.wait()
+
+    def resume(self, worker: WorkerId) -> None:
+        self.calls.append(f"resume {worker}")
+        self._change(worker, health=Health.JOINED)
+
+    async def set_role(self, worker: WorkerId, role: Role) -> None:
+        self.calls.append(f"role {worker} {role}")
+        member = self._members[worker]
+        self._change(worker, info=replace(member.info, role=role))
+
+    async def joined(self, worker: WorkerId, former: Incarnation | None) -> None:
+        self.calls.append(f"joined {worker} {former}")
+        if not self.comes_back:
+            await asyncio.Event().wait()
+        info = replace(self._members[worker].info, incarnation=Incarnation(f"{worker}.2"))
+        self._change(worker, info=info, health=Health.JOINED)
+
+    def _change(self, worker: WorkerId, **fields: object) -> None:
+        self._members[worker] = replace(self._members[worker], **fields)  # type: ignore[arg-type]
+
+
+def child(name: str, role: Role, state: str = "ready", problem: str = "") -> ChildState:
+    return ChildState(name=name, role=role, cores=(0,), state=state, pid=7, life=2, problem=problem)

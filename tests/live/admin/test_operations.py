@@ -1,0 +1,120 @@
+"""What an operator asks is done in order, once, or refused with a reason."""
+
+import asyncio
+from typing import Any
+
+import pytest
+from scripted_fleet import ScriptedFleet, child
+
+from antiphon.errors import ClientError, PeerError
+from antiphon.live.admin.operations import Operations
+from antiphon.live.supervisor.messages import KeepRole, Restart
+from antiphon.types import Role
+
+
+def made(fleet: ScriptedFleet, start_timeout_s: float = 60.0) -> tuple[Operations, list[Any]]:
+    told: list[Any] = []
+    return Operations(fleet, told.append, start_timeout_s), told
+
+
+async def test_status_joins_what_gateway_and_supervisor_know() -> None:
+    fleet = ScriptedFleet(**{"decode-0": Role.DECODE, "prefill-10": Role.PREFILL})
+    operations, _ = made(fleet)
+    operations.children(
+        [
+            child("prefill-10", Role.PREFILL),
+            child("prefill-2", Role.PREFILL, "waiting", "killed by SIGKILL"),
+            child("decode-1", Role.DECODE),
+        ]
+    )
+    status = operations.status()
+    assert (status.model, status.state, status.open_requests) == ("tiny", "ready", 3)
+    rows = {worker.id: worker for worker in status.workers}
+    assert list(rows) == ["prefill-2", "prefill-10", "decode-0", "decode-1"]
+    joined, dead, lost = rows["prefill-10"], rows["prefill-2"], rows["decode-1"]
+    assert (joined.pid, joined.running, joined.waiting, joined.kv_used) == (1001, 2, 1, 0.3)
+    assert (joined.health, joined.incarnation, joined.life) == ("joined", "prefill-10.1", 2)
+    assert (dead.health, dead.problem, dead.running) == ("waiting", "killed by SIGKILL", None)
+    assert (lost.health, lost.incarnation) == ("lost", None)
+
+
+async def test_a_drained_worker_stays_drained() -> None:
+    fleet = ScriptedFleet(a=Role.MIXED, b=Role.MIXED)
+    operations, _ = made(fleet)
+    assert (await operations.drain("a", 7)).health == "draining"
+    assert fleet.calls == ["drain a 7"]
+
+
+async def test_a_flip_drains_flips_and_resumes_and_is_kept_over_restarts() -> None:
+    fleet = ScriptedFleet(a=Role.DECODE, b=Role.MIXED)
+    operations, told = made(fleet)
+    worker = await operations.set_role("a", Role.PREFILL, 5)
+    assert (worker.role, worker.health) == (Role.PREFILL, "joined")
+    assert fleet.calls == ["drain a 5", "role a prefill", "resume a"]
+    assert told == [KeepRole("a", Role.PREFILL)]
+
+
+async def test_the_role_that_it_has_ends_a_drain() -> None:
+    fleet = ScriptedFleet(a=Role.MIXED, b=Role.MIXED)
+    operations, told = made(fleet)
+    await operations.drain("a", 1)
+    assert (await operations.set_role("a", Role.MIXED, 1)).health == "joined"
+    assert fleet.calls == ["drain a 1", "resume a"]
+    assert told == []
+
+
+async def test_a_restart_drains_and_waits_for_the_new_life() -> None:
+    fleet = ScriptedFleet(a=Role.MIXED)
+    operations, told = made(fleet)
+    operations.children([child("a", Role.MIXED)])
+    worker = await operations.restart("a", 9)
+    assert worker.incarnation == "a.2"
+    assert fleet.calls == ["drain a 9", "joined a a.1"]
+    assert told == [Restart("a")]
+
+
+async def test_a_worker_that_does_not_come_back_is_said() -> None:
+    fleet = ScriptedFleet(a=Role.MIXED)
+    fleet.comes_back = False
+    operations, _ = made(fleet, start_timeout_s=0.01)
+    operations.children([child("a", Role.MIXED)])
+    with pytest.raises(PeerError, match="did not join within"):
+        await operations.restart("a", 0)
+
+
+@pytest.mark.parametrize("role", [Role.DECODE, Role.MIXED])
+async def test_the_last_worker_that_decodes_goes_on_decoding(role: Role) -> None:
+    fleet = ScriptedFleet(a=role, p=Role.PREFILL)
+    operations, _ = made(fleet)
+    for refused in (operations.drain("a", 1), operations.set_role("a", Role.PREFILL, 1)):
+        with pytest.raises(ClientError, match="last worker that decodes") as caught:
+            await refused
+        assert caught.value.status == 409
+    assert fleet.calls == []
+    other = Role.MIXED if role is Role.DECODE else Role.DECODE
+    await operations.set_role("a", other, 1)
+
+
+async def test_one_thing_at_a_time_is_done_with_a_worker() -> None:
+    fleet = ScriptedFleet(a=Role.MIXED, b=Role.MIXED)
+    operations, _ = made(fleet)
+    fleet.gate.clear()
+    first = asyncio.create_task(operations.drain("a", 1))
+    await asyncio.sleep(0)
+    with pytest.raises(ClientError, match="a is being drained"):
+        await operations.set_role("a", Role.DECODE, 1)
+    fleet.gate.set()
+    await first
+    await operations.set_role("a", Role.DECODE, 1)
+
+
+async def test_who_is_not_there_is_named_with_who_is() -> None:
+    operations, _ = made(ScriptedFleet(a=Role.MIXED))
+    operations.children([child("z", Role.MIXED, "starting")])
+    with pytest.raises(ClientError, match="no worker 'q': known are a, z") as caught:
+        await operations.drain("q", 1)
+    assert caught.value.status == 404
+    with pytest.raises(ClientError, match="z has not joined"):
+        await operations.drain("z", 1)
+    with pytest.raises(ClientError, match="not started by this server"):
+        await operations.restart("a", 1)

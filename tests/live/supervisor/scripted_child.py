@@ -1,0 +1,86 @@
+"""A child whose deeds the test chose: run as `scripted_child.py NAME FOLDER`.
+
+FOLDER/NAME.script holds what each life does, one a line; the last line goes for all later lives.
+FOLDER/NAME.lives gets a line "LIFE PID" when a life begins, FOLDER/NAME.heard every message.
+"""
+
+import asyncio
+import os
+import signal
+import sys
+import time
+from pathlib import Path
+
+from antiphon.errors import UsageError
+from antiphon.live.supervisor import parent as parent_module
+from antiphon.live.supervisor.messages import Children, KeepRole, Ready, Restart, Stop
+from antiphon.live.supervisor.parent import Parent, run_child
+from antiphon.types import Role
+
+
+def main(parent: Parent) -> int:
+    return asyncio.run(act(parent))
+
+
+async def act(parent: Parent) -> int:
+    name, folder = parent.launch.name, Path(sys.argv[2])
+    life = parent.launch.life
+    with (folder / f"{name}.lives").open("a") as file:
+        file.write(f"{life} {os.getpid()} {parent.launch.role} {parent.launch.cores}\n")
+    script = folder / f"{name}.script"
+    lives = script.read_text().splitlines() if script.exists() else ["serve"]
+    deed = lives[min(life, len(lives)) - 1]
+    stopped = asyncio.Event()
+
+    def hear(message: Stop | Children) -> None:
+        with (folder / f"{name}.heard").open("a") as file:
+            file.write(f"{message}\n")
+        if isinstance(message, Stop) and deed != "deaf":
+            stopped.set()
+
+    parent.listen(hear)
+    match deed.split():
+        case ["refuse", *words]:
+            raise UsageError(" ".join(words))
+        case ["exit", code]:
+            return int(code)
+        case ["abort"]:
+            os.kill(os.getpid(), signal.SIGABRT)
+        case ["hang"]:
+            await stopped.wait()
+        case ["write", *words]:
+            os.write(1, " ".join(words).encode() + b"\n")
+        case ["babble"]:
+            os.write(2, b"x" * 100_000 + b"\n")
+        case ["restart", worker]:
+            parent.tell(Ready(serves="it"))
+            await wait_for(folder / f"{name}.heard", "state='ready'")
+            parent.tell(Restart(worker))
+        case ["role", worker, role]:
+            parent.tell(Ready(serves="it"))
+            await wait_for(folder / f"{name}.heard", "state='ready'")
+            parent.tell(KeepRole(worker, Role(role)))
+    parent.tell(Ready(serves="it"))
+    await stopped.wait()
+    return 0
+
+
+async def wait_for(file: Path, text: str) -> None:
+    """Until the file says so."""
+    until = time.monotonic() + 30
+    while time.monotonic() < until and not (file.exists() and text in file.read_text()):
+        await asyncio.sleep(0.01)
+
+
+class BlindParent(Parent):
+    """Never reads its channel after the first word."""
+
+    def follow(self) -> None:
+        pass
+
+
+if __name__ == "__main__":
+    script = Path(sys.argv[2], f"{sys.argv[1]}.script")
+    if script.exists() and script.read_text() == "blind":
+        parent_module.Parent = BlindParent  # type: ignore[misc]
+    run_child(main)

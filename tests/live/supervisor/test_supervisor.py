@@ -1,0 +1,288 @@
+"""The supervisor and scripted children, as real processes."""
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+PROGRAM = Path(__file__).parent / "supervised.py"
+DEADLINE_S = 60.0
+SLOW = "started again in 0.05 s"
+
+
+class Supervised:
+    """A running `supervised.py`; whatever it has printed is in `lines`."""
+
+    def __init__(self, folder: Path, **tables: dict[str, object]) -> None:
+        cluster = {"restart_backoff_s": 0.05, **tables.pop("cluster", {})}
+        config = {"http": {"port": 0}, "cluster": cluster, **tables}
+        self.folder = folder
+        self.lines: list[str] = []
+        self.process = subprocess.Popen(
+            [sys.executable, str(PROGRAM), str(folder), json.dumps(config)],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+        self._thread = threading.Thread(target=self._read, daemon=True)
+        self._thread.start()
+
+    def _read(self) -> None:
+        assert self.process.stdout is not None
+        for line in self.process.stdout:
+            self.lines.append(line.rstrip("\n"))
+
+    def saw(self, text: str, times: int = 1) -> bool:
+        return sum(text in line for line in self.lines) >= times
+
+    def until(self, condition: Callable[[], bool]) -> None:
+        end = time.monotonic() + DEADLINE_S
+        while not condition():
+            assert time.monotonic() < end, self.lines
+            time.sleep(0.005)
+
+    def code(self) -> int:
+        code = self.process.wait(DEADLINE_S)
+        self._thread.join(10)
+        return code
+
+    def lives(self, name: str) -> list[list[str]]:
+        file = self.folder / f"{name}.lives"
+        return (
+            [line.split(" ", 3) for line in file.read_text().splitlines()] if file.exists() else []
+        )
+
+    def pids(self) -> list[int]:
+        files = self.folder.glob("*.lives")
+        return [int(line.split()[1]) for file in files for line in file.read_text().splitlines()]
+
+    def heard(self, name: str) -> str:
+        file = self.folder / f"{name}.heard"
+        return file.read_text() if file.exists() else ""
+
+
+@pytest.fixture
+def supervise(tmp_path: Path) -> Iterator[Callable[..., Supervised]]:
+    """Starts one with a script for each child that has one; nothing may be left afterwards."""
+    running: list[Supervised] = []
+
+    def start(scripts: dict[str, str] | None = None, **tables: dict[str, object]) -> Supervised:
+        for name, script in (scripts or {}).items():
+            (tmp_path / f"{name}.script").write_text(script)
+        running.append(Supervised(tmp_path, **tables))
+        return running[-1]
+
+    yield start
+    for supervised in running:
+        if supervised.process.poll() is None:
+            supervised.process.kill()
+            supervised.process.wait()
+        supervised.until(lambda s=supervised: not any(map(alive, s.pids())))
+
+
+def alive(pid: int) -> bool:
+    """A zombie of a dead parent is none of ours to wait for, and is dead."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
+def test_it_starts_all_and_the_first_signal_ends_all_in_order(supervise) -> None:
+    running = supervise(cluster={"prefill": 1, "decode": 1}, engine={"cores": [0, 1]})
+    running.until(lambda: running.saw("ready it"))
+    assert [" ".join(life[2:]) for life in running.lives("prefill-0")] == ["prefill (0,)"]
+    assert [" ".join(life[2:]) for life in running.lives("decode-0")] == ["decode (1,)"]
+    assert [" ".join(life[2:]) for life in running.lives("gateway")] == ["mixed (0, 1)"]
+    running.process.send_signal(signal.SIGTERM)
+    assert running.code() == 0
+    assert running.saw("announce Stopping")
+    assert not any(map(alive, running.pids()))
+    assert "Stop(drain_s=120.0)" in running.heard("gateway")
+    assert "Stop(drain_s=0.0)" in running.heard("decode-0")
+
+
+@pytest.mark.parametrize("name", ["gateway", "mixed-0"])
+def test_a_killed_child_is_started_again_and_the_others_live_on(supervise, name: str) -> None:
+    running = supervise()
+    running.until(lambda: running.saw("ready it"))
+    before = {child: running.lives(child) for child in ("gateway", "mixed-0")}
+    os.kill(int(before[name][0][1]), signal.SIGKILL)
+    running.until(lambda: len(running.lives(name)) == 2)
+    assert running.saw(f"log {name} | ended (killed by SIGKILL): {SLOW}")
+    assert running.lives(name)[1][0] == "2"
+    other = "mixed-0" if name == "gateway" else "gateway"
+    assert running.lives(other) == before[other]
+    running.process.send_signal(signal.SIGTERM)
+    assert running.code() == 0
+
+
+def test_the_gateway_hears_of_the_workers_whoever_of_them_is_new(supervise) -> None:
+    running = supervise()
+    running.until(lambda: running.saw("ready it"))
+    [worker] = running.lives("mixed-0")
+    running.until(lambda: f"state='ready', pid={worker[1]}" in running.heard("gateway"))
+    os.kill(int(worker[1]), signal.SIGKILL)
+    running.until(lambda: "problem='killed by SIGKILL'" in running.heard("gateway"))
+    running.until(lambda: len(running.lives("mixed-0")) == 2)
+    second = running.lives("mixed-0")[1]
+    running.until(lambda: f"state='ready', pid={second[1]}, life=2" in running.heard("gateway"))
+    (running.folder / "gateway.heard").unlink()
+    os.kill(int(running.lives("gateway")[0][1]), signal.SIGKILL)
+    running.until(lambda: f"state='ready', pid={second[1]}, life=2" in running.heard("gateway"))
+
+
+@pytest.mark.parametrize(
+    ("stop_first", "child"), [(False, "serve"), (True, "serve"), (False, "blind"), (True, "blind")]
+)
+def test_a_killed_supervisor_leaves_nothing(supervise, stop_first: bool, child: str) -> None:
+    """Stopped before or not; the children that follow their parent, and a kind that does not.
+
+    The blind one never reads its channel: PR_SET_PDEATHSIG alone ends it.
+    """
+    running = supervise({"mixed-0": child, "gateway": child})
+    running.until(lambda: running.saw("ready it"))
+    assert len(running.pids()) == 2
+    if stop_first:
+        running.process.send_signal(signal.SIGSTOP)
+    running.process.kill()
+    running.process.wait(DEADLINE_S)
+    running.until(lambda: not any(map(alive, running.pids())))
+
+
+def test_a_stopped_child_does_not_outlive_a_killed_supervisor(supervise) -> None:
+    running = supervise()
+    running.until(lambda: running.saw("ready it"))
+    for pid in running.pids():
+        os.kill(pid, signal.SIGSTOP)
+    running.process.kill()
+    running.process.wait(DEADLINE_S)
+    running.until(lambda: not any(map(alive, running.pids())))
+
+
+def test_the_channel_alone_ends_a_child_where_there_is_no_death_signal() -> None:
+    """What macOS has, and what is left if the parent dies before the child asks for the signal."""
+    script = (
+        "import signal, sys, time\n"
+        "from antiphon.live.supervisor import parent as module\n"
+        "module._die_with_parent = lambda: None\n"
+        "def main(parent):\n"
+        "    print('here', flush=True)\n"
+        "    while True: time.sleep(60)\n"
+        "module.run_child(main)\n"
+    )
+    ours, theirs = socket.socketpair()
+    child = subprocess.Popen([sys.executable, "-c", script], stdin=theirs, stdout=subprocess.PIPE)
+    theirs.close()
+    ours.sendall(b'{"type":"Launch","name":"x","config":{},"sockets":"/"}\n')
+    assert child.stdout is not None
+    assert child.stdout.readline() == b"here\n"
+    ours.close()
+    assert child.wait(DEADLINE_S) == 3
+    child.stdout.close()
+
+
+def test_a_child_started_by_hand_says_who_starts_it() -> None:
+    script = "from antiphon.live.supervisor.parent import run_child\nrun_child(lambda parent: 0)"
+    done = subprocess.run(
+        [sys.executable, "-c", script],
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert (done.returncode, done.stderr) == (2, "this program is started by `antiphon serve`\n")
+
+
+def test_the_second_signal_ends_all_at_once(supervise) -> None:
+    running = supervise({"mixed-0": "deaf", "gateway": "deaf"})
+    running.until(lambda: running.saw("ready it"))
+    running.process.send_signal(signal.SIGTERM)
+    running.until(lambda: "Stop" in running.heard("gateway"))
+    running.process.send_signal(signal.SIGINT)
+    assert running.code() == 128 + signal.SIGINT
+    assert not any(map(alive, running.pids()))
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 0), (signal.SIGINT, 130)])
+def test_a_signal_while_children_start(supervise, number: int, code: int) -> None:
+    running = supervise({"mixed-0": "hang"})
+    running.until(lambda: bool(running.lives("mixed-0")))
+    running.process.send_signal(number)
+    assert running.code() == code
+    assert not any(map(alive, running.pids()))
+
+
+def test_what_a_child_refuses_at_the_start_ends_all(supervise) -> None:
+    running = supervise({"mixed-0": "refuse kv.memory_bytes = 9: too much"})
+    assert running.code() == 2
+    assert running.lines[-1] == "UsageError kv.memory_bytes = 9: too much"
+    assert not any(map(alive, running.pids()))
+
+
+def test_what_a_child_refuses_later_is_a_death_like_any_other(supervise) -> None:
+    running = supervise({"mixed-0": "serve\nrefuse the file is gone\nserve"})
+    running.until(lambda: running.saw("ready it"))
+    os.kill(int(running.lives("mixed-0")[0][1]), signal.SIGKILL)
+    running.until(lambda: running.saw("log mixed-0 | ended (the file is gone): started again"))
+    running.until(lambda: len(running.lives("mixed-0")) == 3)
+    assert running.process.poll() is None
+
+
+def test_children_that_never_get_ready_are_started_again_and_given_up_in_the_end(supervise) -> None:
+    running = supervise({"mixed-0": "hang", "gateway": "hang"}, cluster={"start_timeout_s": 0.3})
+    assert running.code() == 2
+    reason = "not ready within cluster.start_timeout_s = 0.3 s"
+    for name in ("mixed-0", "gateway"):
+        assert running.saw(f"log {name} | ended ({reason}): {SLOW}")
+    assert running.lines[-1].startswith("PeerError ")
+    assert " could not be started: it ended 5 times before it was ready" in running.lines[-1]
+    assert reason in running.lines[-1]
+
+
+def test_a_child_that_gets_ready_in_a_later_try_serves(supervise) -> None:
+    running = supervise({"mixed-0": "exit 7\nabort\nserve"})
+    running.until(lambda: running.saw("ready it"))
+    assert running.saw(f"log mixed-0 | ended (exit code 7): {SLOW}")
+    assert running.saw("log mixed-0 | ended (killed by SIGABRT): started again in 0.1 s")
+
+
+def test_what_a_child_writes_bears_its_name(supervise) -> None:
+    running = supervise(
+        {"prefill-0": "write hello there", "decode-0": "babble"},
+        cluster={"prefill": 1, "decode": 1},
+    )
+    running.until(lambda: running.saw("log prefill-0 | hello there"))
+    running.until(lambda: running.saw("log decode-0 | xxxx"))
+    assert max(map(len, running.lines)) < 10_000
+
+
+def test_the_gateway_has_a_worker_started_anew(supervise) -> None:
+    running = supervise({"gateway": "restart mixed-0"})
+    running.until(lambda: len(running.lives("mixed-0")) == 2)
+    assert "Stop" in running.heard("mixed-0")
+    assert not running.saw("log mixed-0 | ended")
+
+
+def test_a_role_is_kept_over_a_restart(supervise) -> None:
+    running = supervise({"gateway": "role mixed-0 decode"})
+    running.until(lambda: "role=<Role.DECODE" in running.heard("gateway"))
+    os.kill(int(running.lives("mixed-0")[0][1]), signal.SIGKILL)
+    running.until(lambda: len(running.lives("mixed-0")) == 2)
+    assert [life[2] for life in running.lives("mixed-0")] == ["mixed", "decode"]
+
+
+def test_connections_wait_while_there_is_no_gateway(supervise) -> None:
+    running = supervise({"gateway": "exit 1"}, cluster={"restart_backoff_s": 3600.0})
+    running.until(lambda: running.saw("log gateway | ended"))
+    port = int(next(line for line in running.lines if line.startswith("port ")).split()[1])
+    with socket.create_connection(("127.0.0.1", port), timeout=10):
+        pass
