@@ -3,9 +3,10 @@
 A family says what may be asked of the outcome.
 """
 
+from dataclasses import replace
 from enum import StrEnum
 
-from antiphon.core.faults import DISHONEST, HONEST, Draws, Kind, Mix, plan
+from antiphon.core.faults import DISHONEST, HONEST, Draws, FaultPlan, Kind, Mix, plan
 from antiphon.sim import GATEWAY, Hostility
 from antiphon.sim.cluster_setup import Call, ClusterSetup, Empty, GiveUp, Stimulus, WorkerSpec
 from antiphon.types import (
@@ -49,9 +50,10 @@ class Family(StrEnum):
     """As gateway, and links lose, repeat and reorder messages. Only safety is promised."""
 
 
-def setup_of(seed: int, family: Family) -> ClusterSetup:
-    """The run of that number. Pure: the same on every machine."""
-    return _Drawn(seed, family).setup()
+def setup_of(seed: int, family: Family, faults: FaultPlan | None = None) -> ClusterSetup:
+    """The run of that number, with its own faults or others. Pure: the same on every machine."""
+    setup = _Drawn(seed, family).setup()
+    return setup if faults is None else replace(setup, faults=faults)
 
 
 class _Drawn:

@@ -63,32 +63,42 @@ def stories_of(log: ClusterLog) -> Mapping[RequestId, Story]:
         match what:
             case Arrived(request):
                 stories[request.id] = Story(request, at)
-            case GivenUp(request, sequence, reason) if request in stories:
-                story = stories[request]
-                which = range(story.request.sampling.n) if sequence is None else (sequence,)
-                for one in which:
-                    story.given_up.setdefault(one, reason)
-            case Dispatch(request=request) | Adopt(request=request):
-                _give(stories[request.id], request)
-            case Grant(request=request, attempt=attempt):
-                stories[request].attempt = attempt
-            case Deliver(token):
-                _deliver(stories[token.request], token)
-            case EndSequence(request=request, sequence=sequence, reason=reason):
-                story = stories[request]
-                _check_open(story, sequence, "ends")
-                story.ends[sequence] = reason
-            case Settle(record):
-                story = stories[record.request]
-                if story.settle is not None or story.broken:
-                    raise LawBroken(f"I1: {record.request} is settled twice")
-                story.settle, story.settled_at = what, at
             case LifeEnded() if node == GATEWAY:
                 for story in stories.values():
                     story.broken = story.broken or story.settle is None
+            case GivenUp() if what.request in stories:
+                _give_up(stories[what.request], what)
+            case _ if node == GATEWAY:
+                _command(stories, at, what)
             case _:
                 pass
     return stories
+
+
+def _command(stories: Mapping[RequestId, Story], at: Seconds, what: object) -> None:
+    match what:
+        case Dispatch(request=request) | Adopt(request=request):
+            _give(stories[request.id], request)
+        case Grant(request=request, attempt=attempt):
+            stories[request].attempt = attempt
+        case Deliver(token):
+            _deliver(stories[token.request], token)
+        case EndSequence(request=request, sequence=sequence, reason=reason):
+            _check_open(stories[request], sequence, "ends")
+            stories[request].ends[sequence] = reason
+        case Settle(record):
+            story = stories[record.request]
+            if story.settle is not None or story.broken:
+                raise LawBroken(f"I1: {record.request} is settled twice")
+            story.settle, story.settled_at = what, at
+        case _:
+            pass
+
+
+def _give_up(story: Story, what: GivenUp) -> None:
+    every = range(story.request.sampling.n)
+    for sequence in every if what.sequence is None else (what.sequence,):
+        story.given_up.setdefault(sequence, what.reason)
 
 
 def _check_open(story: Story, sequence: int, what: str) -> None:
