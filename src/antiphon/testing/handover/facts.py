@@ -10,9 +10,12 @@ from antiphon.types import (
     LeaseId,
     LeaseRefused,
     ModelInfo,
+    Renew,
     RequestId,
+    Role,
     Seconds,
     WorkerId,
+    WorkerInfo,
 )
 
 TTL_S: Seconds = 3.0
@@ -74,3 +77,30 @@ def incarnation_of(worker: WorkerId) -> Incarnation:
 def token_of(request: RequestId, index: int) -> int:
     """No two tokens of the model are alike."""
     return 100 * int(request[1:]) + index
+
+
+def info_of(worker: WorkerId, role: Role) -> WorkerInfo:
+    """What a worker joins with."""
+    return WorkerInfo(
+        id=worker,
+        incarnation=incarnation_of(worker),
+        model=MODEL,
+        max_model_len=16,
+        role=role,
+        kv=KV,
+    )
+
+
+def arrives_at_once(target: WorkerId, message: object) -> bool:
+    """Words whose time on the way makes no difference that another move does not make.
+
+    What a worker says to the gateway might as well have been said later, or before the worker
+    died. Renewals and answers matter only by time passing, and that may pass before or after.
+    """
+    match message:
+        case StreamEnded():
+            return False
+        case Renew() | Answer() | Ask(RenewTaken()):
+            return True
+        case _:
+            return target == GATEWAY

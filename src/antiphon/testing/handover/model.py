@@ -11,31 +11,21 @@ A page that comes free is used anew at once, by something else: whoever reads it
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any, TypeAlias
+from dataclasses import dataclass
+from typing import TypeAlias
 
-from antiphon.core.handover import LeaseBook, Puller, RenewTaken
+from antiphon.core.handover import LeaseBook, Puller
 from antiphon.core.requests import RequestBook
 from antiphon.errors import BugError
 from antiphon.testing.laws import LawBroken
-from antiphon.testing.packed import TABLE, Number, pack, unpack, view
-from antiphon.types import (
-    Renew,
-    Request,
-    RequestId,
-    Role,
-    SamplingParams,
-    Seconds,
-    WorkerId,
-    WorkerJoined,
-)
+from antiphon.types import RequestId, Role, Seconds, WorkerId
 
 from .chosen_router import ChosenRouter
-from .facts import GATEWAY, OUTPUT_TOKENS, PROMPT, TTL_S, Answer, Ask, StreamEnded
-from .gateway import HandoverGateway, new_gateway
-from .ignored import IGNORED
+from .facts import GATEWAY, TTL_S, StreamEnded, arrives_at_once
+from .gateway import new_gateway
+from .local import Due, Heard, Input, Join, Local, Process, Read, Start, Word, Work
 from .owner_memory import OwnerMemory
-from .worker import HandoverWorker, new_worker
+from .worker import new_worker
 
 Move: TypeAlias = tuple[str, ...]
 
@@ -64,32 +54,23 @@ class HandoverParts:
 STANDARD_HANDOVER_PARTS = HandoverParts()
 
 
-@dataclass(frozen=True, slots=True)
-class _Process:
-    """One process, packed, and what must be known of it without unpacking."""
-
-    packed: bytes = field(compare=False)
-    view: bytes
-    moves: tuple[Move, ...] = field(compare=False)
-    deadline: Seconds | None = field(compare=False)
-    done: bool = field(compare=False)
-    """Nothing is left here (a worker), all requests are over (the gateway)."""
-    pulls_from: tuple[WorkerId, ...] = field(default=(), compare=False)
+Batch: TypeAlias = tuple[Word, ...]
+"""What was said at once, and arrives at once."""
 
 
 @dataclass(frozen=True, slots=True)
 class HandoverState:
-    """A state: processes, what is on its way between them, and what may still go wrong.
+    """Processes, what is on its way between them, and what may still go wrong.
 
-    `streams`: (from, to, batches): what was said at once arrives at once.
+    `processes`: the living, and the dead whose memory is being read; see `Local.process`.
     """
 
     now: Seconds
     crashes_left: int
     waits_left: int
     alive: tuple[WorkerId, ...]
-    streams: tuple[tuple[WorkerId, WorkerId, tuple[Number, ...]], ...]
-    processes: tuple[tuple[WorkerId, _Process], ...]
+    streams: tuple[tuple[WorkerId, WorkerId, tuple[Batch, ...]], ...]
+    processes: tuple[tuple[WorkerId, Process], ...]
 
 
 class HandoverModel:
@@ -98,6 +79,7 @@ class HandoverModel:
     def __init__(self, bounds: Bounds, parts: HandoverParts = STANDARD_HANDOVER_PARTS) -> None:
         self._bounds = bounds
         self._parts = parts
+        self._local = Local()
 
     def first(self) -> Sequence[HandoverState]:
         """One state for each choice of workers that symmetry leaves open."""
@@ -112,52 +94,53 @@ class HandoverModel:
         bounds, parts = self._bounds, self._parts
         ids = [RequestId(f"r{number}") for number in range(bounds.requests)]
         router = ChosenRouter(dict(zip(ids, preferences, strict=True)))
-        gateway = new_gateway(parts.book(router), ids)
+        gateway = self._local.begin(new_gateway(parts.book(router), ids))
         counts = ((Role.PREFILL, bounds.prefill), (Role.DECODE, bounds.decode))
-        names = [(role, f"{role.value}-{n}") for role, count in counts for n in range(count)]
+        roles = {WorkerId(f"{r.value}-{n}"): r for r, count in counts for n in range(count)}
         workers = [
-            new_worker(WorkerId(name), role, parts.memory(), parts.leases, parts.puller)
-            for role, name in names
+            (
+                name,
+                self._local.begin(new_worker(name, parts.memory(), parts.leases, parts.puller)),
+            )
+            for name in roles
         ]
-        alive = tuple(worker.name for worker in workers)
-        empty = HandoverState(1.0, bounds.crashes, bounds.waits, alive, (), ())
-        step = _Step(empty, {GATEWAY: gateway, **{worker.name: worker for worker in workers}})
-        for worker in workers:
-            step.order(gateway.book.observe(WorkerJoined(worker.info), step.now))
+        processes = ((GATEWAY, gateway), *workers)
+        state = HandoverState(1.0, bounds.crashes, bounds.waits, tuple(roles), (), processes)
+        step = _Step(self._local, state)
+        for name, role in roles.items():
+            step.apply(GATEWAY, Join(name, role))
         for id in ids:
-            sampling = SamplingParams(max_tokens=OUTPUT_TOKENS, seed=0)
-            request = Request(id=id, prompt=PROMPT, sampling=sampling)
-            step.order(gateway.book.start(request, step.now))
+            step.apply(GATEWAY, Start(id))
         return step.end()
 
     def moves(self, state: HandoverState) -> Sequence[Move]:
         """See `explore.Model`. Time passes by itself only when nothing else can happen."""
-        processes = dict(state.processes)
+        facts = {name: self._local.facts(process) for name, process in state.processes}
         moves: list[Move] = [("deliver", source, target) for source, target, _ in state.streams]
         for name in state.alive:
-            moves += processes[name].moves
+            moves += facts[name].moves
         living = (GATEWAY, *state.alive)
-        deadlines = any(processes[name].deadline is not None for name in living)
-        if deadlines and not moves:
+        timed = any(facts[name].deadline is not None for name in living)
+        if timed and not moves:
             return [("wait",)]
-        if deadlines and state.waits_left:
+        if timed and state.waits_left:
             moves += [("wait",), ("sleep",)]
-        if state.crashes_left and not processes[GATEWAY].done:
+        if state.crashes_left and not facts[GATEWAY].done:
             moves += [("crash", name) for name in state.alive]
         return moves
 
     def after(self, state: HandoverState, move: Move) -> HandoverState:
         """See `explore.Model`."""
-        step = _Step(state, {})
+        step = _Step(self._local, state)
         match move:
             case ("deliver", source, target):
                 step.deliver(WorkerId(source), WorkerId(target))
             case ("compute", name):
-                step.worker(WorkerId(name)).compute(step.sender(WorkerId(name)))
+                step.apply(WorkerId(name), Work())
             case ("read", name, request, attempt, owner):
-                worker, memory = step.worker(WorkerId(name)), step.peek(WorkerId(owner)).memory
+                memory = step.processes[WorkerId(owner)]
                 key = (RequestId(request), int(attempt))
-                worker.read(key, memory, step.now, step.sender(worker.name))
+                step.apply(WorkerId(name), Read(key, memory, step.now))
             case ("crash", name):
                 step.crash(WorkerId(name))
             case (how,):
@@ -169,79 +152,53 @@ class HandoverModel:
 
     def check_end(self, state: HandoverState) -> None:
         """See `explore.Model`: all requests are over, and nothing is left of them."""
-        processes = dict(state.processes)
-        if not processes[GATEWAY].done:
-            raise LawBroken("I1: a request never ends")
-        gateway: HandoverGateway = unpack(processes[GATEWAY].packed)
-        if not gateway.idle:
-            raise LawBroken("I4: the book keeps something of requests that are over")
-        for name in state.alive:
-            if not processes[name].done:
+        for name, process in state.processes:
+            facts = self._local.facts(process)
+            if not facts.done:
+                raise LawBroken("I1: a request never ends")
+            if not facts.idle:
                 raise LawBroken(f"I4: {name} keeps something of requests that are over")
 
 
 class _Step:
-    """One move under way: unpacks the processes that it touches, and packs them again."""
+    """One move under way."""
 
-    def __init__(self, state: HandoverState, touched: dict[WorkerId, Any]) -> None:
+    def __init__(self, local: Local, state: HandoverState) -> None:
         self.now = state.now
-        self._state = state
+        self.processes = dict(state.processes)
+        self._local = local
         self._alive = list(state.alive)
         self._crashes_left, self._waits_left = state.crashes_left, state.waits_left
-        self._processes = dict(state.processes)
-        self._touched = touched
         self._streams = {(source, to): sent for source, to, sent in state.streams}
-        self._said: dict[tuple[WorkerId, WorkerId], list[object]] = {}
+        self._said: dict[tuple[WorkerId, WorkerId], list[Word]] = {}
 
-    def _touch(self, name: WorkerId) -> Any:
-        if name not in self._touched:
-            self._touched[name] = unpack(self._processes[name].packed)
-        return self._touched[name]
+    def apply(self, name: WorkerId, what: Input) -> None:
+        """Something happens to a process, and what it says goes its way."""
+        self.processes[name], said = self._local.after(self.processes[name], what)
+        for target, word in said:
+            self._send(name, target, word)
 
-    def peek(self, name: WorkerId) -> HandoverWorker:
-        """A worker to look at, as it was before this move."""
-        return self._touched.get(name) or unpack(self._processes[name].packed)
-
-    def worker(self, name: WorkerId) -> HandoverWorker:
-        """A worker that this move changes."""
-        return self._touch(name)
-
-    def order(self, commands: Sequence[Any]) -> None:
-        """The book has decided something."""
-        gateway: HandoverGateway = self._touch(GATEWAY)
-        gateway.order(commands, self.sender(GATEWAY))
-
-    def sender(self, source: WorkerId) -> Callable[[WorkerId, object], None]:
-        """How a process sends. A worker that calls a dead one finds out."""
-
-        def send(target: WorkerId, message: object) -> None:
-            if target != GATEWAY and target not in self._alive:
-                if source != GATEWAY:
-                    self._enqueue(target, source, StreamEnded(target))
-            elif _arrives_at_once(target, message):
-                self._hear(source, target, message)
-            else:
-                self._enqueue(source, target, message)
-
-        return send
-
-    def _enqueue(self, source: WorkerId, target: WorkerId, message: object) -> None:
-        self._said.setdefault((source, target), []).append(message)
-
-    def _hear(self, source: WorkerId, target: WorkerId, message: object) -> None:
-        process, send = self._touch(target), self.sender(target)
-        if target == GATEWAY:
-            process.hear(message, self.now, send)
+    def _send(self, source: WorkerId, target: WorkerId, word: Word) -> None:
+        """A worker that calls a dead one finds out."""
+        if target != GATEWAY and target not in self._alive:
+            if source != GATEWAY:
+                self._end_stream(target, source)
+        elif arrives_at_once(target, self._local.said(word)):
+            self.apply(target, Heard(source, word, self.now))
         else:
-            process.hear(source, message, self.now, send)
+            self._said.setdefault((source, target), []).append(word)
+
+    def _end_stream(self, dead: WorkerId, listener: WorkerId) -> None:
+        word = self._local.word(StreamEnded(dead))
+        self._said.setdefault((dead, listener), []).append(word)
 
     def deliver(self, source: WorkerId, target: WorkerId) -> None:
         """The oldest batch of a stream arrives."""
         first, *rest = self._streams.pop((source, target))
         if rest:
             self._streams[source, target] = tuple(rest)
-        for message in TABLE.value(first):
-            self._hear(source, target, message)
+        for word in first:
+            self.apply(target, Heard(source, word, self.now))
 
     def crash(self, name: WorkerId) -> None:
         """A worker dies; those who depend on it find out after its last word."""
@@ -249,61 +206,34 @@ class _Step:
         self._alive.remove(name)
         for ends in [ends for ends in self._streams if ends[1] == name]:
             del self._streams[ends]
-        for other in (GATEWAY, *self._alive):
-            if other == GATEWAY or name in self._processes[other].pulls_from:
-                self._enqueue(name, other, StreamEnded(name))
+        self._end_stream(name, GATEWAY)
+        for other in self._alive:
+            if name in self._local.facts(self.processes[other]).pulls_from:
+                self._end_stream(name, other)
 
     def pass_time(self, how: str, *, costs: bool) -> None:
         """To the next deadline, or so far that every lease has run out unheard."""
         self._waits_left -= costs
-        names = [GATEWAY, *self._alive]
-        deadlines = {name: self._processes[name].deadline for name in names}
+        names = (GATEWAY, *self._alive)
+        deadlines = {name: self._local.facts(self.processes[name]).deadline for name in names}
         soonest = min(at for at in deadlines.values() if at is not None)
         self.now = max(self.now, soonest) if how == "wait" else self.now + TTL_S
         for name, at in deadlines.items():
             if at is not None and at <= self.now:
-                self._touch(name).due(self.now, self.sender(name))
+                self.apply(name, Due(self.now))
 
     def end(self) -> HandoverState:
-        """The state that comes of it. Raises `LawBroken` if it must not be."""
-        for name, process in self._touched.items():
-            self._processes[name] = _packed(name, process)
-        for ends, messages in self._said.items():
-            batch = TABLE.number(tuple(messages))
-            self._streams[ends] = (*self._streams.get(ends, ()), batch)
-        return replace(
-            self._state,
-            now=self.now,
-            crashes_left=self._crashes_left,
-            waits_left=self._waits_left,
-            alive=tuple(self._alive),
-            streams=tuple((*ends, sent) for ends, sent in sorted(self._streams.items())),
-            processes=tuple(self._processes.items()),
+        """The state that comes of it."""
+        for ends, words in self._said.items():
+            self._streams[ends] = (*self._streams.get(ends, ()), tuple(words))
+        needed = {GATEWAY, *self._alive}
+        for name in self._alive:
+            needed.update(self._local.facts(self.processes[name]).pulls_from)
+        return HandoverState(
+            self.now,
+            self._crashes_left,
+            self._waits_left,
+            tuple(self._alive),
+            tuple((*ends, sent) for ends, sent in sorted(self._streams.items())),
+            tuple((name, one) for name, one in self.processes.items() if name in needed),
         )
-
-
-def _packed(name: WorkerId, process: HandoverGateway | HandoverWorker) -> _Process:
-    packed, seen = pack(process), view(process, IGNORED)
-    if isinstance(process, HandoverGateway):
-        return _Process(packed, seen, (), process.book.next_deadline(), process.settled)
-    process.check()
-    moves: list[Move] = [("compute", name)] if process.jobs else []
-    for (request, attempt), copying in process.copying.items():
-        moves.append(("read", name, request, str(attempt), copying.pull.offer.owner))
-    return _Process(
-        packed, seen, tuple(moves), process.next_deadline(), process.idle, process.pulls_from
-    )
-
-
-def _arrives_at_once(target: WorkerId, message: object) -> bool:
-    """Words whose time on the way makes no difference that another move does not make.
-
-    What a worker says to the gateway might as well have been said later, or before the worker
-    died. Renewals and answers matter only by time passing, and that may pass before or after.
-    """
-    if target == GATEWAY:
-        return not isinstance(message, StreamEnded)
-    renews = isinstance(message, Renew) or (
-        isinstance(message, Ask) and isinstance(message.command, RenewTaken)
-    )
-    return renews or isinstance(message, Answer)

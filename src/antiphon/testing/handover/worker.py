@@ -37,14 +37,12 @@ from antiphon.types import (
     Renew,
     Request,
     RequestId,
-    Role,
     Seconds,
     SequenceEnded,
     Stage,
     Started,
     TokenGenerated,
     WorkerId,
-    WorkerInfo,
 )
 
 from .facts import (
@@ -79,7 +77,6 @@ class HandoverWorker:
     """What one worker has. Every method may send, by the callable that it is given."""
 
     name: WorkerId
-    role: Role
     memory: OwnerMemory
     leases: LeaseBook
     puller: Puller
@@ -90,21 +87,9 @@ class HandoverWorker:
     pulling: dict[PullKey, WorkerId] = field(default_factory=dict)
     """Owners of the pulls that have not ended."""
     attempts: dict[RequestId, int] = field(default_factory=dict)
+    offered: dict[LeaseId, RequestId] = field(default_factory=dict)
     granted: dict[LeaseId, tuple[Incarnation, int]] = field(default_factory=dict)
     """To whom the gateway's last word gave each lease: what the lease book should know."""
-    offers: int = 0
-
-    @property
-    def info(self) -> WorkerInfo:
-        """What it joins with."""
-        return WorkerInfo(
-            id=self.name,
-            incarnation=incarnation_of(self.name),
-            model=MODEL,
-            max_model_len=16,
-            role=self.role,
-            kv=KV,
-        )
 
     @property
     def idle(self) -> bool:
@@ -121,6 +106,17 @@ class HandoverWorker:
         """When time changes something here."""
         times = (self.leases.next_deadline(), self.puller.next_deadline())
         return min((at for at in times if at is not None), default=None)
+
+    def tidy(self) -> None:
+        """Mutates: forget what can't matter any more, so that states that differ in it are one."""
+        for lease in [lease for lease in self.granted if lease not in self.leases]:
+            del self.granted[lease]
+        for lease in [lease for lease in self.offered if lease not in self.leases]:
+            del self.offered[lease]
+        here = {job.id for job in self.jobs} | {request for request, _ in self.pulling}
+        here.update(self.offered.values())
+        for request in [request for request in self.attempts if request not in here]:
+            del self.attempts[request]
 
     def check(self) -> None:
         """No page is leased and used anew."""
@@ -204,9 +200,9 @@ class HandoverWorker:
             send(GATEWAY, SequenceEnded(request=id, attempt=attempt, sequence=0, reason=reason))
 
     def _offer(self, request: Request, now: Seconds) -> Offer:
-        self.offers += 1
-        lease = LeaseId(f"{self.name}/{self.offers}")
-        table = self.memory.prefill(request.id)
+        lease = LeaseId(f"{self.name}/{request.id}.{request.attempt}")
+        table = self.memory.prefill(request.id, request.attempt)
+        self.offered[lease] = request.id
         self.leases.offer(lease, request.id, request.attempt, table, now)
         tokens = len(PROMPT) + len(request.resumed[0] if request.resumed else ())
         return Offer(
@@ -304,7 +300,6 @@ class HandoverWorker:
 
 def new_worker(
     name: WorkerId,
-    role: Role,
     memory: OwnerMemory,
     leases: type[LeaseBook],
     puller: type[Puller],
@@ -312,7 +307,6 @@ def new_worker(
     """A worker that has just started."""
     return HandoverWorker(
         name=name,
-        role=role,
         memory=memory,
         leases=leases(memory.drop, ttl_s=TTL_S),
         puller=puller(answer_s=ANSWER_S, margin_s=TTL_S / 10),
