@@ -9,8 +9,8 @@ from types import TracebackType
 
 from live_kit import BLOCK_TOKENS, INFO, PAGE_TOKENS, PAGES, SCRIPT, Clock, scheduler
 
-from antiphon.live.pull_path import LocalPullPath
-from antiphon.live.worker import Exchange, Worker
+from antiphon.live.pull_path import Exchange, LocalPullPath
+from antiphon.live.worker import Worker
 from antiphon.sim import ScriptedEngine, ShadowKv
 from antiphon.types import (
     Event,
@@ -111,7 +111,7 @@ class ExchangePair:
         self.decode = Side(self, "d", **clocks, **logs[1])
         sides = (self.prefill, self.decode)
         self.shadows = {side.worker.info.id: side.shadow for side in sides}
-        self.owners.update({side.worker.info.incarnation: side.worker for side in sides})
+        self.owners.update({side.worker.info.incarnation: side.worker.leases for side in sides})
 
     async def __aenter__(self) -> "ExchangePair":
         self.prefill.worker.start()

@@ -190,7 +190,7 @@ async def test_a_worker_whose_gateway_is_gone_keeps_nothing_and_is_somebody_else
             await side.worker.new_life(Incarnation(side.worker.info.id + "-2"))
         assert pair.prefill.worker.info.incarnation == "p-2"
         gone = LeaseRefused(offer.lease, LeaseRefusal.GONE)
-        assert pair.prefill.worker.take(offer.lease, Incarnation("d-1"), 1) == gone
+        assert pair.prefill.worker.leases.take(offer.lease, Incarnation("d-1"), 1) == gone
         pair.decode.copy_gate.set()
         await pair.rest()
 

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor
+from dataclasses import dataclass
 from typing import Protocol
 
 from antiphon.core.handover import Owner
@@ -56,6 +57,14 @@ class PullPath(Protocol):
         When this returns, by an exception too, nothing is written any more. Do not cancel.
         """
         ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Exchange:
+    """What a worker needs to give its KV to others, and to take theirs."""
+
+    pages: SealedPages
+    path: PullPath
 
 
 class LocalPullPath:

@@ -15,7 +15,7 @@ import logging
 import secrets
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from antiphon.core.handover import LEASES, LEASES_METHODS, LeaseBook, PullEnded, Puller
 from antiphon.core.recorder import Entry, recorded
@@ -43,15 +43,17 @@ from antiphon.types import (
     SequenceEnded,
     Stage,
     StepPlan,
-    StepResult,
     Unknown,
     WorkerInfo,
     WorkerView,
 )
 
+from .engine_thread import EngineThread
+from .lease_desk import LeaseDesk
+from .open_requests import OpenRequests
 from .outbox import Outbox
 from .page_copier import PageCopier
-from .pull_path import PullPath, SealedPages
+from .pull_path import Exchange
 from .sealing import Sealing
 
 MAX_FAULTS_IN_A_ROW = 3
@@ -63,29 +65,11 @@ LEASE_MARGIN = 0.1
 _log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Exchange:
-    """What a worker needs to give its KV to others, and to take theirs."""
-
-    pages: SealedPages
-    path: PullPath
-
-
-@dataclass(slots=True)
-class _Live:
-    """A request that the scheduler holds."""
-
-    attempt: int
-    open_sequences: int
-
-
 class Worker:
     """Implements `WorkerLink`. Use as `async with Worker(…) as worker`, or `start` and `close`.
 
     `clock` is monotonic. `log_decision`, if given, gets every decision of the scheduler, which must
     be fresh then, and must not raise. Without an `exchange` it runs whole requests only.
-
-    It also answers takers: see `peer_port.TakenLeases`.
     """
 
     def __init__(
@@ -99,25 +83,26 @@ class Worker:
         exchange: Exchange | None = None,
     ) -> None:
         self._info = info
-        self._engine = engine
         self._clock = clock
         self._scheduler = scheduler
-        self._leases: LeaseBook = scheduler.leases
+        leases: LeaseBook = scheduler.leases
         if log_decision is not None:
             self._scheduler = recorded(SCHEDULER, scheduler, SCHEDULER_METHODS, log_decision)
-            self._leases = recorded(LEASES, scheduler.leases, LEASES_METHODS, log_decision)
-        self._live: dict[RequestId, _Live] = {}
+            leases = recorded(LEASES, scheduler.leases, LEASES_METHODS, log_decision)
+        self._live = OpenRequests()
         self._outbox = Outbox()
         self._wake = asyncio.Event()
+        self.leases = LeaseDesk(leases, clock, self._wake.set)
+        """Answers the gateway's and the takers' calls: see `peer_port.TakenLeases`."""
         self._quiet = asyncio.Event()
         self._quiet.set()
-        self._thread = ThreadPoolExecutor(1, thread_name_prefix=f"engine-{info.id}")
+        self._thread = EngineThread(engine, f"engine-{info.id}")
         self._side_threads = ThreadPoolExecutor(1, thread_name_prefix=f"seal-{info.id}")
         self._sealing = self._copier = None
         if exchange is not None:
             self._sealing = Sealing(
                 exchange.pages,
-                self._leases,
+                leases,
                 lambda: self._info,
                 self._side_threads,
                 on_made=self._offered,
@@ -134,8 +119,6 @@ class Worker:
         self._task: asyncio.Task[None] | None = None
         self._refusal: str | None = None
         self._closing = False
-        self._faults_in_a_row = 0
-        self._faults_total = 0
 
     # ── the link ─────────────────────────────────────────────────────────────────────────────
 
@@ -170,11 +153,10 @@ class Worker:
         self, id: RequestId, attempt: int, sequence: int | None = None
     ) -> Aborted | Unknown:
         """See `WorkerLink`."""
-        live = self._live.get(id)
-        if live is not None and live.attempt == attempt:
+        if self._live.has(id, attempt):
             answer = self._scheduler.abort(id, self._clock(), sequence)
             if isinstance(answer, Aborted):
-                self._ended(id, len(answer.sequences))
+                self._live.ended(id, len(answer.sequences))
                 self._stop_pull(id, attempt)
             self._wake.set()
             return answer
@@ -183,8 +165,7 @@ class Worker:
             if ended is not None:
                 self._wake.set()
                 return Aborted(request=id, sequences=ended)
-        if sequence is None and self._leases.release_of(id, attempt):
-            self._wake.set()
+        if sequence is None and self.leases.release_of(id, attempt):
             return Aborted(request=id, sequences=())
         return Unknown(request=id)
 
@@ -192,40 +173,19 @@ class Worker:
         self, lease: LeaseId, taker: Incarnation, attempt: int
     ) -> LeaseHeld | LeaseRefused:
         """See `WorkerLink`."""
-        return self._leases.grant(lease, taker, attempt, self._clock())
+        return self.leases.grant(lease, taker, attempt)
 
     async def renew(self, leases: Sequence[LeaseId]) -> None:
         """See `WorkerLink`."""
-        self._leases.renew(tuple(leases), None, self._clock())
+        self.leases.renew(leases)
 
     async def release(self, lease: LeaseId) -> None:
         """See `WorkerLink`."""
-        self._leases.release(lease, self._clock())
-        self._wake.set()
+        self.leases.release(lease)
 
     async def set_role(self, role: Role) -> None:
         """See `WorkerLink`. What was taken goes on as it was asked for."""
         self._info = replace(self._info, role=role)
-
-    # ── takers ───────────────────────────────────────────────────────────────────────────────
-
-    def take(self, lease: LeaseId, taker: Incarnation, attempt: int) -> LeaseHeld | LeaseRefused:
-        """See `peer_port.TakenLeases`."""
-        return self._leases.take(lease, taker, attempt, self._clock())
-
-    def renew_taken(
-        self, leases: Sequence[LeaseId], taker: Incarnation
-    ) -> Sequence[LeaseHeld | LeaseRefused]:
-        """See `peer_port.TakenLeases`."""
-        return self._leases.renew(tuple(leases), taker, self._clock())
-
-    def acknowledge(
-        self, lease: LeaseId, taker: Incarnation, attempt: int
-    ) -> LeaseHeld | LeaseRefused:
-        """See `peer_port.TakenLeases`."""
-        answer = self._leases.acknowledge(lease, taker, attempt, self._clock())
-        self._wake.set()
-        return answer
 
     # ── what happens ─────────────────────────────────────────────────────────────────────────
 
@@ -243,12 +203,12 @@ class Worker:
     def healthy(self) -> bool:
         """False for good once the engine failed `MAX_FAULTS_IN_A_ROW` times, or the loop broke."""
         broken = self._task is not None and self._task.done() and not self._closing
-        return self._faults_in_a_row < MAX_FAULTS_IN_A_ROW and not broken
+        return self._thread.faults_in_a_row < MAX_FAULTS_IN_A_ROW and not broken
 
     @property
     def faults_total(self) -> int:
         """How many forward passes have failed."""
-        return self._faults_total
+        return self._thread.faults_total
 
     def start(self) -> None:
         """Begin to run what is added. Needs a running event loop; once."""
@@ -264,8 +224,7 @@ class Worker:
         """
         self._info = replace(self._info, incarnation=incarnation)
         self._end_all("the gateway is gone")
-        self._leases.drop_all()
-        self._wake.set()
+        self.leases.drop_all()
 
     async def drain(self) -> None:
         """Refuse what is new, and return when all that was taken has ended or been passed on."""
@@ -278,8 +237,7 @@ class Worker:
         self._closing = True
         self._outbox.put(self._end_all("the worker was shut down"))
         self._outbox.close()
-        self._leases.drop_all()
-        self._wake.set()
+        self.leases.drop_all()
         if self._task is not None:
             await asyncio.wait([self._task])
         for side in (self._sealing, self._copier):
@@ -332,31 +290,19 @@ class Worker:
             timer.cancel()
 
     async def _forward(self, plan: StepPlan) -> Sequence[Event]:
-        loop = asyncio.get_running_loop()
-        result = await loop.run_in_executor(self._thread, self._compute, plan)
-        if isinstance(result, Exception):
-            _log.error("forward pass %d failed", plan.number, exc_info=result)
+        result = await self._thread.forward(plan)
+        if result is None:
             return self._failed(plan)
-        self._faults_in_a_row = 0
         return self._seen(self._scheduler.complete(plan, result, self._clock()))
-
-    def _compute(self, plan: StepPlan) -> StepResult | Exception:
-        """On the engine's thread. Errors are returned: a future can't carry all of them."""
-        try:
-            return self._engine.forward(plan)
-        except Exception as error:  # noqa: BLE001  whatever fails here, the others must be served
-            return error
 
     def _failed(self, plan: StepPlan) -> Sequence[Event]:
         """The pass of this plan raised: end its sequences; after too many in a row, everything."""
-        self._faults_total += 1
-        self._faults_in_a_row += 1
         events = self._seen(
             self._scheduler.fail(plan, "the engine failed in this step", self._clock())
         )
         if self.healthy:
             return events
-        message = f"the engine failed {self._faults_in_a_row} times in a row"
+        message = f"the engine failed {self._thread.faults_in_a_row} times in a row"
         _log.error("worker %s is unhealthy: %s", self._info.id, message)
         self._refuse(f"the worker is unhealthy: {message}")
         return [*events, *self._end_all(message)]
@@ -385,8 +331,7 @@ class Worker:
 
     def _taken_in(self, request: Request, answer: Admitted | Rejected) -> Admitted | Rejected:
         if isinstance(answer, Admitted):
-            sequences = request.sampling.n - len(request.done)
-            self._live[request.id] = _Live(request.attempt, sequences)
+            self._live.take(request)
             self._quiet.clear()
             self._wake.set()
         return answer
@@ -398,11 +343,11 @@ class Worker:
             match event:
                 case Prefilled():
                     assert self._sealing is not None
-                    self._ended(event.request, len(event.sequences))
+                    self._live.ended(event.request, len(event.sequences))
                     self._sealing.begin(event)
                     continue
                 case SequenceEnded():
-                    self._ended(event.request, 1)
+                    self._live.ended(event.request, 1)
                     self._stop_pull(event.request, event.attempt)
                 case _:
                     pass
@@ -432,21 +377,15 @@ class Worker:
         self._broken = error
         self._wake.set()
 
-    def _ended(self, id: RequestId, sequences: int) -> None:
-        live = self._live[id]
-        live.open_sequences -= sequences
-        if not live.open_sequences:
-            del self._live[id]
-
     def _end_all(self, message: str) -> Iterable[Event]:
         """End everything with an error. The scheduler keeps nothing but what a pass still uses."""
         ends: list[tuple[RequestId, int, tuple[int, ...]]] = []
-        for id, live in list(self._live.items()):
+        for id, attempt in self._live:
             answer = self._scheduler.abort(id, self._clock())
             if isinstance(answer, Aborted):
-                self._ended(id, len(answer.sequences))
-                self._stop_pull(id, live.attempt)
-                ends.append((id, live.attempt, answer.sequences))
+                self._live.ended(id, len(answer.sequences))
+                self._stop_pull(id, attempt)
+                ends.append((id, attempt, answer.sequences))
         if self._sealing is not None:
             ends += (
                 (one.request, one.attempt, sequences)
