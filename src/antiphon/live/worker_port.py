@@ -75,7 +75,7 @@ class WorkerPort:
 
     `new_life` is called when a life is over and all its requests are aborted: it must end whatever
     else is left, as leases, and from then on `worker.info` must show another incarnation. Only this
-    port may call the worker's link and read its events.
+    port may call the worker's link and read its events. `on_joined` is called at each welcome.
     """
 
     def __init__(
@@ -85,10 +85,12 @@ class WorkerPort:
         *,
         new_life: Callable[[], Awaitable[None]],
         clock: Callable[[], Seconds],
+        on_joined: Callable[[], None] = lambda: None,
     ) -> None:
         self._worker = worker
         self._gateway = gateway
         self._new_life = new_life
+        self._on_joined = on_joined
         self._clock = clock
         self._quiet = QuietLog(_log, clock)
         self._life = Life()
@@ -168,6 +170,7 @@ class WorkerPort:
         self._welcome, self._stream = welcome, stream
         stream.on_frame = partial(self._heard, stream)
         stream.beat(welcome.heartbeat_s, welcome.lost_after_s, self._report)
+        self._on_joined()
 
     async def _end_life(self) -> None:
         """Nothing of this life may be left when the next begins. Raises `BugError` if it takes

@@ -5,20 +5,26 @@ from dataclasses import dataclass, field
 
 from antiphon.core.end_marks import EndMarks
 from antiphon.sim import ClusterLog, VirtualCluster, hashed_script
-from antiphon.sim.cluster_log import Arrived, GivenUp, LifeEnded
+from antiphon.sim.cluster_log import Arrived, GivenUp, LeaseGranted, LeaseUsed, LifeEnded
 from antiphon.sim.cluster_setup import GATEWAY, ClusterSetup
 from antiphon.types import (
+    Adopt,
     Deliver,
+    Dispatch,
     EndSequence,
     FinishReason,
+    Grant,
     Health,
     HealthChanged,
+    Incarnation,
+    LeaseId,
     Outcome,
     RejectReason,
     Request,
     RequestId,
     Seconds,
     Settle,
+    TokenGenerated,
     TokenId,
 )
 
@@ -34,6 +40,8 @@ class Story:
 
     request: Request
     arrived_at: Seconds
+    attempt: int = 0
+    """The newest that was given to a worker, or for which an offer was granted."""
     tokens: dict[int, list[TokenId]] = field(default_factory=dict)
     ends: dict[int, FinishReason] = field(default_factory=dict)
     given_up: dict[int, FinishReason] = field(default_factory=dict)
@@ -55,28 +63,42 @@ def stories_of(log: ClusterLog) -> Mapping[RequestId, Story]:
         match what:
             case Arrived(request):
                 stories[request.id] = Story(request, at)
-            case GivenUp(request, sequence, reason) if request in stories:
-                story = stories[request]
-                which = range(story.request.sampling.n) if sequence is None else (sequence,)
-                for one in which:
-                    story.given_up.setdefault(one, reason)
-            case Deliver(token):
-                _deliver(stories[token.request], token.sequence, token.index, token.token)
-            case EndSequence(request=request, sequence=sequence, reason=reason):
-                story = stories[request]
-                _check_open(story, sequence, "ends")
-                story.ends[sequence] = reason
-            case Settle(record):
-                story = stories[record.request]
-                if story.settle is not None or story.broken:
-                    raise LawBroken(f"I1: {record.request} is settled twice")
-                story.settle, story.settled_at = what, at
             case LifeEnded() if node == GATEWAY:
                 for story in stories.values():
                     story.broken = story.broken or story.settle is None
+            case GivenUp() if what.request in stories:
+                _give_up(stories[what.request], what)
+            case _ if node == GATEWAY:
+                _command(stories, at, what)
             case _:
                 pass
     return stories
+
+
+def _command(stories: Mapping[RequestId, Story], at: Seconds, what: object) -> None:
+    match what:
+        case Dispatch(request=request) | Adopt(request=request):
+            _give(stories[request.id], request)
+        case Grant(request=request, attempt=attempt):
+            stories[request].attempt = attempt
+        case Deliver(token):
+            _deliver(stories[token.request], token)
+        case EndSequence(request=request, sequence=sequence, reason=reason):
+            _check_open(stories[request], sequence, "ends")
+            stories[request].ends[sequence] = reason
+        case Settle(record):
+            story = stories[record.request]
+            if story.settle is not None or story.broken:
+                raise LawBroken(f"I1: {record.request} is settled twice")
+            story.settle, story.settled_at = what, at
+        case _:
+            pass
+
+
+def _give_up(story: Story, what: GivenUp) -> None:
+    every = range(story.request.sampling.n)
+    for sequence in every if what.sequence is None else (what.sequence,):
+        story.given_up.setdefault(sequence, what.reason)
 
 
 def _check_open(story: Story, sequence: int, what: str) -> None:
@@ -84,14 +106,39 @@ def _check_open(story: Story, sequence: int, what: str) -> None:
         raise LawBroken(f"I1: {story.request.id}/{sequence} {what} after its end")
 
 
-def _deliver(story: Story, sequence: int, index: int, token: TokenId) -> None:
-    _check_open(story, sequence, "goes on")
-    tokens = story.tokens.setdefault(sequence, [])
-    if index != len(tokens):
-        raise LawBroken(
-            f"I14: {story.request.id}/{sequence} gets token {index} where {len(tokens)} is due"
-        )
-    tokens.append(token)
+def _give(story: Story, request: Request) -> None:
+    """I22: whoever gets a request is told all that its client has, and nothing else."""
+    story.attempt = request.attempt
+    has = tuple(tuple(story.tokens.get(s, ())) for s in range(request.sampling.n))
+    if (request.resumed or ((),) * len(has)) != has:
+        raise LawBroken(f"I22: {request.id} goes on from {request.resumed}, its client has {has}")
+    if set(request.done) != set(story.ends):
+        raise LawBroken(f"I22: {request.id} goes on without {request.done}, not {story.ends}")
+
+
+def _deliver(story: Story, token: TokenGenerated) -> None:
+    name = f"{token.request}/{token.sequence}"
+    _check_open(story, token.sequence, "goes on")
+    if token.attempt != story.attempt:
+        raise LawBroken(f"I14: {name} hears attempt {token.attempt} in attempt {story.attempt}")
+    tokens = story.tokens.setdefault(token.sequence, [])
+    if token.index != len(tokens):
+        raise LawBroken(f"I14: {name} gets token {token.index} where {len(tokens)} is due")
+    tokens.append(token.token)
+
+
+def check_leases(log: ClusterLog) -> None:
+    """I21: only the life that a lease was granted to last, for that attempt, takes or ends it."""
+    granted: dict[LeaseId, tuple[Incarnation, int]] = {}
+    for _, _, what in log.entries:
+        match what:
+            case LeaseGranted(lease, taker, attempt):
+                granted[lease] = (taker, attempt)
+            case LeaseUsed(lease, taker, attempt):
+                if granted.get(lease) != (taker, attempt):
+                    raise LawBroken(f"I21: {taker} uses {lease}, which {granted.get(lease)} has")
+            case _:
+                pass
 
 
 def check_ended(stories: Mapping[RequestId, Story]) -> None:
