@@ -20,6 +20,7 @@ from antiphon.types import (
     Outcome,
     Release,
     Renew,
+    Request,
     RequestId,
     Seconds,
     Settle,
@@ -72,7 +73,10 @@ class HandoverGateway:
         """Do what the book says."""
         for command in commands:
             match command:
-                case Dispatch(worker=worker) | Adopt(worker=worker) | Abort(worker=worker):
+                case Dispatch(worker=worker) | Adopt(worker=worker):
+                    self._check_resumed(command.request)
+                    send(worker, command)
+                case Abort(worker=worker):
                     send(worker, command)
                 case Grant(request=request, attempt=attempt, lease=lease, taker=taker):
                     send(command.owner, GrantTo(request, attempt, lease, incarnation_of(taker)))
@@ -93,6 +97,11 @@ class HandoverGateway:
         if client.ended or token.index != due or token.token != token_of(token.request, due):
             raise LawBroken(f"I14: {token} comes after {client.tokens}")
         client.tokens.append(token.token)
+
+    def _check_resumed(self, request: Request) -> None:
+        has = self.clients[request.id].tokens
+        if list(request.resumed[0] if request.resumed else ()) != has:
+            raise LawBroken(f"I22: {request.id} goes on from {request.resumed}, {has} is there")
 
     def _end(self, end: EndSequence) -> None:
         client = self.clients[end.request]
