@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import uvloop
 from link_kit import (
     IDENTITY,
     KV,
@@ -258,3 +259,26 @@ async def test_connections_leave_nothing_behind(folder: Path) -> None:
             await until(lambda: not door.socket.present)
         await until(lambda: open_descriptors() <= before)
         assert not door.socket._strangers
+
+
+@pytest.mark.parametrize("passes", [*range(12), 20, 40])
+async def test_a_port_ends_whenever_it_is_told_to(folder: Path, passes: int) -> None:
+    """Also while it joins, and when the welcome comes just then."""
+    async with Door(folder) as door:
+        async with asyncio.timeout(10), port(PuppetWorker(worker_info()), door.path):
+            for _ in range(passes):
+                await asyncio.sleep(0)
+        await until(lambda: not door.socket.present)
+
+
+def test_it_works_on_the_servers_loop(folder: Path) -> None:
+    async def flow() -> None:
+        async with Door(folder) as door:
+            async with port(PuppetWorker(worker_info()), door.path):
+                assert isinstance(await (await door.link()).add(request()), Admitted)
+                assert (await refusal(door, worker_info("w0", "x"))).reason is JoinRefusal.LIVE
+            await until(lambda: not door.socket.present)
+        assert not door.path.exists()
+
+    for _ in range(2):
+        uvloop.run(flow())

@@ -375,7 +375,7 @@ class HostileFleet(RuleBasedStateMachine):
         """Nobody's word now, so the model is not told; but an offer must be answered for."""
         client = self.model.clients.get(fact.request)
         current = client is not None and client.now.attempt == fact.attempt
-        if current and isinstance(fact, Pulled | SequenceEnded):
+        if current and isinstance(fact, Pulled | SequenceEnded | Offer):
             return  # nobody could tell it from an honest one
         if isinstance(fact, Offer):
             alive = self.model.alive.get(fact.owner)
@@ -486,7 +486,10 @@ class TrueRouter(WilfulRouter):
     def choose_decode(
         self, offer: Offer, request: Request, now: float
     ) -> WorkerId | Hold | Rejected:
-        return self._router.choose_decode(offer, request, now)
+        answer = self._router.choose_decode(offer, request, now)
+        if isinstance(answer, Rejected):
+            self.refused_offers.append(request.id)
+        return answer
 
     def prefilled(self, request: RequestId, now: float) -> None:
         self._router.prefilled(request, now)

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Sequence
 from dataclasses import replace
 
-from antiphon.live.admin.status import Member
+from antiphon.live.gateway import Member
 from antiphon.live.supervisor.messages import ChildState
 from antiphon.types import (
     Health,
@@ -46,7 +46,6 @@ class ScriptedFleet:
     """Implements `Fleet`; `calls` lists what was asked. Drains wait while `gate` is shut."""
 
     def __init__(self, **roles: Role) -> None:
-        self.served_name = "tiny"
         self.state = "ready"
         self.open_requests = 3
         self.calls: list[str] = []

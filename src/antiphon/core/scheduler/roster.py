@@ -38,7 +38,7 @@ class Roster:
         self.forgotten: list[SequenceKey] = []
         """Ended since the last plan, and perhaps known to the engine."""
         self.changed = True
-        """Whether the head of the queue or what runs has changed since this was last cleared."""
+        """Whether who is served next, or what runs, has changed since this was last cleared."""
 
     @property
     def running_requests(self) -> int:
@@ -106,7 +106,8 @@ class Roster:
             party[0].followers = party[1:]
         waiting = [one for one in state.alive if one not in party[1:]]
         places = [self.queue.push(one) for one in waiting]
-        self.changed = self.changed or 0 in places
+        first = (self.queue.head, self.queue.head_to_keep)
+        self.changed = self.changed or any(one in first for one in waiting)
         return min(places)
 
     def start(self, sequence: SequenceState) -> None:

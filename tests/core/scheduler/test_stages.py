@@ -1,0 +1,401 @@
+"""Prefill for others and adoption, by example."""
+
+from dataclasses import replace
+
+import pytest
+from handover_pair import TAKER, Pair
+from scheduler_bench import SETUP, Bench, ends, request, tokens
+
+from antiphon.core.scheduler import HoldReason
+from antiphon.errors import BugError
+from antiphon.testing.strategies import EOS
+from antiphon.types import (
+    Aborted,
+    Admitted,
+    FinishReason,
+    LeaseHeld,
+    LeaseId,
+    LeaseRefusal,
+    LeaseRefused,
+    OfferedSequence,
+    Prefilled,
+    Pulled,
+    Rejected,
+    RejectReason,
+    RequestId,
+    SchedulerConfig,
+    SequenceKey,
+    Stage,
+    Started,
+    Unknown,
+)
+
+LEASE = LeaseId("lease")
+PROMPT = (1, 2, 3, 4, 5, 6, 7)
+
+
+def prefill(bench: Bench, one, lease: LeaseId = LEASE) -> None:
+    assert isinstance(bench.scheduler.add(one, 0.0, Stage.PREFILL, lease), Admitted)
+
+
+def adopted(pair: Pair, one):
+    """The entry of a request whose prompt is computed and whose KV is granted to the other."""
+    entry = pair.submit(one)
+    assert entry is not None
+    while entry.offer is None:
+        pair.step(pair.prefill)
+        pair.complete(pair.prefill)
+    assert pair.adopt(entry)
+    return entry
+
+
+# ── prefill ───────────────────────────────────────────────────────────────────────────────────
+
+
+def test_a_prefill_ends_with_its_first_token_and_an_offer() -> None:
+    bench = Bench()
+    prefill(bench, request(prompt=PROMPT))
+    plan, events = bench.turn()
+    started, token, offered = events
+    assert isinstance(started, Started) and tokens([token]) == [(0, 9)]
+    table = plan.chunks[0].new_pages
+    assert offered == Prefilled(
+        request=RequestId("r"),
+        attempt=1,
+        lease=LEASE,
+        sequences=(OfferedSequence(0, len(PROMPT), table),),
+    )
+    view = bench.scheduler.view(0.0)
+    assert (view.running, view.waiting, view.leases, view.offered_pages) == (0, 0, 1, 4)
+    assert view.held_pages == 4
+    assert bench.scheduler.step(0.0) is None
+    bench.add(request("next"))
+    assert bench.step().ended == (SequenceKey(RequestId("r"), 0),)
+
+
+def test_what_ends_with_its_first_token_is_not_offered() -> None:
+    bench = Bench()
+    bench.tokens["r", 0] = EOS
+    prefill(bench, request(prompt=PROMPT, n=2, eos_token_ids=(EOS,)))
+    _, events = bench.turn()
+    assert ends(events) == [(0, FinishReason.STOP)]
+    (offered,) = (one for one in events if isinstance(one, Prefilled))
+    assert [one.sequence for one in offered.sequences] == [1]
+    bench.tokens["x", 0] = EOS
+    prefill(bench, request("x", prompt=PROMPT, eos_token_ids=(EOS,)), LeaseId("other"))
+    _, events = bench.turn()
+    assert ends(events) == [(0, FinishReason.STOP)] and len(bench.scheduler.leases) == 1
+
+
+def test_fresh_sequences_share_all_pages_and_resumed_ones_the_prompts_blocks() -> None:
+    bench = Bench()
+    prefill(bench, request(prompt=PROMPT, n=3, resumed=((), (8, 8, 8), ()), max_tokens=9))
+    events = []
+    while not isinstance(events[-1:] and events[-1], Prefilled):
+        events += bench.turn()[1]
+    first, second, third = events[-1].sequences
+    assert (first.tokens, second.tokens, third.tokens) == (7, 10, 7)
+    assert first.table == third.table and len(second.table) == 5
+    assert first.table[:2] == second.table[:2] and not set(first.table[2:]) & set(second.table[2:])
+    assert tokens(events, 1) == [(3, 9)]
+    assert bench.scheduler.leases.release(LEASE, 0.0) == LeaseHeld(LEASE)
+    assert bench.scheduler.view(0.0).held_pages == 0
+
+
+def test_sequences_that_are_done_are_neither_run_nor_reported() -> None:
+    bench = Bench()
+    one = replace(request(prompt=PROMPT, n=2, resumed=((5,), (6,)), max_tokens=3), done=(0,))
+    bench.add(one)
+    events = bench.finish()
+    assert tokens(events, 0) == [] and tokens(events, 1) == [(1, 9), (2, 9)]
+    assert ends(events) == [(1, FinishReason.LENGTH)]
+
+
+@pytest.mark.parametrize("done", [(0, 1), (2,), (-1,), (0, 0)])
+def test_done_must_name_some_sequences(done: tuple[int, ...]) -> None:
+    answer = Bench().scheduler.add(replace(request(n=2), done=done), 0.0)
+    assert isinstance(answer, Rejected)
+    assert (answer.reason, answer.field) == (RejectReason.INVALID, "done")
+
+
+def test_complete_blocks_stay_in_the_prefix_cache_after_the_lease() -> None:
+    bench = Bench()
+    prefill(bench, request(prompt=PROMPT))
+    bench.turn()
+    bench.scheduler.leases.release(LEASE, 0.0)
+    view = bench.scheduler.view(0.0)
+    assert (view.held_pages, view.cached_pages) == (0, 2)
+
+
+def test_offers_and_prefills_stay_within_half_of_the_memory() -> None:
+    bench = Bench(replace(SETUP, pages=20))
+    for number, size in enumerate((10, 8, 6)):
+        prompt = (number + 1,) * size
+        prefill(bench, request(f"r{number}", prompt=prompt), LeaseId(f"lease{number}"))
+    bench.turn()
+    bench.turn()
+    view = bench.scheduler.view(0.0)
+    assert (view.offered_pages, view.waiting, view.running) == (9, 1, 0)
+    assert bench.scheduler.hold is not None and bench.scheduler.hold.reason is HoldReason.OFFERS
+    assert bench.scheduler.step(0.0) is None, "nothing is to be done until somebody takes it"
+    bench.scheduler.leases.release(LeaseId("lease1"), 0.0)
+    bench.turn()
+    assert bench.scheduler.view(0.0).offered_pages == 8
+
+
+def test_more_than_half_of_the_memory_is_too_long_and_says_so() -> None:
+    bench = Bench(replace(SETUP, pages=20))
+    answer = bench.scheduler.add(request(prompt=(1,) * 20), 0.0, Stage.PREFILL, LEASE)
+    assert isinstance(answer, Rejected) and answer.reason is RejectReason.TOO_LONG
+    assert "half of the KV memory, 10 pages" in answer.message and "run the request whole" in (
+        answer.message
+    )
+    assert isinstance(bench.scheduler.add(request(prompt=(1,) * 20), 0.0), Admitted)
+
+
+def test_who_keeps_its_kv_passes_those_who_wait_for_takers() -> None:
+    bench = Bench(replace(SETUP, pages=20))
+    prefill(bench, request("a", prompt=(1,) * 16), LeaseId("a"))
+    prefill(bench, request("b", prompt=(2,) * 16), LeaseId("b"))
+    bench.add(request("c", prompt=(3,) * 8, max_tokens=2))
+    events = bench.finish()
+    assert (0, FinishReason.LENGTH) in ends(events)
+    assert bench.scheduler.view(0.0).waiting == 1
+
+
+def test_a_prefill_without_a_lease_is_a_bug() -> None:
+    with pytest.raises(BugError, match="lease"):
+        Bench().scheduler.add(request(), 0.0, Stage.PREFILL)
+
+
+def test_ten_cancelled_long_prompts_delay_the_next_request_by_one_chunk() -> None:
+    """Dynamo 13088 and its like: cancelled prefills kept the next prompt waiting for a minute."""
+    bench = Bench(replace(SETUP, pages=400, config=SchedulerConfig(max_batched_tokens=8)))
+    for number in range(10):
+        long = request(f"long{number}", prompt=(number % 4 + 1,) * 28)
+        prefill(bench, long, LeaseId(f"l{number}"))
+    plan = bench.step()
+    for number in range(10):
+        answer = bench.scheduler.abort(RequestId(f"long{number}"), 0.0)
+        assert answer == Aborted(request=RequestId(f"long{number}"), sequences=(0,))
+    prefill(bench, request("next"), LeaseId("next"))
+    bench.scheduler.complete(plan, bench.engine.forward(plan), 0.0)
+    assert [chunk.request.id for chunk in bench.step().chunks] == ["next"]
+
+
+def test_an_abort_ends_the_lease_of_an_offered_request_once() -> None:
+    """vLLM 41269: whatever ends a request has to free what was offered of it."""
+    bench = Bench()
+    prefill(bench, request(prompt=PROMPT, n=2))
+    bench.turn()
+    id = RequestId("r")
+    assert bench.scheduler.abort(id, 0.0, 1) == Unknown(request=id)
+    assert bench.scheduler.abort(id, 0.0) == Aborted(request=id, sequences=())
+    assert bench.scheduler.abort(id, 0.0) == Unknown(request=id)
+    view = bench.scheduler.view(0.0)
+    assert (view.held_pages, view.leases) == (0, 0)
+
+
+def test_an_offer_that_nobody_renews_expires_and_its_pages_return() -> None:
+    bench = Bench()
+    prefill(bench, request(prompt=PROMPT))
+    bench.turn()
+    ttl_s = bench.scheduler.leases.ttl_s
+    assert bench.scheduler.next_deadline() == ttl_s
+    assert bench.scheduler.expire(ttl_s) == []
+    assert bench.scheduler.view(0.0).held_pages == 0
+    gone = LeaseRefused(LEASE, LeaseRefusal.GONE)
+    assert bench.scheduler.leases.grant(LEASE, TAKER, 1, ttl_s) == gone
+
+
+def test_when_the_last_of_a_party_is_aborted_the_rest_is_offered() -> None:
+    bench = Bench(replace(SETUP, config=replace(SETUP.config, max_batched_tokens=8)))
+    prefill(bench, request(prompt=PROMPT, n=2, resumed=((), (8,) * 12), max_tokens=20))
+    bench.turn()
+    bench.turn()
+    assert bench.scheduler.abort(RequestId("r"), 0.0, 1) != Unknown(request=RequestId("r"))
+    assert bench.scheduler.next_deadline() == 0.0
+    (offered,) = bench.scheduler.expire(0.0)
+    assert isinstance(offered, Prefilled) and [one.sequence for one in offered.sequences] == [0]
+
+
+# ── adoption ──────────────────────────────────────────────────────────────────────────────────
+
+
+def test_an_adopted_request_decodes_at_once_and_never_computes_its_prompt() -> None:
+    pair = Pair(SETUP)
+    entry = adopted(pair, request(prompt=PROMPT, max_tokens=4))
+    assert pair.step(pair.decode) is None
+    view = pair.decode.scheduler.view(0.0)
+    assert (view.pulling, view.waiting, view.running, view.held_pages) == (1, 0, 0, 4)
+    (pull,) = pair.pulls
+    assert [page.source.page for page in pull.pages] == list(pull.offer.sequences[0].table)
+    pair.end_pull(pull)
+    assert entry.pulled == Pulled(
+        request=RequestId("r"), attempt=1, pulled_tokens=7, cached_tokens=0
+    )
+    plan = pair.step(pair.decode)
+    assert plan is not None and [len(chunk.tokens) for chunk in plan.chunks] == [1]
+    assert (plan.chunks[0].start, plan.chunks[0].index) == (7, 1)
+    assert pair.prefill.scheduler.view(0.0).held_pages == 0, "it was acknowledged"
+    pair.finish()
+    pair.check_tokens(entry)
+
+
+def test_what_is_here_already_is_not_pulled_and_what_was_pulled_is_found_again() -> None:
+    pair = Pair(SETUP)
+    for id, cached in (("a", 0), ("b", 4)):
+        entry = adopted(pair, request(id, prompt=PROMPT, max_tokens=2))
+        pair.step(pair.decode)
+        assert len(pair.pulls[0].pages) == 4 - cached // 2
+        pair.end_pull(pair.pulls[0])
+        assert entry.pulled is not None and entry.pulled.cached_tokens == cached
+        pair.finish()
+
+
+def test_shared_blocks_are_pulled_once_and_tails_once_for_each_sequence() -> None:
+    pair = Pair(SETUP)
+    entry = adopted(pair, request(prompt=PROMPT, n=3, max_tokens=6))
+    pair.step(pair.decode)
+    (pull,) = pair.pulls
+    sources = [page.source.page for page in pull.pages]
+    targets = [page.target for page in pull.pages]
+    assert len(sources) == 2 + 3 * 2 and len(set(sources)) == 4 and len(set(targets)) == 8
+    pair.end_pull(pull)
+    pair.finish()
+    pair.check_tokens(entry)
+
+
+@pytest.mark.parametrize("bad", [{0}, {1}, {2}, {3}, {0, 1, 2, 3, 4, 5}, {4}])
+def test_what_is_missing_is_computed_here(bad: set[int]) -> None:
+    """SGLang 8324: after a failed transfer outputs were garbage."""
+    pair = Pair(SETUP, bad=[frozenset(bad)])
+    entry = adopted(pair, request(prompt=PROMPT, n=2, max_tokens=6))
+    pair.step(pair.decode)
+    pair.end_pull(pair.pulls[0])
+    assert entry.pulled is not None and entry.pulled.problem == "bad luck"
+    assert entry.pulled.missing_tokens > 0
+    pair.finish()
+    pair.check_tokens(entry)
+
+
+def test_an_abort_while_pages_are_pulled_keeps_them_until_the_pull_is_over() -> None:
+    """vLLM 46283: an abort while KV was on its way leaked the taker's blocks for good."""
+    pair = Pair(SETUP)
+    entry = adopted(pair, request(prompt=PROMPT))
+    pair.step(pair.decode)
+    pair.abort(entry)
+    scheduler = pair.decode.scheduler
+    assert scheduler.view(0.0).held_pages == 4
+    again = scheduler.adopt(replace(entry.request, resumed=((9,),)), entry.offer, 0.0)
+    assert isinstance(again, Rejected) and again.reason is RejectReason.DUPLICATE
+    pair.end_pull(pair.pulls[0])
+    assert entry.pulled is None and scheduler.view(0.0).held_pages == 0
+    with pytest.raises(BugError, match="not under way"):
+        scheduler.pulled(RequestId("r"), 1, (True,) * 4, 0.0)
+
+
+def test_a_deadline_while_pages_are_pulled_ends_the_request() -> None:
+    pair = Pair(SETUP)
+    entry = adopted(pair, request(prompt=PROMPT, deadline=0.5))
+    pair.step(pair.decode)
+    pair.now = 0.5
+    pair.expire()
+    assert entry.ends == {0: FinishReason.DEADLINE}
+    pair.end_pull(pair.pulls[0])
+    assert pair.decode.scheduler.view(0.5).held_pages == 0
+
+
+def test_room_for_the_whole_pull_is_taken_before_the_first_page_or_not_at_all() -> None:
+    pair = Pair(replace(SETUP, pages=16))
+    pair.submit_whole(request("local", prompt=(3,) * 18, max_tokens=12), pair.decode)
+    pair.step(pair.decode)
+    adopted(pair, request(prompt=(1,) * 14))
+    pair.complete(pair.decode)
+    pair.step(pair.decode)
+    assert not pair.pulls and pair.decode.scheduler.view(0.0).held_pages == 9
+    pair.complete(pair.decode)
+    pair.finish()
+
+
+def test_two_workers_with_full_halves_take_from_each_other() -> None:
+    """Nobody waits while holding what the other waits for."""
+    one, two = Pair(replace(SETUP, pages=20)), Pair(replace(SETUP, pages=20))
+    two.prefill, two.decode = one.decode, one.prefill
+    two.prefill.scheduler.leases.ttl_s = 1.0
+    for pair in (one, two):
+        name = "a" if pair is one else "b"
+        for number in range(3):
+            pair.submit(request(f"{name}{number}", prompt=(number + 1,) * 16, max_tokens=3))
+    one_, two_ = one.book, two.book
+    one.book = two.book = {**one_, **two_}
+    for _ in range(12):
+        for pair in (one, two):
+            if pair.step(pair.prefill) is not None:
+                pair.complete(pair.prefill)
+            two.pulls = one.pulls = []
+    first, second = one.prefill.scheduler.view(0.0), two.prefill.scheduler.view(0.0)
+    assert (first.leases, first.waiting, second.leases, second.waiting) == (1, 2, 1, 2)
+    assert one.adopt(one.book[RequestId("a0")]) and two.adopt(one.book[RequestId("b0")])
+    assert one.decode.scheduler.step(0.0) is None and two.decode.scheduler.step(0.0) is None
+    assert len(one.decode.scheduler.pulls()) == len(two.decode.scheduler.pulls()) == 1
+
+
+@pytest.mark.parametrize(
+    ("change", "problem"),
+    [
+        (lambda offer: replace(offer, numerics="cuda"), "computed as cuda"),
+        (lambda offer: replace(offer, kv=replace(offer.kv, page_tokens=4)), "pages have 4 tokens"),
+        (lambda offer: replace(offer, request=RequestId("other")), "of request other"),
+        (lambda offer: replace(offer, pages=offer.pages + offer.pages[:1]), "names a page twice"),
+        (lambda offer: replace(offer, pages=offer.pages[1:]), "does not cover sequence 0"),
+        (lambda offer: replace(offer, sequences=()), "does not cover sequence 0"),
+        (
+            lambda offer: replace(offer, sequences=(replace(offer.sequences[0], tokens=6),)),
+            "does not cover sequence 0",
+        ),
+        (
+            lambda offer: replace(
+                offer, sequences=(replace(offer.sequences[0], table=(0, 0, 0, 0)),)
+            ),
+            "does not cover sequence 0",
+        ),
+    ],
+)
+def test_an_offer_that_does_not_fit_is_worthless_but_harmless(change, problem: str) -> None:
+    """vLLM 23587: a mismatch crashed the taker instead of being refused."""
+    pair = Pair(SETUP)
+    entry = pair.submit(request(prompt=PROMPT))
+    assert entry is not None
+    pair.step(pair.prefill)
+    pair.complete(pair.prefill)
+    assert entry.offer is not None
+    entry.offer = change(entry.offer)
+    assert pair.adopt(entry)
+    pair.step(pair.decode)
+    (pull,) = pair.pulls
+    assert pull.pages == ()
+    pair.end_pull(pull)
+    assert entry.pulled is not None and problem in entry.pulled.problem
+    assert entry.pulled.missing_tokens == 7
+    pair.finish()
+    pair.check_tokens(entry)
+
+
+def test_an_adopted_request_needs_a_token_to_go_on_from() -> None:
+    pair = Pair(SETUP)
+    entry = pair.submit(request(prompt=PROMPT))
+    assert entry is not None
+    pair.step(pair.prefill)
+    pair.complete(pair.prefill)
+    answer = pair.decode.scheduler.adopt(request(prompt=PROMPT), entry.offer, 0.0)
+    assert isinstance(answer, Rejected)
+    assert (answer.reason, answer.field) == (RejectReason.INVALID, "resumed")
+
+
+def test_an_answer_to_a_pull_has_a_flag_for_each_page() -> None:
+    pair = Pair(SETUP)
+    adopted(pair, request(prompt=PROMPT))
+    pair.step(pair.decode)
+    with pytest.raises(BugError, match="not under way"):
+        pair.decode.scheduler.pulled(RequestId("r"), 1, (True,), 0.0)
