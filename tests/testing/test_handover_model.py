@@ -105,12 +105,12 @@ SMALL = Bounds(prefill=1, decode=2, requests=1, crashes=1, waits=1)
 @pytest.mark.parametrize(
     ("law", "parts"),
     [
-        ("I20", HandoverParts(memory=Unfenced, puller=Reckless)),
-        ("I20", HandoverParts(leases=GivesBackEarly)),
+        ("I19", HandoverParts(memory=Unfenced, puller=Reckless)),
+        ("I22", HandoverParts(leases=GivesBackEarly)),
         ("I3", HandoverParts(leases=GivesBackTwice)),
         ("I4", HandoverParts(leases=ForgetsRelease)),
-        ("I21", HandoverParts(leases=TakesAnybody)),
-        ("I22", HandoverParts(book=book_that_loses_resume_points)),
+        ("I23", HandoverParts(leases=TakesAnybody)),
+        ("I14", HandoverParts(book=book_that_loses_resume_points)),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )

@@ -101,12 +101,12 @@ class HandoverGateway:
     def _check_resumed(self, request: Request) -> None:
         has = self.clients[request.id].tokens
         if list(request.resumed[0] if request.resumed else ()) != has:
-            raise LawBroken(f"I22: {request.id} goes on from {request.resumed}, {has} is there")
+            raise LawBroken(f"I14: {request.id} goes on from {request.resumed}, {has} is there")
 
     def _end(self, end: EndSequence) -> None:
         client = self.clients[end.request]
         if client.ended or len(client.tokens) != OUTPUT_TOKENS:
-            raise LawBroken(f"I18: {end} comes after {client.tokens}")
+            raise LawBroken(f"I20: {end} comes after {client.tokens}")
         client.ended = True
 
     def _settle(self, settle: Settle) -> None:
@@ -115,7 +115,7 @@ class HandoverGateway:
         if client.settled:
             raise LawBroken(f"I1: {record.request} is settled twice")
         if record.outcome is not Outcome.FINISHED:
-            raise LawBroken(f"I19: {record.request} is {record.outcome}: {record.message}")
+            raise LawBroken(f"I21: {record.request} is {record.outcome}: {record.message}")
         client.settled = True
 
 

@@ -124,7 +124,7 @@ class HandoverWorker:
         """No page is leased and used anew."""
         for page, content in self.memory.contents.items():
             if page in self.leases.pages and content == FREE:
-                raise LawBroken(f"I20: page {page} of {self.name} is leased and used anew")
+                raise LawBroken(f"I22: page {page} of {self.name} is leased and used anew")
 
     # ── what happens ─────────────────────────────────────────────────────────────────────────
 
@@ -259,7 +259,7 @@ class HandoverWorker:
         self, lease: LeaseId, taker: Incarnation, attempt: int, answer: LeaseHeld | LeaseRefused
     ) -> None:
         if isinstance(answer, LeaseHeld) and self.granted.get(lease) != (taker, attempt):
-            raise LawBroken(f"I21: {taker} has {lease} in attempt {attempt}, ungranted")
+            raise LawBroken(f"I23: {taker} has {lease} in attempt {attempt}, ungranted")
 
     # ── as a taker ───────────────────────────────────────────────────────────────────────────
 
@@ -289,7 +289,7 @@ class HandoverWorker:
         if key in self.spoilt:
             self.spoilt.remove(key)
             if any(end.good):
-                raise LawBroken(f"I20: {key} goes on with pages that hold something else")
+                raise LawBroken(f"I19: {key} goes on with pages that hold something else")
         request = self.adopted.pop((end.request, end.attempt), None)
         if request is None:
             return
