@@ -116,7 +116,7 @@ class Runner(PuppetLink):
         owner = OWNERS.get(offer.incarnation)
         granted = (self.info.incarnation, request.attempt)
         there = owner is not None and not owner.dead and owner.leases.get(offer.lease) == granted
-        if there:
+        if there and owner is not None:
             del owner.leases[offer.lease]
         self.say(
             Pulled(
