@@ -238,6 +238,11 @@ class HostileFleet(RuleBasedStateMachine):
             if place < len(self.model.clients):
                 self.offers(place)
 
+    @rule()
+    def offers_wait(self) -> None:
+        self.all_offer()
+        self.time_passes(4.0)
+
     def generates_first(self, client: Client, sequence: int) -> None:
         resumed = client.now.resumed
         index = len(resumed[sequence]) if sequence < len(resumed) else 0
@@ -320,6 +325,17 @@ class HostileFleet(RuleBasedStateMachine):
     def dies(self, worker: WorkerId) -> None:
         self.model.lost(worker)
         self.model.run(self.book.observe(HealthChanged(worker, Health.LOST), self.model.now))
+
+    @precondition(any_open)
+    @rule(pick=picks)
+    def kills_whoever_runs_it(self, pick: int) -> None:
+        """A request that is the death of its workers."""
+        client = self.pick(pick)
+        for _ in range(4):
+            if client.holder is not None and client.request.id in self.model.clients:
+                worker = client.holder.worker
+                self.dies(worker)
+                self.joins(worker)
 
     @rule(worker=names)
     def joins(self, worker: WorkerId) -> None:

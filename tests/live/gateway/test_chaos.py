@@ -2,7 +2,7 @@
 
 import asyncio
 import random
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -57,9 +57,10 @@ ROLES = {"p": Role.PREFILL, "q": Role.PREFILL, "d": Role.DECODE, "e": Role.DECOD
 class Runner(PuppetLink):
     """A worker that runs what it is given, a token a turn of the loop, until it is killed."""
 
-    def __init__(self, info: WorkerInfo, words: Sequence[int]) -> None:
+    def __init__(self, info: WorkerInfo, words: Sequence[int], pace_s: Callable[[], float]) -> None:
         super().__init__(info)
         self.words = words
+        self.pace_s = pace_s
         self.runs: dict[RequestId, asyncio.Task[None]] = {}
         self.leases: dict[LeaseId, tuple[Incarnation, int] | None] = {}
         self.dead = False
@@ -103,16 +104,20 @@ class Runner(PuppetLink):
         self.die()
 
     def _start(self, request: Request, work) -> None:
+        if self.dead:
+            work.close()
+            return
         assert request.id not in self.runs, "the same request twice on one worker"
         task = self.runs[request.id] = asyncio.create_task(work)
         task.add_done_callback(lambda _: self.runs.pop(request.id, None))
 
     async def _pull(self, request: Request, offer: Offer) -> None:
-        await asyncio.sleep(0.002)
+        await asyncio.sleep(2 * self.pace_s())
         owner = OWNERS.get(offer.incarnation)
-        there = owner is not None and not owner.dead and offer.lease in owner.leases
-        if there:
-            assert owner.leases.pop(offer.lease) == (self.info.incarnation, request.attempt)
+        granted = (self.info.incarnation, request.attempt)
+        there = owner is not None and not owner.dead and owner.leases.get(offer.lease) == granted
+        if there and owner is not None:
+            del owner.leases[offer.lease]
         self.say(
             Pulled(
                 request=request.id,
@@ -154,8 +159,9 @@ class Runner(PuppetLink):
 
     async def _run(self, request: Request) -> None:
         self.say(self._started(request))
-        for turn in range(LENGTH):
-            await asyncio.sleep(0.001)
+        longest = min((self._length(request, k) for k in self._open(request)), default=LENGTH)
+        for turn in range(LENGTH - longest):
+            await asyncio.sleep(self.pace_s())
             step: list[Event] = []
             for k in self._open(request):
                 index = self._length(request, k) + turn
@@ -204,6 +210,7 @@ class Killer:
         self.words = words
         self.chance = chance
         self.lives = 0
+        self.pace_s = 0.001
         self.alive = {name: self.life(name) for name in ROLES}
 
     def life(self, name: str) -> Runner:
@@ -215,7 +222,7 @@ class Killer:
             life=f"{name}-{self.lives}",
             role=ROLES[name],
         )
-        runner = OWNERS[info.incarnation] = Runner(info, self.words)
+        runner = OWNERS[info.incarnation] = Runner(info, self.words, lambda: self.pace_s)
         return runner
 
     async def run(self, gateway) -> None:
@@ -282,6 +289,8 @@ async def test_no_token_is_lost_or_repeated_while_workers_are_killed(tokenizer, 
 
             await asyncio.gather(*(call(number) for number in range(300)))
             killing.cancel()
+            killer.pace_s = 0.2  # from here on nothing is over soon unless it is stopped
+            await asyncio.gather(*(call(3 * number) for number in range(60)))
             page = (await ai.get("/metrics")).text
         rows = [line.split() for line in page.splitlines() if line[0] != "#"]
         value = {name: float(count) for name, count in rows}

@@ -5,7 +5,6 @@ from collections.abc import Callable, Iterator, Sequence
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
 from antiphon.core.requests import RequestBook
-from antiphon.live.admin.status import Member
 from antiphon.types import (
     Admitted,
     Event,
@@ -15,6 +14,8 @@ from antiphon.types import (
     Rejected,
     WorkerView,
 )
+
+from .fleet import Member
 
 _WORKER_LABELS = ("model_name", "worker", "role")
 
@@ -63,7 +64,7 @@ _COUNTERS: tuple[tuple[str, str, Callable[[WorkerView], float]], ...] = (
 
 def worker_families(model: str, members: Sequence[Member]) -> Iterator[Metric]:
     """One sample a worker. A restarted worker's counters begin at 0, as Prometheus expects."""
-    seen = [(_labels(model, member), member.view) for member in members if member.view]
+    seen = [(_labels(model, member), member.view) for member in members]
     for name, text, read in _GAUGES:
         gauge = GaugeMetricFamily(name, text, labels=_WORKER_LABELS)
         for labels, view in seen:

@@ -10,11 +10,11 @@ and nothing that its link still says is taken in. That is never the gateway's ow
 import asyncio
 import logging
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
 from antiphon.core.membership import Membership
 from antiphon.errors import PeerError
-from antiphon.live.admin.status import Member
 from antiphon.live.worker_link import WorkerLink
 from antiphon.types import (
     ClusterConfig,
@@ -27,6 +27,7 @@ from antiphon.types import (
     RoleChanged,
     Seconds,
     WorkerId,
+    WorkerInfo,
     WorkerJoined,
     WorkerReported,
     WorkerView,
@@ -43,6 +44,15 @@ class Heard(Protocol):
     def heard_at(self) -> Seconds:
         """On this process's clock."""
         ...
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """A worker that has joined, as the gateway sees it. `view`: the newest counts."""
+
+    info: WorkerInfo
+    health: Health
+    view: WorkerView
 
 
 class _Joined:

@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 
 from antiphon.errors import PeerError
-from antiphon.live.admin.status import Member
 from antiphon.types import Incarnation, Role, Seconds, WorkerId
 
+from .fleet import Member
 from .gateway import Gateway
 
 
