@@ -30,8 +30,18 @@ import uvicorn
 import uvloop
 
 from antiphon.checkpoint import open_checkpoint, resolve
+from antiphon.core.requests import SoleWorker
 from antiphon.core.scheduler import Scheduler
-from antiphon.live.gateway import Gateway, Keyring, Metrics, Prompts, Service, create_app
+from antiphon.live.gateway import (
+    Gateway,
+    Keyring,
+    Metrics,
+    Ports,
+    Prompts,
+    Served,
+    Service,
+    create_app,
+)
 from antiphon.live.worker import Worker
 from antiphon.sim import ScriptedEngine
 from antiphon.text import ChatTemplate, Tokenizer
@@ -183,19 +193,22 @@ async def serve(kind: str) -> None:
 
 async def _serve(link, tokenizer: Tokenizer, template: ChatTemplate) -> None:
     config = HttpConfig()
-    metrics = Metrics("scripted", link.view)
-    gateway = Gateway(link, tokenizer, metrics, clock=time.monotonic)
+    info = link.info
+    metrics = Metrics("scripted")
+    served = Served(model=info.model, max_model_len=info.max_model_len)
+    gateway = Gateway(SoleWorker(info.id), served, tokenizer, metrics, Ports(clock=time.monotonic))
     service = Service(
         gateway=gateway,
         prompts=Prompts(tokenizer, template),
         metrics=metrics,
-        worker=link.info,
+        served=served,
         served_name="scripted",
         config=config,
         clock=time.monotonic,
         created=0,
     )
     pump = asyncio.create_task(gateway.run())
+    gateway.join(link)
     app = create_app(service, Keyring())
     server = uvicorn.Server(
         uvicorn.Config(

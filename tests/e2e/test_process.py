@@ -133,14 +133,18 @@ def test_keys_names_and_the_decision_log(serve: Start, tmp_path: Path) -> None:
     assert any("Authorization: Bearer KEY" in line for line in served.output)
     assert served.stop() == 0
     assert stat.S_IMODE(log.stat().st_mode) == 0o600
-    with log.open("rb") as lines:
-        methods = [entry.method for entry in read_decision_log(lines).entries]
-    assert methods.count("add") == 1
-    assert methods.count("complete") >= 3
-    assert methods.count("start") == 1
-    replayed = run("replay", str(log))
-    assert replayed.returncode == 0, replayed.stdout
-    assert f"The same: {len(methods)} decisions" in replayed.stdout
+    worker = log.with_name("decisions.mixed-0.jsonl")
+    assert stat.S_IMODE(worker.stat().st_mode) == 0o600
+    methods = {}
+    for file in (log, worker):
+        with file.open("rb") as lines:
+            methods[file] = [entry.method for entry in read_decision_log(lines).entries]
+        replayed = run("replay", str(file))
+        assert replayed.returncode == 0, replayed.stdout
+        assert f"The same: {len(methods[file])} decisions" in replayed.stdout
+    assert methods[log].count("start") == 1
+    assert methods[worker].count("add") == 1
+    assert methods[worker].count("complete") >= 3
 
 
 def refusal(*arguments: str) -> str:

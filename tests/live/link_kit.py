@@ -27,6 +27,7 @@ from antiphon.types import (
     OfferedPage,
     OfferedSequence,
     Rejected,
+    RejectReason,
     Request,
     RequestId,
     Role,
@@ -108,6 +109,7 @@ class PuppetWorker:
     def __init__(self, info: WorkerInfo) -> None:
         self.info = info
         self.running: dict[RequestId, Request] = {}
+        self._open: dict[RequestId, set[int]] = {}
         self.heard: list[tuple[object, ...]] = []
         self.reads = 0
         self.refuse: Rejected | None = None
@@ -131,7 +133,11 @@ class PuppetWorker:
             await self.hold.wait()
         if self.refuse is not None:
             return replace(self.refuse, request=request.id, attempt=request.attempt)
+        if not 1 <= request.sampling.n <= 64:
+            reason = RejectReason.INVALID
+            return Rejected(request=request.id, reason=reason, message="n", attempt=request.attempt)
         self.running[request.id] = request
+        self._open[request.id] = set(range(request.sampling.n)) - set(request.done)
         return Admitted(request=request.id, ahead=len(self.running) - 1, attempt=request.attempt)
 
     async def abort(
@@ -141,10 +147,12 @@ class PuppetWorker:
         running = self.running.get(id)
         if running is None or running.attempt != attempt:
             return Unknown(request=id)
-        if sequence is None:
-            del self.running[id]
-            return Aborted(request=id, sequences=tuple(range(running.sampling.n)))
-        return Aborted(request=id, sequences=(sequence,))
+        open = self._open[id]
+        ends = (set(open) if sequence is None else {sequence}) & open
+        open -= ends
+        if not open:
+            del self.running[id], self._open[id]
+        return Aborted(request=id, sequences=tuple(sorted(ends))) if ends else Unknown(request=id)
 
     async def grant(
         self, lease: LeaseId, taker: Incarnation, attempt: int
@@ -213,7 +221,8 @@ class Door:
         self.path = folder / "gateway.sock"
         self.links: list[RemoteWorker] = []
         self.came = asyncio.Event()
-        judge = partial(judge_join, identity=IDENTITY, max_workers=settings.pop("max_workers", 8))
+        limits = {"identity": IDENTITY, "max_workers": settings.pop("max_workers", 8)}
+        judge = settings.pop("judge", partial(judge_join, **limits))
         self.socket = JoinSocket(
             self.path, judge=judge, welcome=welcome, on_join=self._joined, clock=clock, **settings
         )

@@ -41,7 +41,7 @@ def test_it_is_private_and_empty(tmp_path: Path) -> None:
 def test_what_can_not_be_written_is_named(tmp_path: Path) -> None:
     named = tmp_path / "no" / "run.jsonl"
     with (
-        pytest.raises(ConfigError, match=r"run\.w\.jsonl can't be written"),
+        pytest.raises(ConfigError, match=r'run\.w\.jsonl": can\'t be written'),
         opened_log(str(named), "w"),
     ):
         pass

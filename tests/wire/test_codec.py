@@ -8,9 +8,9 @@ import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from wire_kit import values
 
 from antiphon import types
+from antiphon.testing.typed_values import values
 from antiphon.wire import (
     TO_GATEWAY,
     TO_OWNER,

@@ -6,8 +6,8 @@ from dataclasses import replace
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from wire_kit import values
 
+from antiphon.testing.typed_values import values
 from antiphon.types import (
     EventBatch,
     Offer,

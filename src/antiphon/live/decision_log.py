@@ -7,15 +7,14 @@ what one wants to read.
 
 import contextlib
 import logging
-import os
 import secrets
-import stat
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from antiphon.core.recorder import Entry
-from antiphon.errors import ConfigError
 from antiphon.wire import DecisionLogWriter
+
+from .private_file import private_file
 
 _log = logging.getLogger(__name__)
 
@@ -60,30 +59,5 @@ def opened_log(
         yield None
         return
     path = log_path(named, worker, life)
-    with contextlib.ExitStack() as stack:
-        try:
-            file = stack.enter_context(os.fdopen(_open_private(path), "wb"))
-            writer = DecisionLogWriter(file, salt_key=secrets.token_bytes(32))
-        except OSError as error:
-            raise ConfigError(
-                f'log.decisions = "{named}": {path} can\'t be written ({error.strerror})'
-            ) from None
-        yield writer
-
-
-def _open_private(path: Path) -> int:
-    """Open a file for writing, empty, that only this user can read, whoever made it.
-
-    The log holds what people wrote, as token ids. Links are not followed: a prepared one would
-    choose what is overwritten. What is no regular file (a pipe, a device) stays as it is.
-    """
-    flags = os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
-    descriptor = os.open(path, flags, 0o600)
-    try:
-        if stat.S_ISREG(os.fstat(descriptor).st_mode):
-            os.fchmod(descriptor, 0o600)
-            os.ftruncate(descriptor, 0)
-    except OSError:
-        os.close(descriptor)
-        raise
-    return descriptor
+    with private_file(path, key="log.decisions") as file:
+        yield DecisionLogWriter(file, salt_key=secrets.token_bytes(32))

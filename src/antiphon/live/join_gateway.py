@@ -7,7 +7,7 @@ from math import isfinite
 from pathlib import Path
 
 from antiphon.errors import PeerError, UsageError
-from antiphon.types import Hello, JoinRefused, Seconds, Welcome
+from antiphon.types import Hello, JoinRefusal, JoinRefused, Seconds, Welcome
 from antiphon.wire import (
     TO_WORKER,
     Ending,
@@ -20,6 +20,10 @@ from antiphon.wire import (
 )
 
 JOIN_TIMEOUT_S = 5.0
+
+
+class NotYetError(PeerError):
+    """The gateway said that it can't take this worker now; so it has not."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -40,8 +44,9 @@ async def join_gateway(
     """Say hello to the gateway that listens there.
 
     `begin` is called at the welcome itself, before any later message is looked at: it takes over
-    the stream's `on_frame`. Raises `OSError` or `PeerError` if it may work later, `UsageError` if
-    the gateway refuses this worker for good; no stream is left then.
+    the stream's `on_frame`. No stream is left if it raises: `UsageError` if the gateway refuses
+    this worker for good; `OSError` or `NotYetError` if it may work later; another `PeerError` if
+    it may work in another life (the gateway has given this one up, or may have).
     """
     stream = FrameStream(TO_WORKER, clock=clock)
     attempt = _Attempt(stream, begin)
@@ -52,10 +57,11 @@ async def join_gateway(
         await asyncio.wait({attempt.settled}, timeout=JOIN_TIMEOUT_S)
         return attempt.result()
     except TimeoutError:
+        stream.end("it was not joined")
         raise PeerError(f"nobody took the connection within {JOIN_TIMEOUT_S} s") from None
-    finally:
-        if attempt.welcome is None:
-            stream.end("it was not joined")
+    except BaseException:
+        stream.end("it was not joined")
+        raise
 
 
 class _Attempt:
@@ -77,6 +83,8 @@ class _Attempt:
             return Joined(self._stream, self.welcome, self._ended)
         if self._refused is not None:
             if self._refused.transient:
+                raise NotYetError(self._refused.message)
+            if self._refused.reason is JoinRefusal.OVER:
                 raise PeerError(self._refused.message)
             raise UsageError(f"the gateway refuses this worker: {self._refused.message}")
         if not self._ended.done():

@@ -27,6 +27,7 @@ from antiphon.types import (
     Adopt,
     Dispatch,
     Event,
+    EventBatch,
     GrantTo,
     Hello,
     Incarnation,
@@ -63,6 +64,8 @@ from antiphon.wire import (
 )
 
 MAX_UNREAD_BYTES = 4 * 2**20
+_FRAME_BYTES = 256
+"""What a batch costs while it waits, beside its bytes: even empty ones are few."""
 MAX_UNSENT_REQUEST_BYTES = 8 * 2**20
 """With more unsent, only what ends or keeps something is still sent."""
 _LEASES_A_MESSAGE = 1000
@@ -207,15 +210,24 @@ class RemoteWorker:
 
     def _next_batch(self) -> Sequence[Event]:
         frame = self._unread.popleft()
-        self._unread_bytes -= len(frame.payload)
+        self._unread_bytes -= len(frame.payload) + _FRAME_BYTES
         if self._unread_bytes <= MAX_UNREAD_BYTES // 2:
             self._stream.resume()
         try:
-            return unpack_events(decode(frame))
+            batch = decode(frame)
+            self._check(batch)
+            return unpack_events(batch)
         except FrameError as error:
             self._stream.end(str(error))
             self._forget_unread()
             raise
+
+    def _check(self, batch: EventBatch) -> None:
+        """A worker offers its own: others will go where its offer says."""
+        me = (self._info.id, self._info.incarnation)
+        for offer in batch.offers:
+            if (offer.owner, offer.incarnation) != me:
+                raise FrameError(f"it offers what is of {offer.owner!r:.80}")
 
     def _forget_unread(self) -> None:
         self._unread.clear()
@@ -235,7 +247,7 @@ class RemoteWorker:
         match frame.kind:
             case Kind.EVENTS:
                 self._unread.append(frame)
-                self._unread_bytes += len(frame.payload)
+                self._unread_bytes += len(frame.payload) + _FRAME_BYTES
                 if self._unread_bytes > MAX_UNREAD_BYTES:
                     self._stream.pause()
                 self._news.set()

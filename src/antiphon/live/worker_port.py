@@ -53,7 +53,7 @@ from antiphon.wire import (
     pack_events,
 )
 
-from .join_gateway import Joined, join_gateway
+from .join_gateway import Joined, NotYetError, join_gateway
 from .life import Life
 from .worker_link import WorkerLink
 
@@ -75,7 +75,7 @@ class WorkerPort:
 
     `new_life` is called when a life is over and all its requests are aborted: it must end whatever
     else is left, as leases, and from then on `worker.info` must show another incarnation. Only this
-    port may call the worker's link and read its events.
+    port may call the worker's link and read its events. `on_joined` is called at each welcome.
     """
 
     def __init__(
@@ -85,10 +85,12 @@ class WorkerPort:
         *,
         new_life: Callable[[], Awaitable[None]],
         clock: Callable[[], Seconds],
+        on_joined: Callable[[], None] = lambda: None,
     ) -> None:
         self._worker = worker
         self._gateway = gateway
         self._new_life = new_life
+        self._on_joined = on_joined
         self._clock = clock
         self._quiet = QuietLog(_log, clock)
         self._life = Life()
@@ -131,30 +133,36 @@ class WorkerPort:
                 if over.done():
                     over.result()
         finally:
-            if self._stream is not None:
-                self._stream.finish("the worker is shutting down")
             left = {pump, lives, *self._handling}
             for task in left:
                 task.cancel()
             await asyncio.gather(*left, return_exceptions=True)
+            if self._stream is not None:
+                self._stream.finish("the worker is shutting down")
+                await self._stream.wait_closed()
 
     # ── lives ────────────────────────────────────────────────────────────────────────────────
 
     async def _live_on(self) -> None:
         while True:
             joined = await self._join()
-            ending = await joined.ended
+            ending = await asyncio.shield(joined.ended)
             self._quiet.warning("the stream to the gateway is over: %s", ending.reason)
             await self._end_life()
 
     async def _join(self) -> Joined:
+        """Try until a gateway has this worker. A life that said hello in vain says it never again:
+        a gateway that was slow may have taken it in, and given it up, meanwhile."""
         wait_s = _FIRST_WAIT_S
         while True:
             hello = Hello(self._worker.info, self._worker.view())
             try:
                 return await join_gateway(self._gateway, hello, self._begin, self._clock)
-            except (OSError, PeerError) as error:
+            except (OSError, NotYetError) as error:
                 self._quiet.warning("not joined yet: %s", error)
+            except PeerError as error:
+                self._quiet.warning("the gateway did not answer the hello: %s", error)
+                await self._end_life()
             await asyncio.sleep(wait_s)
             wait_s = min(2 * wait_s, _LONGEST_WAIT_S)
 
@@ -162,21 +170,28 @@ class WorkerPort:
         self._welcome, self._stream = welcome, stream
         stream.on_frame = partial(self._heard, stream)
         stream.beat(welcome.heartbeat_s, welcome.lost_after_s, self._report)
+        self._on_joined()
 
     async def _end_life(self) -> None:
-        """Nothing of this life may be left when the next begins."""
+        """Nothing of this life may be left when the next begins. Raises `BugError` if it takes
+        too long, or changes nothing."""
         self._stream = None
+        before = self._worker.info.incarnation
+        try:
+            async with asyncio.timeout(HANDLING_TIMEOUT_S):
+                await self._end_all()
+                await self._new_life()
+        except TimeoutError:
+            raise BugError("the worker did not end its old life in time") from None
+        if self._worker.info.incarnation == before:
+            raise BugError("a worker's new life has the incarnation of the old one")
+
+    async def _end_all(self) -> None:
         if self._handling:
-            _, late = await asyncio.wait(self._handling, timeout=HANDLING_TIMEOUT_S)
-            for task in late:
-                task.cancel()
+            await asyncio.wait(self._handling)
         for id, attempt in self._life.runs:
             await self._worker.abort(id, attempt)
         self._life = Life()
-        before = self._worker.info.incarnation
-        await self._new_life()
-        if self._worker.info.incarnation == before:
-            raise BugError("a worker's new life has the incarnation of the old one")
 
     # ── messages ─────────────────────────────────────────────────────────────────────────────
 

@@ -598,7 +598,20 @@ def test_tokens_of_two_kinds_of_numbers_are_on_record(other: str, exact: bool) -
     book.start(request(), 0.0)
     book.heard(token(0), 1.0)
     lose(book, "p", 2.0)
+    book.heard(token(1, attempt=2), 2.5)
     assert settle_of(book.heard(ended(attempt=2), 3.0)).record.exact is exact
+
+
+@pytest.mark.parametrize(("other", "exact"), [("scripted", True), ("another chip", False)])
+def test_kv_of_another_kind_of_numbers_is_on_record(other: str, exact: bool) -> None:
+    book = book_of(split_router(), "p", worker_info("d", numerics=other))
+    asked = request()
+    book.start(asked, 0.0)
+    book.heard(token(0), 1.0)
+    book.heard(offer_of(asked, worker_info("p")), 2.0)
+    book.heard(answer(), 3.0)
+    book.heard(pulled(), 4.0)
+    assert settle_of(book.heard(ended(), 5.0)).record.exact is exact
 
 
 def test_an_attempt_that_gave_nothing_leaves_no_trace_in_the_numbers() -> None:
@@ -607,4 +620,5 @@ def test_an_attempt_that_gave_nothing_leaves_no_trace_in_the_numbers() -> None:
     book.start(request(), 0.0)
     lose(book, "p", 2.0)
     book.heard(Started(request=ID, attempt=2, cached_tokens=0, queued_s=0.0), 2.5)
+    book.heard(token(0, attempt=2), 2.7)
     assert settle_of(book.heard(ended(attempt=2), 3.0)).record.exact is True

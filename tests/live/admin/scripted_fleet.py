@@ -46,7 +46,6 @@ class ScriptedFleet:
     """Implements `Fleet`; `calls` lists what was asked. Drains wait while `gate` is shut."""
 
     def __init__(self, **roles: Role) -> None:
-        self.served_name = "tiny"
         self.state = "ready"
         self.open_requests = 3
         self.calls: list[str] = []

@@ -26,7 +26,9 @@ TOKEN = "0123456789abcdef"
 
 
 def operations() -> Operations:
-    return Operations(ScriptedFleet(a=Role.MIXED, b=Role.DECODE), lambda message: None, 60.0)
+    made = Operations("tiny", lambda message: None, 60.0)
+    made.attach(ScriptedFleet(a=Role.MIXED, b=Role.DECODE))
+    return made
 
 
 def gate(token: bytes | None) -> AdminGate:

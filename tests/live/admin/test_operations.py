@@ -14,7 +14,9 @@ from antiphon.types import Role
 
 def made(fleet: ScriptedFleet, start_timeout_s: float = 60.0) -> tuple[Operations, list[Any]]:
     told: list[Any] = []
-    return Operations(fleet, told.append, start_timeout_s), told
+    operations = Operations("tiny", told.append, start_timeout_s)
+    operations.attach(fleet)
+    return operations, told
 
 
 async def test_status_joins_what_gateway_and_supervisor_know() -> None:
@@ -117,4 +119,16 @@ async def test_who_is_not_there_is_named_with_who_is() -> None:
     with pytest.raises(ClientError, match="z has not joined"):
         await operations.drain("z", 1)
     with pytest.raises(ClientError, match="not started by this server"):
+        await operations.restart("a", 1)
+
+
+async def test_before_any_worker_is_there() -> None:
+    operations = Operations("tiny", lambda message: None, 60.0)
+    operations.children([child("a", Role.MIXED, "starting")])
+    status = operations.status()
+    assert (status.state, status.open_requests) == ("loading", 0)
+    assert [(worker.id, worker.health) for worker in status.workers] == [("a", "starting")]
+    with pytest.raises(ClientError, match="a has not joined"):
+        await operations.drain("a", 1)
+    with pytest.raises(PeerError):
         await operations.restart("a", 1)

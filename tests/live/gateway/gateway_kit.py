@@ -8,7 +8,8 @@ from collections.abc import AsyncIterator, Callable
 
 import uvicorn
 
-from antiphon.live.gateway import Gateway, Metrics, Prompts, Service
+from antiphon.core.requests import SoleWorker
+from antiphon.live.gateway import Gateway, Metrics, Ports, Prompts, Served, Service
 from antiphon.types import HttpConfig
 
 MODEL = "scripted"
@@ -25,24 +26,44 @@ def events_of(stream: str) -> list[dict]:
 async def serving(
     link, tokenizer, template, config: HttpConfig, clock: Callable[[], float] = time.monotonic
 ) -> AsyncIterator[Service]:
-    """A service whose gateway runs."""
-    metrics = Metrics(MODEL, link.view)
-    gateway = Gateway(link, tokenizer, metrics, clock=clock)
-    pump = asyncio.create_task(gateway.run())
+    """A service with one worker, whose gateway runs."""
+    router = SoleWorker(link.info.id)
+    async with serving_fleet([link], router, tokenizer, template, config, clock) as service:
+        yield service
+
+
+@contextlib.asynccontextmanager
+async def serving_fleet(
+    links,
+    router,
+    tokenizer,
+    template,
+    config: HttpConfig,
+    clock: Callable[[], float] = time.monotonic,
+    **ports,
+) -> AsyncIterator[Service]:
+    """A service whose gateway runs, with a worker for each link."""
+    info = links[0].info
+    served = Served(model=info.model, max_model_len=info.max_model_len)
+    metrics = Metrics(MODEL)
+    gateway = Gateway(router, served, tokenizer, metrics, Ports(clock=clock, **ports))
+    watch = asyncio.create_task(gateway.run())
+    for link in links:
+        assert gateway.join(link) is None
     try:
         yield Service(
             gateway=gateway,
             prompts=Prompts(tokenizer, template),
             metrics=metrics,
-            worker=link.info,
+            served=served,
             served_name=MODEL,
             config=config,
             clock=clock,
             created=1,
         )
     finally:
-        pump.cancel()
-        await asyncio.gather(pump, return_exceptions=True)
+        watch.cancel()
+        await asyncio.gather(watch, return_exceptions=True)
 
 
 @contextlib.asynccontextmanager

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
+from dataclasses import replace
 
 from antiphon.errors import PeerError
 from antiphon.types import (
@@ -10,13 +11,21 @@ from antiphon.types import (
     Event,
     FinishReason,
     Incarnation,
+    KvShape,
+    LeaseHeld,
+    LeaseId,
+    LeaseRefusal,
+    LeaseRefused,
     Logprobs,
     ModelInfo,
+    Offer,
     Rejected,
     RejectReason,
     Request,
     RequestId,
+    Role,
     SequenceEnded,
+    Stage,
     Started,
     TokenGenerated,
     Unknown,
@@ -26,7 +35,15 @@ from antiphon.types import (
 )
 
 
-def worker_info(*, vocab_size: int, eos: tuple[int, ...], max_model_len: int = 8192) -> WorkerInfo:
+def worker_info(
+    *,
+    vocab_size: int,
+    eos: tuple[int, ...],
+    max_model_len: int = 8192,
+    name: str = "w0",
+    life: str = "i0",
+    role: Role = Role.MIXED,
+) -> WorkerInfo:
     model = ModelInfo(
         name="smollm2-135m",
         identity=b"\x01" * 32,
@@ -37,8 +54,16 @@ def worker_info(*, vocab_size: int, eos: tuple[int, ...], max_model_len: int = 8
         kv_bytes_per_token=1,
     )
     return WorkerInfo(
-        id=WorkerId("w0"), incarnation=Incarnation("i0"), model=model, max_model_len=max_model_len
+        id=WorkerId(name),
+        incarnation=Incarnation(life),
+        model=model,
+        max_model_len=max_model_len,
+        role=role,
+        kv=KV,
     )
+
+
+KV = KvShape(layout="rows", page_tokens=16, block_tokens=64, page_bytes=64, pages=10)
 
 
 class PuppetLink:
@@ -46,6 +71,12 @@ class PuppetLink:
 
     def __init__(self, info: WorkerInfo) -> None:
         self._info = info
+        self.stages: list[Stage] = []
+        self.adopted: list[tuple[Request, Offer]] = []
+        self.grants: list[tuple[LeaseId, Incarnation, int]] = []
+        self.refuse_grant: LeaseRefusal | None = None
+        self.renewed: list[LeaseId] = []
+        self.released: list[LeaseId] = []
         self._events: asyncio.Queue[Sequence[Event] | None] = asyncio.Queue()
         self.requests: list[Request] = []
         self.aborts: list[tuple[RequestId, int | None]] = []
@@ -61,7 +92,36 @@ class PuppetLink:
     def info(self) -> WorkerInfo:
         return self._info
 
-    async def add(self, request: Request) -> Admitted | Rejected:
+    async def add(self, request: Request, stage: Stage = Stage.WHOLE) -> Admitted | Rejected:
+        self.stages.append(stage)
+        return await self._take(request)
+
+    async def adopt(self, request: Request, offer: Offer) -> Admitted | Rejected:
+        self.adopted.append((request, offer))
+        return await self._take(request)
+
+    async def grant(
+        self, lease: LeaseId, taker: Incarnation, attempt: int
+    ) -> LeaseHeld | LeaseRefused:
+        self.grants.append((lease, taker, attempt))
+        if self.refuse_grant is not None:
+            return LeaseRefused(lease, self.refuse_grant)
+        return LeaseHeld(lease)
+
+    async def renew(self, leases: Sequence[LeaseId]) -> None:
+        self.renewed += leases
+        async with self.changed:
+            self.changed.notify_all()
+
+    async def release(self, lease: LeaseId) -> None:
+        self.released.append(lease)
+        async with self.changed:
+            self.changed.notify_all()
+
+    async def set_role(self, role: Role) -> None:
+        self._info = replace(self._info, role=role)
+
+    async def _take(self, request: Request) -> Admitted | Rejected:
         self.requests.append(request)
         number = len(self.requests)
         async with self.changed:
@@ -135,7 +195,9 @@ class PuppetLink:
         self._events.put_nowait(events)
 
     def start(self, request: Request, cached: int = 0) -> None:
-        self.say(Started(request=request.id, attempt=1, cached_tokens=cached, queued_s=0.0))
+        self.say(
+            Started(request=request.id, attempt=request.attempt, cached_tokens=cached, queued_s=0.0)
+        )
 
     def tokens(
         self,
@@ -151,7 +213,7 @@ class PuppetLink:
             *(
                 TokenGenerated(
                     request=request.id,
-                    attempt=1,
+                    attempt=request.attempt,
                     sequence=sequence,
                     index=first + offset,
                     token=token,
@@ -171,7 +233,11 @@ class PuppetLink:
     ) -> None:
         self.say(
             SequenceEnded(
-                request=request.id, attempt=1, sequence=sequence, reason=reason, message=message
+                request=request.id,
+                attempt=request.attempt,
+                sequence=sequence,
+                reason=reason,
+                message=message,
             )
         )
 

@@ -40,11 +40,11 @@ async def test_metrics_tell_what_happened(client, puppet, tokenizer):
     seen = samples(page.text)
     output = 2 * len(words) + 2
     for name, labels, value in [
-        ("vllm:num_requests_running", (), 1),
-        ("vllm:num_requests_waiting", (), 2),
-        ("vllm:kv_cache_usage_perc", (), 0.3),
-        ("vllm:prefix_cache_queries_total", (), 100),
-        ("vllm:prefix_cache_hits_total", (), 40),
+        ("vllm:num_requests_running", ("mixed", "w0"), 1),
+        ("vllm:num_requests_waiting", ("mixed", "w0"), 2),
+        ("vllm:kv_cache_usage_perc", ("mixed", "w0"), 0.3),
+        ("vllm:prefix_cache_queries_total", ("mixed", "w0"), 100),
+        ("vllm:prefix_cache_hits_total", ("mixed", "w0"), 40),
         ("vllm:prompt_tokens_total", (), 6),
         ("vllm:generation_tokens_total", (), output),
         ("vllm:time_to_first_token_seconds_count", (), 2),

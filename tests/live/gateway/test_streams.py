@@ -8,14 +8,23 @@ from dataclasses import replace
 import httpx
 import pytest
 from gateway_kit import MODEL, events_of, listening, serving
+from puppet_link import PuppetLink
 
+from antiphon.core.requests import SoleWorker
 from antiphon.errors import BugError
-from antiphon.live.gateway import Gateway, Keyring, Metrics, State, create_app
+from antiphon.live.gateway import Gateway, Keyring, Metrics, Ports, Served, State, create_app
 from antiphon.live.gateway import body as body_module
 from antiphon.live.gateway.auth import Tenant
 from antiphon.live.gateway.errors import from_rejected
 from antiphon.live.gateway.intake import Call
-from antiphon.types import FinishReason, HttpConfig, Rejected, RejectReason, SamplingParams
+from antiphon.types import (
+    FinishReason,
+    HttpConfig,
+    Incarnation,
+    Rejected,
+    RejectReason,
+    SamplingParams,
+)
 
 CHAT = "/v1/chat/completions"
 JSON = b"Content-Type: application/json; charset=utf-8\r\n"
@@ -305,16 +314,26 @@ async def test_drain_cancels_what_takes_too_long(client, puppet, service):
     assert puppet.aborts
 
 
-async def test_a_lost_worker_makes_the_gateway_unhealthy(client, puppet, service):
+async def test_without_a_worker_the_gateway_is_healthy_but_not_ready(
+    client, puppet, service, tokenizer
+):
+    """sglang 13657: a peer's death must not get a process killed that can go on."""
     assert (await client.get("/ready")).status_code == 200
     puppet.die()
     while service.gateway.state.value == "ready":
         await asyncio.sleep(0)
-    for path in ("/ready", "/health"):
-        assert (await client.get(path)).status_code == 503
+    ready = await client.get("/ready")
+    assert (ready.status_code, ready.json()) == (503, {"status": "no worker"})
+    assert (await client.get("/health")).status_code == 200
     response = await client.post(CHAT, json=chat())
     assert response.status_code == 503
     assert response.json()["error"]["type"] == "service_unavailable_error"
+    assert response.json()["error"]["code"] == "no_worker"
+    again = PuppetLink(replace(puppet.info, incarnation=Incarnation("i1")))
+    again.script = lambda request, sequence: tokenizer.encode("Hello")
+    assert service.gateway.join(again) is None
+    assert (await client.get("/ready")).status_code == 200
+    assert (await client.post(CHAT, json=chat())).status_code == 200
 
 
 @pytest.mark.parametrize("stream", [False, True])
@@ -381,18 +400,6 @@ async def test_a_prompt_that_is_not_read_in_time_is_504_at_once(
     assert puppet.requests == []
 
 
-async def test_a_worker_that_calls_itself_unhealthy(service, keys):
-    answers = {"healthy": True}
-    app = create_app(replace(service, worker_healthy=lambda: answers["healthy"]), keys)
-    async with httpx.AsyncClient(
-        transport=httpx.ASGITransport(app), base_url="http://localhost"
-    ) as client:
-        for healthy, status in ((True, 200), (False, 503)):
-            answers["healthy"] = healthy
-            for path in ("/ready", "/health"):
-                assert (await client.get(path)).status_code == status
-
-
 async def test_while_the_model_loads(keys):
     app = create_app(None, keys)
     transport = httpx.ASGITransport(app)
@@ -413,9 +420,16 @@ async def test_a_link_that_breaks_its_promise_ends_the_gateway(
         raise BugError("add must answer")
 
     monkeypatch.setattr(puppet, "add", broken)
-    metrics = Metrics(MODEL, puppet.view)
-    gateway = Gateway(puppet, tokenizer, metrics, clock=time.monotonic)
+    info = puppet.info
+    gateway = Gateway(
+        SoleWorker(info.id),
+        Served(model=info.model, max_model_len=info.max_model_len),
+        tokenizer,
+        Metrics(MODEL),
+        Ports(clock=time.monotonic),
+    )
     running = asyncio.create_task(gateway.run())
+    gateway.join(puppet)
     await asyncio.sleep(0)
     reply = gateway.open(
         Call(

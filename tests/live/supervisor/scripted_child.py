@@ -13,7 +13,15 @@ from pathlib import Path
 
 from antiphon.errors import UsageError
 from antiphon.live.supervisor import parent as parent_module
-from antiphon.live.supervisor.messages import Children, KeepRole, Ready, Restart, Stop
+from antiphon.live.supervisor.messages import (
+    Children,
+    Drain,
+    Drained,
+    KeepRole,
+    Ready,
+    Restart,
+    Stop,
+)
 from antiphon.live.supervisor.parent import Parent, run_child
 from antiphon.types import Role
 
@@ -32,11 +40,15 @@ async def act(parent: Parent) -> int:
     deed = lives[min(life, len(lives)) - 1]
     stopped = asyncio.Event()
 
-    def hear(message: Stop | Children) -> None:
+    def hear(message: Drain | Stop | Children) -> None:
         with (folder / f"{name}.heard").open("a") as file:
             file.write(f"{message}\n")
         if isinstance(message, Stop) and deed != "deaf":
             stopped.set()
+        if isinstance(message, Drain) and deed == "die when drained":
+            os.kill(os.getpid(), signal.SIGKILL)
+        if isinstance(message, Drain) and deed != "deaf":
+            parent.tell(Drained())
 
     parent.listen(hear)
     match deed.split():

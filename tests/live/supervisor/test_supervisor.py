@@ -106,8 +106,10 @@ def test_it_starts_all_and_the_first_signal_ends_all_in_order(supervise) -> None
     assert running.code() == 0
     assert running.saw("announce Stopping")
     assert not any(map(alive, running.pids()))
-    assert "Stop(drain_s=120.0)" in running.heard("gateway")
-    assert "Stop(drain_s=0.0)" in running.heard("decode-0")
+    assert "Drain(timeout_s=120.0)" in running.heard("gateway")
+    assert "Stop()" in running.heard("gateway")
+    assert "Stop()" in running.heard("decode-0")
+    assert not any(line.startswith("log ") for line in running.lines)
 
 
 @pytest.mark.parametrize("name", ["gateway", "mixed-0"])
@@ -206,9 +208,17 @@ def test_the_second_signal_ends_all_at_once(supervise) -> None:
     running = supervise({"mixed-0": "deaf", "gateway": "deaf"})
     running.until(lambda: running.saw("ready it"))
     running.process.send_signal(signal.SIGTERM)
-    running.until(lambda: "Stop" in running.heard("gateway"))
+    running.until(lambda: "Drain" in running.heard("gateway"))
     running.process.send_signal(signal.SIGINT)
     assert running.code() == 128 + signal.SIGINT
+    assert not any(map(alive, running.pids()))
+
+
+def test_a_gateway_that_dies_while_it_drains_is_not_waited_for(supervise) -> None:
+    running = supervise({"gateway": "die when drained"})
+    running.until(lambda: running.saw("ready it"))
+    running.process.send_signal(signal.SIGTERM)
+    assert running.code() == 0
     assert not any(map(alive, running.pids()))
 
 

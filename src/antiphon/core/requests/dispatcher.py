@@ -93,8 +93,6 @@ class Dispatcher:
             return AllRefused(entry.refusal)
         self._check(first)
         entry.routed(_spelled(route.prefill, route.decode, route.reason), now)
-        entry.exact = entry.exact and route.exact
-        self._compare(entry, self.fleet.numerics(first))
         if route.prefill is None:
             entry.attempt.give(Serving(first, adopted=False))
             return (Dispatch(entry.request, first),)
@@ -129,8 +127,6 @@ class Dispatcher:
     def adopt(self, entry: OpenRequest, offer: Offer, taker: WorkerId, now: Seconds) -> Adopt:
         """The grant was given: hand the request over. Mutates."""
         entry.adopted_at = now
-        self._compare(entry, self.fleet.numerics(taker))
-        entry.exact = entry.exact and offer.numerics == self.fleet.numerics(taker)
         entry.attempt.request = entry.resumed()
         entry.attempt.give(Serving(taker, adopted=True))
         return Adopt(request=entry.request, worker=taker, offer=offer)
@@ -146,9 +142,7 @@ class Dispatcher:
         """Mutates: the attempt's first token is there."""
         entry.attempt.first_token = True
         self._router.prefilled(entry.id, now)
-        worker = entry.attempt.worker
-        if entry.numerics is None and worker is not None:
-            entry.numerics = self.fleet.numerics(worker)
+        self._ran_on(entry, entry.attempt.worker)
 
     # ── offers ───────────────────────────────────────────────────────────────────────────────
 
@@ -180,6 +174,7 @@ class Dispatcher:
         entry.pulled_tokens += fact.pulled_tokens
         entry.recomputed_tokens += fact.missing_tokens
         entry.attempt.pulled = True
+        self._ran_on(entry, entry.attempt.worker)
         if entry.offer is not None:
             self.handovers.remove(entry.offer)
             entry.offer = None
@@ -204,9 +199,13 @@ class Dispatcher:
         if not self.fleet.takes(worker):
             raise BugError(f"the router chose {worker}, which takes no requests")
 
-    def _compare(self, entry: OpenRequest, numerics: str) -> None:
-        if entry.numerics not in (None, numerics):
-            entry.exact = False
+    def _ran_on(self, entry: OpenRequest, worker: WorkerId | None) -> None:
+        """What this worker computes goes on from what others have."""
+        if worker is None:
+            return
+        numerics = self.fleet.numerics(worker)
+        entry.numerics = entry.numerics or numerics
+        entry.exact = entry.exact and entry.numerics == numerics
 
 
 def _spelled(prefill: WorkerId | None, decode: WorkerId, reason: str) -> str:

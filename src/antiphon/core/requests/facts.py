@@ -8,8 +8,10 @@ from antiphon.types import (
     Event,
     GrantAnswered,
     Offer,
+    Preempted,
     Pulled,
     Rejected,
+    SequenceEnded,
     Started,
     TokenGenerated,
 )
@@ -42,6 +44,10 @@ def why_unusable(entry: OpenRequest, fact: Fact) -> DropReason | None:
     attempt = entry.attempt
     if fact.attempt != attempt.request.attempt:
         return DropReason.FOREIGN
+    if isinstance(fact, TokenGenerated):  # nearly all of them are: first
+        reason = _why_not_of_sequence(entry, fact.sequence)
+        repeated = reason is None and fact.index < entry.next_index(fact.sequence)
+        return DropReason.DUPLICATE if repeated else reason
     match fact:
         case GrantAnswered():
             return _why_not_granted(entry, fact)
@@ -59,15 +65,14 @@ def why_unusable(entry: OpenRequest, fact: Fact) -> DropReason | None:
             if attempt.worker is None:
                 return DropReason.FOREIGN
             return DropReason.DUPLICATE if attempt.started else None
-        case _:
-            pass
-    if attempt.worker is None or not entry.has(fact.sequence):
+        case SequenceEnded() | Preempted():
+            return _why_not_of_sequence(entry, fact.sequence)
+
+
+def _why_not_of_sequence(entry: OpenRequest, sequence: int) -> DropReason | None:
+    if entry.attempt.worker is None or not entry.has(sequence):
         return DropReason.FOREIGN
-    if not entry.is_open(fact.sequence):
-        return DropReason.LATE
-    if isinstance(fact, TokenGenerated) and fact.index < entry.next_index(fact.sequence):
-        return DropReason.DUPLICATE
-    return None
+    return None if entry.is_open(sequence) else DropReason.LATE
 
 
 def _why_not_granted(entry: OpenRequest, fact: GrantAnswered) -> DropReason | None:

@@ -51,7 +51,7 @@ class OpenRequest:
         self.recomputed_tokens = 0
         self.exact = True
         self.numerics: str | None = None
-        """Under which the first token was drawn."""
+        """Under which the first token was computed."""
         self.started_at: Seconds | None = None
         self.routed_at: Seconds | None = None
         self.offered_at: Seconds | None = None

@@ -68,10 +68,11 @@ def find_server(url: str | None, token_file: Path | None) -> AdminClient:
                 "no server of yours runs on this machine: start one with `antiphon serve`, or "
                 "name one with --url"
             )
-        if len(servers) > 1:
+        only, *others = servers
+        if others:
             known = ", ".join(f"{server.url} (pid {server.pid})" for server in servers)
             raise UsageError(f"several servers run here: choose one with --url: {known}")
-        return AdminClient(_UnixConnection(_admin_socket(servers[0])))
+        return AdminClient(_UnixConnection(_admin_socket(only)))
     for server in servers:
         if token_file is None and _same_place(url, server.url):
             return AdminClient(_UnixConnection(_admin_socket(server)))

@@ -23,11 +23,6 @@ class Fleet(Protocol):
     """What the gateway can do with its workers."""
 
     @property
-    def served_name(self) -> str:
-        """The model's name in the API."""
-        ...
-
-    @property
     def state(self) -> str:
         """Whether the gateway takes requests: ready, draining, unhealthy."""
         ...
@@ -61,21 +56,49 @@ class Fleet(Protocol):
         ...
 
 
+class _NoFleet:
+    """No worker has joined yet. Implements `Fleet`."""
+
+    state = "loading"
+    open_requests = 0
+
+    def members(self) -> Sequence[Member]:
+        return ()
+
+    async def drain(self, worker: WorkerId, timeout_s: Seconds) -> None:
+        raise PeerError(f"{worker} has not joined")
+
+    def resume(self, worker: WorkerId) -> None:
+        raise PeerError(f"{worker} has not joined")
+
+    async def set_role(self, worker: WorkerId, role: Role) -> None:
+        raise PeerError(f"{worker} has not joined")
+
+    async def joined(self, worker: WorkerId, former: Incarnation | None) -> None:
+        raise PeerError("no worker has joined yet: what is started can't be restarted")
+
+
 class Operations:
     """All that an operator can ask. Raises `ClientError` if it can't be done as asked (404, 409),
     `PeerError` if it went wrong.
 
-    `tell` reaches the supervisor; `start_timeout_s` is how long a restarted worker may take.
+    `tell` reaches the supervisor; `start_timeout_s` is how long a restarted worker may take. There
+    is no fleet before `attach`, when the first worker has joined.
     """
 
     def __init__(
-        self, fleet: Fleet, tell: Callable[[FromChild], None], start_timeout_s: Seconds
+        self, served_name: str, tell: Callable[[FromChild], None], start_timeout_s: Seconds
     ) -> None:
-        self._fleet = fleet
+        self._fleet: Fleet = _NoFleet()
+        self._served_name = served_name
         self._tell = tell
         self._start_timeout_s = start_timeout_s
         self._children: Mapping[str, ChildState] = {}
         self._busy: dict[str, str] = {}
+
+    def attach(self, fleet: Fleet) -> None:
+        """The workers that the gateway has from now on."""
+        self._fleet = fleet
 
     def children(self, states: Sequence[ChildState]) -> None:
         """The supervisor's newest word on the workers' processes."""
@@ -84,7 +107,7 @@ class Operations:
     def status(self) -> ClusterStatus:
         """Everything, now."""
         return ClusterStatus(
-            model=self._fleet.served_name,
+            model=self._served_name,
             version=__version__,
             state=self._fleet.state,
             gateway_pid=os.getpid(),

@@ -11,11 +11,11 @@ from antiphon.types import Health, Role, WorkerInfo, WorkerView
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """A worker that has joined, as the gateway sees it. `view` None: no word from it yet."""
+    """A worker that has joined, as the gateway sees it."""
 
     info: WorkerInfo
     health: Health
-    view: WorkerView | None
+    view: WorkerView
 
 
 class WorkerStatus(msgspec.Struct, frozen=True, kw_only=True):
@@ -77,9 +77,9 @@ def _status(name: str, member: Member | None, child: ChildState | None) -> Worke
         health=member.health.value,
         pid=info.pid or None,
         cores=info.cores,
-        running=view.running if view else None,
-        waiting=view.waiting if view else None,
-        kv_used=round(view.held_pages / view.total_pages, 4) if view else None,
+        running=view.running,
+        waiting=view.waiting,
+        kv_used=round(view.held_pages / view.total_pages, 4),
         incarnation=info.incarnation,
         life=child.life if child else 1,
         problem=child.problem if child else "",

@@ -2,9 +2,26 @@
 
 from .app import create_app
 from .auth import Keyring
-from .gateway import Gateway, State
+from .fleet import Fleet
+from .fleet_control import FleetControl
+from .gateway import Gateway, Ports, State
+from .intake import Served
 from .metrics import Metrics
 from .prompts import Prompts
+from .request_log import RequestLog
 from .service import Service
 
-__all__ = ["Gateway", "Keyring", "Metrics", "Prompts", "Service", "State", "create_app"]
+__all__ = [
+    "Fleet",
+    "FleetControl",
+    "Gateway",
+    "Keyring",
+    "Metrics",
+    "Ports",
+    "Prompts",
+    "RequestLog",
+    "Served",
+    "Service",
+    "State",
+    "create_app",
+]

@@ -6,7 +6,7 @@
 | no or wrong key | 401 | invalid_request_error |
 | full queue, too many calls of one key | 429 + Retry-After | rate_limit_error |
 | our fault | 500 | server_error |
-| draining, loading, worker gone | 503 + Retry-After | service_unavailable_error |
+| draining, loading, no worker | 503 + Retry-After | service_unavailable_error |
 | deadline passed | 504 | timeout_error |
 """
 
@@ -97,6 +97,8 @@ def from_rejected(rejected: Rejected) -> HttpError:
             return HttpError(429, message, param, "queue_full", wait)
         case RejectReason.DRAINING:
             return HttpError(503, message, param, "draining", wait)
+        case RejectReason.NO_WORKER:
+            return HttpError(503, message, param, "no_worker", wait)
         case RejectReason.DEADLINE:
             return HttpError(504, message, param, "deadline_exceeded")
         case RejectReason.DUPLICATE:

@@ -1,56 +1,74 @@
-"""The driver of `RequestBook`: executes its commands between HTTP handlers and a worker.
+"""The driver of `RequestBook`: executes its commands between HTTP handlers and the workers.
 
-    handler ── open(call) ─► book.start ─► Dispatch ─► link.add
-    worker ─ events ─► book.heard ─► Deliver ─► text ─► Reply ─► handler
-    handler ── cancel / timer ── due ─► book ─► Abort ─► link.abort
+    handler ── open(call) ─► book.start ─► Dispatch, Grant, Adopt, … ─► Courier ─► links
+    links ─► Fleet ─ events ─► book.heard ─► Deliver ─► text ─► Reply ─► handler
+                   └ joins, losses, loads ─► book.observe
+    handler ── cancel / timer ── due ─► book ─► Abort, Renew, …
 
-It decides nothing about a request's life: what to deliver, when a request is over and how it ended
-is the book's. Everything runs on one event loop; no method that changes state awaits.
+It decides nothing about a request's life: who serves it, what to deliver, when it is over and how
+it ended is the book's. Everything runs on one event loop; no method that changes state awaits,
+but for those that wait for a worker to be emptied.
 """
 
 import asyncio
-import logging
 import secrets
 from collections import Counter
-from collections.abc import Callable, Coroutine, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from enum import StrEnum
-from typing import Any
 
 from antiphon.core.recorder import Entry, recorded
-from antiphon.core.requests import BOOK, BOOK_METHODS, RequestBook
-from antiphon.core.validation import resolve_sampling
-from antiphon.errors import ClientError, PeerError
+from antiphon.core.requests import BOOK, BOOK_METHODS, RequestBook, Routing
+from antiphon.errors import PeerError
 from antiphon.live.worker_link import WorkerLink
 from antiphon.text import SequenceText, Tokenizer
 from antiphon.types import (
     Abort,
+    Admitted,
+    Adopt,
     Command,
+    Config,
     Deliver,
     Dispatch,
+    Drained,
     EndSequence,
     Event,
     FinishReason,
+    FleetEvent,
+    Grant,
+    GrantAnswered,
+    JoinRefused,
+    Rejected,
+    Release,
+    Renew,
     Request,
     RequestId,
+    RequestRecord,
+    Role,
     Seconds,
     Settle,
+    Stage,
     TokenGenerated,
+    WorkerId,
 )
 
 from .auth import Tenant
+from .courier import Courier
 from .errors import unavailable
-from .intake import Call, rename
+from .fleet import Fleet
+from .intake import Call, Served, request_of
 from .metrics import Metrics
 from .reply import Reply
 
-_log = logging.getLogger(__name__)
+_DEFAULTS = Config()
 
 
 class State(StrEnum):
     """May new requests come?"""
 
     READY = "ready"
+    NO_WORKER = "no worker"
+    """They may, but nobody is there to serve them now."""
     DRAINING = "draining"
     UNHEALTHY = "unhealthy"
 
@@ -65,27 +83,50 @@ class _Open:
         self.texts = [SequenceText(request, tokenizer) for _ in range(request.sampling.n)]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ports:
+    """What a gateway needs of its process.
+
+    `clock` is monotonic. `log_decision` gets every decision of the book, `log_request` the record
+    of each request that is over; neither may raise. `on_lost` gets each link that was given up.
+    """
+
+    clock: Callable[[], Seconds]
+    draw_seed: Callable[[], int] = lambda: secrets.randbits(63)
+    log_decision: Callable[[Entry], None] | None = None
+    log_request: Callable[[RequestRecord, Rejected | None], None] = lambda record, rejected: None
+    on_lost: Callable[[WorkerLink, str], None] = lambda link, reason: None
+
+
 class Gateway:
-    """Owns all open requests of one worker. Use it within `run`."""
+    """Owns all open requests. Use it within `run`, and give it workers by `join`."""
 
     def __init__(
         self,
-        link: WorkerLink,
+        router: Routing,
+        served: Served,
         tokenizer: Tokenizer,
         metrics: Metrics,
-        *,
-        clock: Callable[[], Seconds],
-        draw_seed: Callable[[], int] = lambda: secrets.randbits(63),
-        log_decision: Callable[[Entry], None] | None = None,
+        ports: Ports,
+        config: Config = _DEFAULTS,
     ) -> None:
-        self._link = link
+        self._served = served
         self._tokenizer = tokenizer
         self._metrics = metrics
-        self._clock = clock
-        self._draw_seed = draw_seed
-        self._book = RequestBook(link.info.id)
-        if log_decision is not None:
-            self._book = recorded(BOOK, self._book, BOOK_METHODS, log_decision)
+        self._ports = ports
+        self._clock = ports.clock
+        self._book = RequestBook(router, max_held=config.router.max_held)
+        if ports.log_decision is not None:
+            self._book = recorded(BOOK, self._book, BOOK_METHODS, ports.log_decision)
+        self.fleet = Fleet(
+            config.cluster,
+            clock=ports.clock,
+            on_events=self._heard,
+            on_change=self._changed,
+            on_failure=self.fail,
+            on_lost=ports.on_lost,
+        )
+        self._courier = Courier(self.fleet, on_answer=self._answered, on_failure=self.fail)
         self._open: dict[RequestId, _Open] = {}
         self._calls: Counter[Tenant] = Counter()
         self._state = State.READY
@@ -93,43 +134,76 @@ class Gateway:
         self._idle.set()
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at = float("inf")
-        self._tasks: set[asyncio.Task[object]] = set()
-        self._pump: asyncio.Task[None] | None = None
+        self._emptying: dict[WorkerId, list[asyncio.Future[None]]] = {}
+        self._watch: asyncio.Task[None] | None = None
         self._failure: BaseException | None = None
-        metrics.late_events = lambda: sum(self._book.dropped.values())
+        metrics.watch(self.fleet, self._book, served.model)
 
     @property
     def state(self) -> State:
-        """Whether `open` takes requests."""
+        """Whether `open` takes requests, and somebody is there to serve them."""
+        if self._state is State.READY and not self.fleet.serves:
+            return State.NO_WORKER
         return self._state
 
-    async def run(self) -> None:
-        """Take in the worker's events until cancelled.
+    @property
+    def open_requests(self) -> int:
+        """How many requests are not settled."""
+        return len(self._open)
 
-        Returns or raises when the worker is gone, and raises what `fail` was given: then every
-        open request has failed and the gateway is unhealthy for good.
+    async def run(self) -> None:
+        """Keep watch over the workers until cancelled.
+
+        Raises what `fail` was given. Afterwards every open request has failed, and the gateway is
+        unhealthy for good; the loss of workers never ends it.
         """
-        self._pump = asyncio.create_task(self._take_events(), name="gateway")
+        self._watch = asyncio.create_task(self.fleet.run(), name="gateway")
         try:
-            await self._pump
+            await self._watch
         except asyncio.CancelledError:
             if self._failure is not None:
                 raise self._failure from None
             raise
         finally:
-            self._state = State.UNHEALTHY
+            self._stop()
+
+    def _stop(self) -> None:
+        self._state = State.UNHEALTHY
+        self._courier.close()
+        for id, entry in list(self._open.items()):
             if self._failure is None:
-                for entry in self._open.values():
-                    entry.reply.fail(unavailable("the worker was lost: send the request again"))
-            self._execute(self._book.lost(self._link.info.id, self._clock()))
-            if self._timer is not None:
-                self._timer.cancel()
+                entry.reply.fail(unavailable("the server has stopped: send the request again"))
+            self._execute(self._book.cancel(id, self._clock(), reason=FinishReason.ERROR))
+        for waiting in (one for each in self._emptying.values() for one in each):
+            waiting.cancel()
+        if self._timer is not None:
+            self._timer.cancel()
 
     def fail(self, error: BaseException) -> None:
         """A law was broken and nothing here can be trusted any more: end `run` with `error`."""
         self._failure = self._failure or error
-        if self._pump is not None:
-            self._pump.cancel()
+        if self._watch is not None:
+            self._watch.cancel()
+
+    # ── workers ──────────────────────────────────────────────────────────────────────────────
+
+    def join(self, link: WorkerLink) -> JoinRefused | None:
+        """Give this worker requests from now on. Returns why not, if its life is over already."""
+        return self.fleet.join(link)
+
+    def empty(self, worker: WorkerId, timeout_s: Seconds) -> asyncio.Future[None]:
+        """Give a worker nothing new; the future is done when nothing of ours is left on it.
+
+        What has not ended after `timeout_s` goes on elsewhere.
+        """
+        emptied: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._emptying.setdefault(worker, []).append(emptied)
+        self.fleet.drain(worker, True)
+        now = self._clock()
+        self._run(self._book.drain(worker, now + timeout_s, now))
+        return emptied
+
+    # ── calls ────────────────────────────────────────────────────────────────────────────────
 
     def open(self, call: Call) -> Reply:
         """Start the call's requests, all or none. Their outcome, refusals too, is in the reply.
@@ -140,11 +214,14 @@ class Gateway:
             case State.DRAINING:
                 raise PeerError("the server is shutting down")
             case State.UNHEALTHY:
-                raise PeerError("the worker is gone")
-            case State.READY:
+                raise PeerError("the server has stopped")
+            case State.READY | State.NO_WORKER:
                 pass
         now = self._clock()
-        requests = [self._request(call, index) for index in range(len(call.prompts))]
+        requests = [
+            request_of(call, index, self._served, self._ports.draw_seed())
+            for index in range(len(call.prompts))
+        ]
         n = call.sampling.n
         reply = Reply({request.id: n * i for i, request in enumerate(requests)}, call.stream)
         for request in requests:
@@ -152,8 +229,7 @@ class Gateway:
         self._calls[call.tenant] += 1
         self._idle.clear()
         for request in requests:
-            self._execute(self._book.start(request, now))
-        self._arm()
+            self._run(self._book.start(request, now))
         return reply
 
     def open_calls(self, tenant: Tenant) -> int:
@@ -164,7 +240,7 @@ class Gateway:
         """End what is left of a call, at once. No effect on one that is over."""
         now = self._clock()
         for id in reply.requests:
-            self._execute(self._book.cancel(id, now, message=message))
+            self._run(self._book.cancel(id, now, message=message))
 
     def close(self, reply: Reply) -> None:
         """The handler is done with this reply: whatever still runs for it is of no use."""
@@ -187,36 +263,7 @@ class Gateway:
             return False
         return True
 
-    def _request(self, call: Call, index: int) -> Request:
-        prompt = call.prompts[index]
-        info = self._link.info
-        try:
-            sampling = resolve_sampling(
-                call.sampling,
-                prompt_len=len(prompt),
-                max_model_len=info.max_model_len,
-                default_max_tokens=call.default_max_tokens,
-                seed=self._draw_seed(),
-            )
-        except ClientError as error:
-            raise rename(error, call.renamed) from None
-        return Request(
-            id=RequestId(call.id if len(call.prompts) == 1 else f"{call.id}-{index}"),
-            prompt=prompt,
-            sampling=sampling,
-            eos_token_ids=() if sampling.ignore_eos else info.model.eos_token_ids,
-            priority=call.priority,
-            deadline=call.arrived_at + call.timeout_s,
-            arrived_at=call.arrived_at,
-            slo=call.slo,
-            tenant_salt=call.tenant.salt,
-        )
-
-    # Commands of the book.
-
-    async def _take_events(self) -> None:
-        async for events in self._link.events():
-            self._heard(events)
+    # ── facts ────────────────────────────────────────────────────────────────────────────────
 
     def _heard(self, events: Sequence[Event]) -> None:
         now = self._clock()
@@ -229,21 +276,43 @@ class Gateway:
                     self._deliver(command.token, now)
                 else:
                     self._execute((command,))
+            if type(event) is not TokenGenerated:
+                self._metrics.cluster.heard(event)
         self._metrics.tokens(delivered)
+        self._arm()
+
+    def _answered(self, answer: Admitted | Rejected | GrantAnswered) -> None:
+        self._metrics.cluster.heard(answer)
+        self._run(self._book.heard(answer, self._clock()))
+
+    def _changed(self, event: FleetEvent) -> None:
+        self._run(self._book.observe(event, self._clock()))
+
+    # ── commands ─────────────────────────────────────────────────────────────────────────────
+
+    def _run(self, commands: Sequence[Command]) -> None:
+        self._execute(commands)
+        self._arm()
 
     def _execute(self, commands: Sequence[Command]) -> None:
         for command in commands:
             match command:
-                case Dispatch():
-                    self._dispatch(command.request)
                 case Deliver():
                     self._deliver(command.token, self._clock())
-                case Abort():
-                    self._abort(command)
                 case EndSequence():
                     self._end(command)
                 case Settle():
                     self._settle(command)
+                case Drained(worker):
+                    for waiting in self._emptying.pop(worker, []):
+                        if not waiting.done():
+                            waiting.set_result(None)
+                case Dispatch(stage=stage):
+                    if stage is Stage.WHOLE and self.fleet.has(Role.PREFILL):
+                        self._metrics.cluster.local += 1
+                    self._courier.carry(command)
+                case Adopt() | Grant() | Renew() | Release() | Abort():
+                    self._courier.carry(command)
 
     def _deliver(self, token: TokenGenerated, now: Seconds) -> None:
         entry = self._open[token.request]
@@ -268,6 +337,7 @@ class Gateway:
         if not self._open:
             self._idle.set()
         self._metrics.settled(settle.record, settle.rejected)
+        self._ports.log_request(settle.record, settle.rejected)
         rejected = settle.rejected
         if rejected is not None and rejected.field is not None:
             named = entry.call.renamed.get(rejected.field, rejected.field)
@@ -276,32 +346,10 @@ class Gateway:
         if entry.reply.over:
             self._calls -= Counter((entry.call.tenant,))  # which also forgets who has none left
 
-    def _dispatch(self, request: Request) -> None:
-        self._spawn(self._add(request))
-
-    async def _add(self, request: Request) -> None:
-        answer = await self._link.add(request)
-        self._execute(self._book.heard(answer, self._clock()))
-
-    def _abort(self, abort: Abort) -> None:
-        self._spawn(self._link.abort(abort.request, abort.attempt, abort.sequence))
-
-    def _spawn(self, work: Coroutine[Any, Any, object]) -> None:
-        task = asyncio.create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._spawned)
-
-    def _spawned(self, task: asyncio.Task[object]) -> None:
-        """A link that raises has broken its promise: `run` ends with that error."""
-        self._tasks.discard(task)
-        error = None if task.cancelled() else task.exception()
-        if error is not None:
-            self.fail(error)
-
-    # Deadlines.
+    # ── time ─────────────────────────────────────────────────────────────────────────────────
 
     def _arm(self) -> None:
-        """One timer for the earliest deadline; it is only ever moved forward in time when due."""
+        """One timer for whatever is due first; a later time is looked at when that one comes."""
         deadline = self._book.next_deadline()
         if deadline is None or deadline >= self._timer_at:
             return
@@ -313,5 +361,4 @@ class Gateway:
 
     def _due(self) -> None:
         self._timer_at = float("inf")
-        self._execute(self._book.due(self._clock()))
-        self._arm()
+        self._run(self._book.due(self._clock()))

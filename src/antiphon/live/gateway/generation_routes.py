@@ -49,7 +49,7 @@ async def chat_completions(request: Request) -> Response:
     )
     limit_s = timeout_s(body, request.headers, service.config.request_timeout_s)
     rank, targets = priority(body), slo(request.headers)
-    reading = service.prompts.chat(body.messages, max_model_len=service.worker.max_model_len)
+    reading = service.prompts.chat(body.messages, max_model_len=service.max_model_len)
     call = Call(
         id=f"chatcmpl-{secrets.token_hex(16)}",
         prompts=[await _in_time(service, arrived_at + limit_s, reading)],
@@ -140,7 +140,7 @@ async def _in_time(
 async def _prompts(
     service: Service, texts: list[str], id_lists: dict[str, list[int]]
 ) -> list[tuple[int, ...]]:
-    max_model_len = service.worker.max_model_len
+    max_model_len = service.max_model_len
     if texts:
         return await service.prompts.texts(texts, max_model_len=max_model_len)
     for field, ids in id_lists.items():

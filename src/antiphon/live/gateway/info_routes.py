@@ -54,7 +54,7 @@ async def tokenize(request: Request) -> Response:
     return _json(
         {
             "count": len(ids),
-            "max_model_len": service.worker.max_model_len,
+            "max_model_len": service.max_model_len,
             "tokens": ids,
             "token_strs": await service.prompts.spell(ids) if body.return_token_strs else None,
         }
@@ -84,12 +84,9 @@ async def health(request: Request) -> Response:
 @router.head("/ready", include_in_schema=False)
 @router.get("/ready", tags=["operation"])
 async def ready(request: Request) -> Response:
-    """200 if new requests are taken: 503 while loading, draining, or without a worker."""
+    """200 if new requests are taken: 503 while loading, draining, or without any worker."""
     service: Service | None = request.app.state.service
-    if service is None:
-        state = "loading"
-    else:
-        state = service.gateway.state.value if service.healthy else State.UNHEALTHY.value
+    state = "loading" if service is None else service.gateway.state.value
     return _json({"status": state}, 200 if state == State.READY.value else 503)
 
 
@@ -115,7 +112,7 @@ def _card(service: Service) -> dict[str, Any]:
         "owned_by": "antiphon",
         "root": service.model.name,
         "parent": None,
-        "max_model_len": service.worker.max_model_len,
+        "max_model_len": service.max_model_len,
     }
 
 

@@ -6,9 +6,17 @@ from dataclasses import dataclass, field
 
 from starlette.datastructures import Headers
 
-from antiphon.core.validation import check_sampling
+from antiphon.core.validation import check_sampling, resolve_sampling
 from antiphon.errors import ClientError
-from antiphon.types import SamplingParams, Seconds, Slo, TokenId
+from antiphon.types import (
+    ModelInfo,
+    Request,
+    RequestId,
+    SamplingParams,
+    Seconds,
+    Slo,
+    TokenId,
+)
 
 from .auth import Tenant
 from .schema import MAX_CHOICES, GenerationBody
@@ -39,6 +47,43 @@ class Call:
     slo: Slo | None = None
     stream: bool = False
     renamed: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Served:
+    """The model that all workers of a gateway serve, and the longest prompt with its output."""
+
+    model: ModelInfo
+    max_model_len: int
+
+
+def request_of(call: Call, index: int, served: Served, seed: int) -> Request:
+    """The request of the call's prompt number `index`; `seed` is for a caller that gave none.
+
+    Raises `ClientError` if the prompt is empty or too long.
+    """
+    prompt = call.prompts[index]
+    try:
+        sampling = resolve_sampling(
+            call.sampling,
+            prompt_len=len(prompt),
+            max_model_len=served.max_model_len,
+            default_max_tokens=call.default_max_tokens,
+            seed=seed,
+        )
+    except ClientError as error:
+        raise rename(error, call.renamed) from None
+    return Request(
+        id=RequestId(call.id if len(call.prompts) == 1 else f"{call.id}-{index}"),
+        prompt=prompt,
+        sampling=sampling,
+        eos_token_ids=() if sampling.ignore_eos else served.model.eos_token_ids,
+        priority=call.priority,
+        deadline=call.arrived_at + call.timeout_s,
+        arrived_at=call.arrived_at,
+        slo=call.slo,
+        tenant_salt=call.tenant.salt,
+    )
 
 
 def checked(

@@ -1,4 +1,4 @@
-"""What Prometheus may read of a gateway and its worker.
+"""What Prometheus may read of a gateway and its workers.
 
 Names are vLLM's where the meaning is the same, so that dashboards keep working; what is our own is
 called `antiphon_…`. Counting costs an addition: the Prometheus objects are made when somebody asks
@@ -7,25 +7,28 @@ called `antiphon_…`. Counting costs an addition: the Prometheus objects are ma
 
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import (
     CounterMetricFamily,
-    GaugeMetricFamily,
     HistogramMetricFamily,
     Metric,
 )
 from prometheus_client.registry import Collector
 
+from antiphon.core.requests import RequestBook
 from antiphon.types import (
     FinishReason,
+    ModelInfo,
     Outcome,
     Rejected,
     RequestRecord,
     Seconds,
-    WorkerView,
 )
+
+from .cluster_metrics import ClusterCounters, worker_families
+from .fleet import Fleet
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
@@ -63,11 +66,13 @@ class Histogram:
 
 
 class Metrics(Collector):
-    """All counters of one gateway. `view` reads the worker (None: it is not there)."""
+    """All counters of one gateway, and what its workers report."""
 
-    def __init__(self, model: str, view: Callable[[], WorkerView | None]) -> None:
+    def __init__(self, model: str) -> None:
+        self.cluster = ClusterCounters()
         self._model = model
-        self._view = view
+        self._fleet: Fleet | None = None
+        self._book: RequestBook | None = None
         self._ttft = Histogram(_TTFT_S)
         self._between_tokens = Histogram(_TOKEN_S)
         self._whole = Histogram(_REQUEST_S)
@@ -78,10 +83,13 @@ class Metrics(Collector):
         self._outcomes: Counter[tuple[str, str]] = Counter()
         self._http: Counter[tuple[str, int]] = Counter()
         self._preemptions = 0
-        self.late_events: Callable[[], int] = lambda: 0
-        """Reads the book's count of events that came too late to matter."""
         self._registry = CollectorRegistry()
         self._registry.register(self)
+
+    def watch(self, fleet: Fleet, book: RequestBook, model: ModelInfo) -> None:
+        """Show these from now on."""
+        self._fleet, self._book = fleet, book
+        self.cluster.kv_bytes_per_token = model.kv_bytes_per_token
 
     def tokens(self, count: int) -> None:
         """`count` output tokens were delivered."""
@@ -96,6 +104,7 @@ class Metrics(Collector):
         reason = rejected.reason.value if rejected else ""
         self._outcomes[record.outcome.value, reason] += 1
         self._preemptions += record.preemptions
+        self.cluster.retries += record.attempts - 1
         if record.outcome is Outcome.REJECTED:
             return
         self._prompt_tokens += record.prompt_tokens
@@ -117,7 +126,9 @@ class Metrics(Collector):
 
     def collect(self) -> Iterator[Metric]:
         """See `prometheus_client`: one family at a time."""
-        yield from self._of_worker()
+        if self._fleet is not None and self._book is not None:
+            yield from worker_families(self._model, self._fleet.members())
+            yield from self.cluster.families(self._model, self._book)
         yield from self._of_requests()
         yield from self._own()
 
@@ -125,38 +136,10 @@ class Metrics(Collector):
         """Empty: names need no check against other collectors, the registry is ours alone."""
         return iter(())
 
-    def _gauge(self, name: str, text: str, value: float) -> GaugeMetricFamily:
-        family = GaugeMetricFamily(name, text, labels=["model_name"])
-        family.add_metric([self._model], value)
-        return family
-
     def _count(self, name: str, text: str, value: float) -> CounterMetricFamily:
         family = CounterMetricFamily(name, text, labels=["model_name"])
         family.add_metric([self._model], value)
         return family
-
-    def _of_worker(self) -> Iterator[Metric]:
-        view = self._view()
-        if view is None:
-            return
-        used = view.held_pages / view.total_pages if view.total_pages else 0.0
-        yield self._gauge("vllm:num_requests_running", "Requests that run now.", view.running)
-        yield self._gauge("vllm:num_requests_waiting", "Requests that wait.", view.waiting)
-        yield self._gauge("vllm:kv_cache_usage_perc", "Share of KV pages in use, 0 to 1.", used)
-        yield self._count(
-            "vllm:prefix_cache_queries",
-            "Prompt tokens looked up in the prefix cache.",
-            view.prefix_queried_tokens_total,
-        )
-        yield self._count(
-            "vllm:prefix_cache_hits",
-            "Prompt tokens found in the prefix cache.",
-            view.prefix_hit_tokens_total,
-        )
-        yield self._count(
-            "vllm:num_preemptions", "Sequences that gave their memory back.", view.preemptions_total
-        )
-        yield self._count("antiphon_steps", "Forward passes.", view.steps_total)
 
     def _of_requests(self) -> Iterator[Metric]:
         model = self._model
@@ -202,9 +185,4 @@ class Metrics(Collector):
         yield http
         yield self._count(
             "antiphon_preempted_sequences", "Preemptions of ended requests.", self._preemptions
-        )
-        yield self._count(
-            "antiphon_late_events",
-            "Worker events that came after their request's end.",
-            self.late_events(),
         )

@@ -61,6 +61,7 @@ class Reply:
         self.quiet = False
         """Nothing was sent for the whole keep-alive time: send a comment."""
         self.counts = TokenCounts()
+        self._broken_off: HttpError | None = None
         self.error: HttpError | None = None
         """Set at the first failure; the rest of the call is worthless then."""
 
@@ -93,6 +94,7 @@ class Reply:
         self._delta(request, sequence).finish = reason
         if reason is FinishReason.ERROR and self.error is None:
             self.error = HttpError(500, message or INTERNAL.message, None, "internal_error")
+            self._broken_off = self.error
         if self._wake_on_token or self.error is not None:
             self._wake()
 
@@ -105,8 +107,10 @@ class Reply:
     def settle(self, record: RequestRecord, rejected: Rejected | None) -> None:
         """One request of the call is over."""
         self._open.discard(record.request)
-        if self.error is None:
-            self.error = from_rejected(rejected) if rejected else from_record(record)
+        if rejected is not None and self.error in (None, self._broken_off):
+            self.error = from_rejected(rejected)  # it says more than the errors that come with it
+        elif self.error is None:
+            self.error = from_record(record)
         if record.outcome is not Outcome.REJECTED:
             self.counts = TokenCounts(
                 self.counts.prompt + record.prompt_tokens,

@@ -6,9 +6,10 @@ from dataclasses import dataclass
 from starlette.requests import Request
 
 from antiphon.errors import ClientError, PeerError
-from antiphon.types import HttpConfig, ModelInfo, Seconds, WorkerInfo
+from antiphon.types import HttpConfig, ModelInfo, Seconds
 
 from .gateway import Gateway, State
+from .intake import Served
 from .metrics import Metrics
 from .prompts import Prompts
 
@@ -20,23 +21,26 @@ class Service:
     gateway: Gateway
     prompts: Prompts
     metrics: Metrics
-    worker: WorkerInfo
+    served: Served
     served_name: str
     config: HttpConfig
     clock: Callable[[], Seconds]
     created: int
-    worker_healthy: Callable[[], bool] = lambda: True
-    """What the worker's owner knows beyond the link, for `/ready` and `/health`."""
 
     @property
     def healthy(self) -> bool:
-        """False: this process can't do its work any more and must be restarted."""
-        return self.gateway.state is not State.UNHEALTHY and self.worker_healthy()
+        """False: this process can't do its work any more. A worker's death is no reason."""
+        return self.gateway.state is not State.UNHEALTHY
 
     @property
     def model(self) -> ModelInfo:
-        """Facts of the loaded model."""
-        return self.worker.model
+        """Facts of the model."""
+        return self.served.model
+
+    @property
+    def max_model_len(self) -> int:
+        """The longest prompt with its output."""
+        return self.served.max_model_len
 
     def check_model(self, name: str) -> None:
         """Raises `ClientError` 404 for any model but the one that is served."""

@@ -22,8 +22,8 @@ from .messages import FromChild, Launch, Ready, Refused, Stop, ToChild
 
 MOST_FAILED_STARTS = 5
 """A child that dies that often before it was ever ready is given up."""
-LAST_WORDS_S = 5.0
-"""How long a child that was stopped, or closed its channel, may take to exit."""
+LAST_WORDS_S = 10.0
+"""How long a child that was stopped, or closed its channel, may take to exit; then it is killed."""
 
 
 class State(StrEnum):
@@ -111,23 +111,23 @@ class KeptChild:
     def restart(self) -> None:
         """End this life and begin another without waiting."""
         self._restarting = True
-        self._leave(0.0)
+        self._leave()
 
-    async def stop(self, drain_s: Seconds) -> None:
-        """Let it finish within `drain_s`, for good. One that is not ready has nothing to finish."""
+    async def stop(self) -> None:
+        """Let it exit, for good. One that is not ready has nothing to see to, and is killed."""
         self._stopping = True
-        self._leave(drain_s)
+        self._leave()
         await self._finished.wait()
 
-    def _leave(self, drain_s: Seconds) -> None:
+    def _leave(self) -> None:
         self._asked.set()
         if self._child is None:
             return
         if self._state is State.STARTING:
             self._child.kill()
         else:
-            self._child.tell(Stop(drain_s=drain_s))
-            asyncio.get_running_loop().call_later(drain_s + LAST_WORDS_S, self._child.kill)
+            self._child.tell(Stop())
+            asyncio.get_running_loop().call_later(LAST_WORDS_S, self._child.kill)
         self._become(State.STOPPING)
 
     # Its lives.

@@ -30,10 +30,14 @@ class Launch(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     life: int = 1
 
 
-class Stop(msgspec.Struct, frozen=True, kw_only=True, tag=True):
-    """Finish what runs, for at most `drain_s`, then exit with 0."""
+class Drain(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+    """To the gateway: refuse what is new, finish what runs within `timeout_s`, say `Drained`."""
 
-    drain_s: float
+    timeout_s: float
+
+
+class Stop(msgspec.Struct, frozen=True, tag=True):
+    """Exit with 0, soon: nothing is waited for any more."""
 
 
 class ChildState(msgspec.Struct, frozen=True, kw_only=True):
@@ -76,6 +80,10 @@ class Refused(msgspec.Struct, frozen=True, tag=True):
     message: str
 
 
+class Drained(msgspec.Struct, frozen=True, tag=True):
+    """From the gateway: nothing runs any more, and nothing new will."""
+
+
 class Restart(msgspec.Struct, frozen=True, tag=True):
     """From the gateway: start this worker's process anew; it has been drained."""
 
@@ -89,8 +97,8 @@ class KeepRole(msgspec.Struct, frozen=True, tag=True):
     role: Role
 
 
-ToChild: TypeAlias = Launch | Stop | Children
-FromChild: TypeAlias = Say | Ready | Refused | Restart | KeepRole
+ToChild: TypeAlias = Launch | Drain | Stop | Children
+FromChild: TypeAlias = Say | Ready | Refused | Drained | Restart | KeepRole
 
 _encoder = msgspec.json.Encoder()
 _to_child = msgspec.json.Decoder(ToChild)

@@ -24,11 +24,13 @@ from antiphon.types import Config
 from .messages import (
     MAX_LINE_BYTES,
     Children,
+    Drain,
     FromChild,
     Launch,
     Refused,
     Say,
     Stop,
+    ToChild,
     decode_to_child,
     encode,
 )
@@ -46,8 +48,8 @@ class Parent:
         self._lines = channel.makefile("rb")
         self._sending = threading.Lock()
         self._hearing = threading.Lock()
-        self._unheard: list[Stop | Children] = []
-        self._deliver: Callable[[Stop | Children], object] = self._unheard.append
+        self._unheard: list[Drain | Stop | Children] = []
+        self._deliver: Callable[[Drain | Stop | Children], object] = self._unheard.append
         launch = self._next()
         if not isinstance(launch, Launch):
             raise PeerError("the supervisor's first word is not what to do")
@@ -58,7 +60,7 @@ class Parent:
         """From now on messages are read, on a thread; the process ends when they end."""
         threading.Thread(target=self._follow, name="parent", daemon=True).start()
 
-    def listen(self, hear: Callable[[Stop | Children], None]) -> None:
+    def listen(self, hear: Callable[[Drain | Stop | Children], None]) -> None:
         """`hear` gets every message, those that came before too, on the running event loop."""
         loop = asyncio.get_running_loop()
         with self._hearing:
@@ -83,14 +85,14 @@ class Parent:
                     self._pass_on(message)
         os._exit(ORPHANED)
 
-    def _pass_on(self, message: Stop | Children) -> None:
+    def _pass_on(self, message: Drain | Stop | Children) -> None:
         with self._hearing:
             try:
                 self._deliver(message)
             except RuntimeError:  # the event loop is over, and the process about to be
                 self._unheard.append(message)
 
-    def _next(self) -> Launch | Stop | Children | None:
+    def _next(self) -> ToChild | None:
         """The next message; None: there will be none."""
         line = self._lines.readline(MAX_LINE_BYTES)
         return decode_to_child(line) if line else None

@@ -15,10 +15,23 @@ from antiphon.core.config import as_mapping
 from antiphon.core.worker_spec import WorkerSpec
 from antiphon.types import Config, Role, Seconds
 
-from .kept_child import KeptChild
-from .messages import Children, ChildState, FromChild, KeepRole, Launch, Ready, Restart, Say
+from .kept_child import KeptChild, State
+from .messages import (
+    Children,
+    ChildState,
+    Drain,
+    Drained,
+    FromChild,
+    KeepRole,
+    Launch,
+    Ready,
+    Restart,
+    Say,
+)
 
 GATEWAY = "gateway"
+_DRAIN_MARGIN_S = 10.0
+"""How much longer than it was told to a gateway may take to be drained."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,6 +79,7 @@ class Supervisor:
         self._greeting: Ready | None = None
         self._greeted = False
         self._signals = 0
+        self._drained = asyncio.Event()
         self._stopping: asyncio.Task[None] | None = None
         self._exit_code: asyncio.Future[int] | None = None
 
@@ -120,6 +134,8 @@ class Supervisor:
                     self._greeting = message
                 self._report()
                 self._greet()
+            case Drained() if child is self._gateway:
+                self._drained.set()
             case Restart(worker) if child is self._gateway and worker in self._workers:
                 self._workers[worker].restart()
             case KeepRole(worker, role) if child is self._gateway and worker in self._workers:
@@ -129,7 +145,9 @@ class Supervisor:
                 pass
 
     def _report(self) -> None:
-        """Tell the gateway about the workers' processes."""
+        """Tell the gateway about the workers' processes; one that died has nothing to drain."""
+        if self._signals and self._gateway.state is not State.READY:
+            self._drained.set()
         self._gateway.tell(Children(tuple(map(_state_of, self._workers.values()))))
 
     def _greet(self) -> None:
@@ -175,9 +193,16 @@ class Supervisor:
         self._stopping = asyncio.create_task(self._stop(128 + number if interrupted else 0))
 
     async def _stop(self, code: int) -> None:
-        await self._gateway.stop(self._config.http.drain_timeout_s)
+        """The gateway ends last: while workers leave, it still says why nobody is served."""
+        timeout_s = self._config.http.drain_timeout_s
+        if self._gateway.state is State.READY:
+            self._gateway.tell(Drain(timeout_s=timeout_s))
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(timeout_s + _DRAIN_MARGIN_S):
+                    await self._drained.wait()
         self._listener.close()
-        await asyncio.gather(*(worker.stop(0.0) for worker in self._workers.values()))
+        await asyncio.gather(*(worker.stop() for worker in self._workers.values()))
+        await self._gateway.stop()
         self._finish(code)
 
 

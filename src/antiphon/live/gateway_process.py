@@ -1,0 +1,270 @@
+"""The gateway's process: HTTP, text, routing. It loads no torch.
+
+    HTTP (inherited socket) ──┐                           ┌── join socket ◄── workers
+                              ├──► Gateway ◄── Operations ┤
+    /admin with a token ──────┘                           └── admin socket ◄── antiphon status, …
+
+Started by the supervisor as `python -P -m antiphon.live.gateway_process gateway`. It knows its
+model's text from the start; all else about the model it hears from the first worker that joins, and
+until then it says that the model is loading.
+"""
+
+import asyncio
+import contextlib
+import logging
+import secrets
+import socket
+import time
+from collections.abc import Coroutine, Iterator
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import uvloop
+
+from antiphon import __version__
+from antiphon.core.config import MAX_WORKERS
+from antiphon.core.joining import judge_join
+from antiphon.core.recorded_run import Setup, router_of
+from antiphon.perf import read_times
+from antiphon.types import Config, Incarnation, Seconds, Welcome, WorkerInfo
+from antiphon.wire import DecisionLogWriter
+
+from .admin.app import AdminGate, admin_app, read_token
+from .admin.client import SOCKET
+from .admin.operations import Operations
+from .decision_log import DecisionLog, opened_log
+from .gateway import (
+    FleetControl,
+    Gateway,
+    Keyring,
+    Metrics,
+    Ports,
+    Prompts,
+    RequestLog,
+    Served,
+    Service,
+    create_app,
+)
+from .http_server import HttpServer
+from .join_socket import JoinSocket
+from .loaded_text import LoadedText, load_text
+from .private_file import private_file
+from .remote_worker import RemoteWorker
+from .socket_folder import gateway_socket, listen
+from .supervisor.messages import Children, Drain, Drained, Ready, Stop
+from .supervisor.parent import Parent, run_child
+from .worker_link import WorkerLink
+
+_MAX_OPERATORS = 64
+"""Connections to the admin socket."""
+
+
+def gate(parent: Parent) -> int:
+    """Be the gateway of the parent's configuration; returns the exit code."""
+    config, launch = parent.config, parent.launch
+    keys = _keys(config)
+    token = read_token(config.http.admin_token_file) if config.http.admin_token_file else None
+    with (
+        opened_log(config.log.decisions, life=launch.life) as decisions,
+        _request_log(config) as requests,
+        socket.socket(fileno=launch.listener) as listener,
+    ):
+        process = GatewayProcess(parent, load_text(config), keys, decisions, requests)
+        return uvloop.run(process.run(listener, token))
+
+
+class GatewayProcess:
+    """Puts the gateway together: the parts that wait for a worker when the first one has joined."""
+
+    def __init__(
+        self,
+        parent: Parent,
+        text: LoadedText,
+        keys: Keyring,
+        decisions: DecisionLogWriter | None,
+        requests: RequestLog | None,
+    ) -> None:
+        self._parent = parent
+        self._config = parent.config
+        self._text = text
+        self._keys = keys
+        self._decisions = decisions
+        self._requests = requests
+        self._served_name = self._config.model.served_name or text.name
+        self._app = create_app(None, keys)
+        self._operations = Operations(
+            self._served_name, parent.tell, self._config.cluster.start_timeout_s
+        )
+        self._gateway: Gateway | None = None
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._stop = asyncio.Event()
+        self._failure: BaseException | None = None
+
+    async def run(self, listener: socket.socket, token: bytes | None) -> int:
+        """Serve until the supervisor says stop; raises what broke the gateway."""
+        admin = admin_app(self._operations)
+        folder = Path(self._parent.launch.sockets)
+        door = self._door(gateway_socket(folder))
+        http = HttpServer(
+            AdminGate(self._app, admin, token),
+            max_connections=self._config.http.max_connections,
+            on_started=self._ready,
+        )
+        inside = HttpServer(admin, max_connections=_MAX_OPERATORS, on_started=lambda: None)
+        await door.start()
+        self._parent.listen(self._told)
+        serving = [
+            asyncio.create_task(inside.serve(sockets=[listen(folder / SOCKET)])),
+            asyncio.create_task(http.serve(sockets=[listener])),
+        ]
+        await self._stop.wait()
+        http.should_exit = inside.should_exit = True
+        await asyncio.gather(*serving)
+        await door.close()
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        if self._failure is not None:
+            raise self._failure
+        return 0
+
+    # ── the supervisor ───────────────────────────────────────────────────────────────────────
+
+    def _ready(self) -> None:
+        self._parent.tell(Ready(serves=self._served_name, needs_key=len(self._keys) > 0))
+
+    def _told(self, message: Drain | Stop | Children) -> None:
+        match message:
+            case Drain(timeout_s=timeout_s):
+                self._spawn(self._drain(timeout_s))
+            case Stop():
+                self._stop.set()
+            case Children(workers):
+                self._operations.children(workers)
+
+    async def _drain(self, timeout_s: Seconds) -> None:
+        """From here on workers leave because they are told to, which is nothing to report."""
+        if self._gateway is not None:
+            await self._gateway.drain(timeout_s)
+        logging.getLogger("antiphon.live").setLevel(logging.ERROR)
+        self._parent.tell(Drained())
+
+    # ── workers ──────────────────────────────────────────────────────────────────────────────
+
+    def _door(self, path: Path) -> JoinSocket:
+        cluster = self._config.cluster
+        return JoinSocket(
+            path,
+            judge=partial(
+                judge_join,
+                identity=self._text.identity,
+                max_workers=MAX_WORKERS,
+            ),
+            welcome=Welcome(
+                gateway=Incarnation(secrets.token_hex(8)),
+                heartbeat_s=cluster.heartbeat_s,
+                lost_after_s=cluster.lost_after_s,
+                lease_ttl_s=cluster.lease_ttl_s,
+            ),
+            on_join=self._joined,
+            clock=time.monotonic,
+        )
+
+    def _joined(self, worker: RemoteWorker) -> None:
+        if self._gateway is None:
+            self._gateway = self._begin(worker.info)
+        refused = self._gateway.join(worker)
+        if refused is not None:
+            self._let_go(worker, refused.message)
+
+    def _let_go(self, link: WorkerLink, reason: str) -> None:
+        if isinstance(link, RemoteWorker):
+            self._spawn(link.close(reason))
+
+    # ── the gateway ──────────────────────────────────────────────────────────────────────────
+
+    def _begin(self, info: WorkerInfo) -> Gateway:
+        """The first worker is there, and with it all that is to be known of the model."""
+        config = self._config
+        log = self._decision_log(info)
+        times = read_times("", step_tokens=config.scheduler.max_batched_tokens)
+        served = Served(model=info.model, max_model_len=info.max_model_len)
+        metrics = Metrics(self._served_name)
+        ports = Ports(clock=time.monotonic, log_decision=log, on_lost=self._let_go)
+        if self._requests is not None:
+            ports = replace(ports, log_request=self._requests)
+        gateway = Gateway(
+            router_of(config, info.model, times),
+            served,
+            self._text.tokenizer,
+            metrics,
+            ports,
+            config,
+        )
+        self._operations.attach(FleetControl(gateway, self._served_name))
+        self._app.state.service = Service(
+            gateway=gateway,
+            prompts=Prompts(self._text.tokenizer, self._text.template),
+            metrics=metrics,
+            served=served,
+            served_name=self._served_name,
+            config=config.http,
+            clock=time.monotonic,
+            created=int(time.time()),
+        )
+        self._spawn(gateway.run()).add_done_callback(self._broken)
+        return gateway
+
+    def _decision_log(self, info: WorkerInfo) -> DecisionLog | None:
+        if self._decisions is None:
+            return None
+        self._decisions.begin(
+            Setup(
+                program=__version__,
+                config=self._config,
+                pages=0,
+                model=info.model,
+                max_model_len=info.max_model_len,
+                worker=None,
+            )
+        )
+        return DecisionLog(self._decisions)
+
+    def _broken(self, task: asyncio.Task[None]) -> None:
+        """A gateway that breaks a law ends this process; the supervisor starts another."""
+        error = None if task.cancelled() else task.exception()
+        if error is not None:
+            self._failure = error
+            self._stop.set()
+
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
+
+
+def _keys(config: Config) -> Keyring:
+    file = config.http.api_key_file
+    return Keyring.from_file(Path(file)) if file else Keyring()
+
+
+@contextlib.contextmanager
+def _request_log(config: Config) -> Iterator[RequestLog | None]:
+    """Writes to the configured file, or None. A file that is there is written on."""
+    if config.log.requests is None:
+        yield None
+        return
+    with private_file(Path(config.log.requests), key="log.requests", append=True) as file:
+        log = RequestLog(file)
+        log.start()
+        try:
+            yield log
+        finally:
+            log.close()
+
+
+if __name__ == "__main__":
+    run_child(gate)
