@@ -15,9 +15,11 @@ import logging
 import secrets
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import replace
 
 from antiphon.core.handover import LEASES, LEASES_METHODS, LeaseBook, PullEnded, Puller
+from antiphon.core.joining import same_pages
 from antiphon.core.recorder import Entry, recorded
 from antiphon.core.scheduler import SCHEDULER, SCHEDULER_METHODS, Scheduler
 from antiphon.errors import BugError
@@ -135,18 +137,11 @@ class Worker:
         return self._taken_in(request, self._scheduler.add(request, self._clock(), stage, lease))
 
     async def adopt(self, request: Request, offer: Offer) -> Admitted | Rejected:
-        """See `WorkerLink`. An offer of other pages than ours is refused."""
+        """See `WorkerLink`. Of pages that are not laid out like ours nothing is used."""
         if refused := self._refused(request, exchanges=True):
             return refused
-        ours, theirs = self._info.kv, offer.kv
-        if ours is None or (ours.layout, ours.page_bytes) != (theirs.layout, theirs.page_bytes):
-            return Rejected(
-                request=request.id,
-                reason=RejectReason.INVALID,
-                message=f"the offered pages are {theirs.layout}, those of {self._info.id} are not",
-                field="offer",
-                attempt=request.attempt,
-            )
+        if self._info.kv is None or not same_pages(self._info.kv, offer.kv):
+            offer = replace(offer, pages=(), sequences=())
         return self._taken_in(request, self._scheduler.adopt(request, offer, self._clock()))
 
     async def abort(
@@ -257,6 +252,7 @@ class Worker:
 
     async def _run(self) -> None:
         while not self._closing:
+            self._wake.clear()
             now = self._clock()
             deadline = self._scheduler.next_deadline()
             if deadline is not None and deadline <= now:
@@ -275,19 +271,13 @@ class Worker:
 
     async def _sleep(self) -> None:
         """Nothing can be computed: use no time until something changes, or its time has come."""
-        self._wake.clear()
         if not (self._live or self._scheduler.leases or self._sealing or self._copier):
             self._quiet.set()
         deadline = self._scheduler.next_deadline()
-        if deadline is None:
-            await self._wake.wait()
-            return
-        delay_s = max(0.0, deadline - self._clock())
-        timer = asyncio.get_running_loop().call_later(delay_s, self._wake.set)
-        try:
-            await self._wake.wait()
-        finally:
-            timer.cancel()
+        wait_s = None if deadline is None else max(0.0, deadline - self._clock())
+        with suppress(TimeoutError):
+            async with asyncio.timeout(wait_s):
+                await self._wake.wait()
 
     async def _forward(self, plan: StepPlan) -> Sequence[Event]:
         result = await self._thread.forward(plan)
