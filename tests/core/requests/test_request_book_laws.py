@@ -332,6 +332,11 @@ class HostileFleet(RuleBasedStateMachine):
     def role(self, worker: WorkerId) -> Role:
         return Role.MIXED
 
+    @rule(worker=names)
+    def joins_twice(self, worker: WorkerId) -> None:
+        if (info := self.model.alive.get(worker)) is not None:
+            assert self.book.observe(WorkerJoined(info), self.model.now) == ()
+
     @rule(worker=names, health=st.sampled_from([Health.JOINED, Health.SUSPECT, Health.DRAINING]))
     def looks_otherwise(self, worker: WorkerId, health: Health) -> None:
         self.model.run(self.book.observe(HealthChanged(worker, health), self.model.now))
