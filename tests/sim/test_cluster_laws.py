@@ -31,10 +31,10 @@ from antiphon.testing.faulty_cluster import (
 )
 
 SEEDS = {
-    Family.HONEST: range(120),
-    Family.IMPATIENT: range(120),
-    Family.GATEWAY: range(60),
-    Family.HOSTILE: range(60),
+    Family.HONEST: range(100),
+    Family.IMPATIENT: range(100),
+    Family.GATEWAY: range(50),
+    Family.HOSTILE: range(50),
 }
 SLICES = 6
 
