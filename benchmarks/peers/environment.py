@@ -15,6 +15,8 @@ class Peer:
     package: str
     script: str
     note: str
+    alone: tuple[str, ...] = ()
+    """Install just these, without what they depend on, instead of `package` with all of it."""
 
 
 PEERS = (
@@ -32,6 +34,15 @@ PEERS = (
     ),
 )
 
+NIXL = Peer(
+    name="NIXL over UCX",
+    package="nixl==1.5.1",
+    script="nixl_peer.py",
+    note="verifies nothing; the transport is the one that UCX chooses on one host",
+    alone=("nixl==1.5.1", "nixl_cu12==1.5.1", "numpy==2.4.6"),
+)
+"""Moves bytes between processes; computes no tokens, so it is none of `PEERS`."""
+
 
 def python_of(peer: Peer, folder: Path) -> Path:
     """The peer's interpreter, whether it exists or not."""
@@ -48,7 +59,11 @@ def prepare(peer: Peer, folder: Path, say: Callable[[str], None]) -> str | None:
     pip = [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
     for command in (
         [sys.executable, "-m", "venv", "--clear", str(python.parent.parent)],
-        [*pip, "--only-binary=:all:", peer.package],
+        [
+            *pip,
+            "--only-binary=:all:",
+            *(("--no-deps", *peer.alone) if peer.alone else (peer.package,)),
+        ],
     ):
         finished = subprocess.run(command, capture_output=True, text=True, check=False)
         if finished.returncode:

@@ -19,7 +19,7 @@ def test_bytes_of_smollm2() -> None:
         layout = layout_of(spec, 16, kv_dtype)
         assert layout.token_bytes == 30 * 2 * 3 * 64 * element_bytes
         assert layout.page_bytes == 16 * layout.token_bytes
-        memory = KvMemory.of_bytes(layout, 5 * layout.page_bytes)
+        memory = KvMemory(layout, 5)
         assert (memory.pages, memory.elements.nbytes) == (5, 5 * layout.page_bytes)
 
 
@@ -67,20 +67,14 @@ def test_page_size_out_of_range(page_tokens: int) -> None:
         layout_of(ODD_SPEC, page_tokens)
 
 
-def test_as_many_whole_pages_as_fit() -> None:
-    layout = layout_of(ODD_SPEC, 4)
-    assert KvMemory.of_bytes(layout, 3 * layout.page_bytes - 1).pages == 2
-
-
 def test_less_than_a_page_is_refused() -> None:
-    layout = layout_of(ODD_SPEC, 4)
     with pytest.raises(UsageError, match=r"kv\.memory_bytes"):
-        KvMemory.of_bytes(layout, layout.page_bytes - 1)
+        KvMemory(layout_of(ODD_SPEC, 4), 0)
 
 
 def test_more_than_the_machine_has_is_refused_before_anything_is_allocated() -> None:
     with pytest.raises(UsageError, match=r"lower kv\.memory_bytes"):
-        KvMemory.of_bytes(layout_of(ODD_SPEC, 4), 2**55)
+        KvMemory(layout_of(ODD_SPEC, 4), 2**45)
 
 
 def machine(root: Path, available_kib: int, cgroup: dict[str, str]) -> Path:

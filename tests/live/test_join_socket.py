@@ -181,6 +181,16 @@ async def test_a_full_cluster_takes_the_next_when_one_has_left(folder: Path) -> 
         await asyncio.wait_for(waiting, 10)
 
 
+async def test_a_life_that_was_given_up_joins_as_another(folder: Path) -> None:
+    def judge(info: WorkerInfo, present: object) -> JoinRefused | None:
+        if info.incarnation == "life-1":
+            return JoinRefused(reason=JoinRefusal.OVER, message="this life is over")
+        return None
+
+    async with Door(folder, judge=judge) as door, port(PuppetWorker(worker_info()), door.path):
+        assert (await door.link()).info.incarnation == "life-2"
+
+
 async def test_another_version_hears_of_it_and_gives_up(folder: Path, monkeypatch) -> None:
     async with Door(folder) as door:
         caller = await call(door, pack_frame(Frame(Kind.HELLO, 0, b"from the future"), version=9))
@@ -259,6 +269,16 @@ async def test_connections_leave_nothing_behind(folder: Path) -> None:
             await until(lambda: not door.socket.present)
         await until(lambda: open_descriptors() <= before)
         assert not door.socket._strangers
+
+
+@pytest.mark.parametrize("passes", [*range(12), 20, 40])
+async def test_a_port_ends_whenever_it_is_told_to(folder: Path, passes: int) -> None:
+    """Also while it joins, and when the welcome comes just then."""
+    async with Door(folder) as door:
+        async with asyncio.timeout(10), port(PuppetWorker(worker_info()), door.path):
+            for _ in range(passes):
+                await asyncio.sleep(0)
+        await until(lambda: not door.socket.present)
 
 
 def test_it_works_on_the_servers_loop(folder: Path) -> None:

@@ -15,7 +15,7 @@ from antiphon.live.remote_worker import RemoteWorker
 from antiphon.testing.faulty_relay import Cut, Delay, Fault, FaultyRelay, Pass, Passing
 from antiphon.types import Admitted, Event, Rejected, Request, RequestId, TokenGenerated
 
-pytestmark = pytest.mark.timeout(180)
+pytestmark = pytest.mark.timeout(120)
 REQUESTS = 6
 TOKENS = 12
 

@@ -125,6 +125,12 @@ def test_pulled_kv_goes_on_like_computed_kv(folder: Path) -> None:
     assert np.array_equal(*own)  # the key and value of the new position, too
 
 
+def test_as_many_whole_pages_as_fit(folder: Path) -> None:
+    model = loaded(folder)
+    shape = region_of(model).shape
+    assert shape.pages == 2**20 // shape.page_bytes == model.scheduler.view(0.0).total_pages
+
+
 def test_alone_a_worker_shares_nothing(folder: Path) -> None:
     assert loaded(folder, shares_kv=False).region is None
 

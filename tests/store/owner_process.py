@@ -14,7 +14,7 @@ from itertools import count
 import numpy as np
 import numpy.typing as npt
 
-from antiphon.store.transfer import OwnedRegion, send_fd
+from antiphon.store.transfer import OwnedRegion
 from antiphon.types import KvShape
 
 
@@ -46,7 +46,7 @@ def main() -> None:
     for page in range(pages):
         reassign(owner, page, corrupt=False)
     with socket.socket(fileno=fd) as sock:
-        send_fd(sock, owner.fd, 10)
+        socket.send_fds(sock, [b"."], [owner.fd])
         for turn in count():
             reassign(owner, turn % pages, corrupt=bool(corrupt_every) and turn % corrupt_every == 0)
 

@@ -1,5 +1,6 @@
 """What a pull answers, for every way in which a page can be another than the offered one."""
 
+import fcntl
 import gc
 import os
 import tempfile
@@ -26,8 +27,9 @@ from region_kit import (
 )
 
 from antiphon.errors import BugError, PeerError
-from antiphon.store.transfer import MappedRegion, Miss, page_copy
+from antiphon.store.transfer import MappedRegion, Miss
 from antiphon.store.transfer.page_copy import Places, copy_pages
+from antiphon.store.transfer.region_header import RegionHeader
 from antiphon.types import OfferedPage, PagePull
 
 PAGES = SHAPE.pages
@@ -69,12 +71,10 @@ def test_pulled_pages_can_be_offered_on(owner, own, mapped) -> None:
     assert (again.checksum, again.generation) == (first.checksum, 2)
 
 
-def test_streamed_copies_are_the_same() -> None:
-    """From `STREAM_FROM_BYTES` on pages are written past the caches."""
+def test_large_pages() -> None:
     owner, own = region(page_bytes=4 << 20), region(page_bytes=4 << 20)
     mapped = MappedRegion(owner.fd, own)
     offers = [offered(owner, page, page) for page in range(3)]
-    assert page_copy.STREAM_FROM_BYTES <= 3 * (4 << 20)
     assert mapped.pull(pull(*zip(offers, (2, 0, 1), strict=True))) == (True, True, True)
     for page, target in enumerate((2, 0, 1)):
         assert np.array_equal(page_of(own, target), page_of(owner, page))
@@ -101,6 +101,11 @@ def flipped(owner, page: OfferedPage) -> OfferedPage:
     return page
 
 
+def half_written(owner, page: OfferedPage) -> OfferedPage:
+    page_of(owner, page.page)[512:] = 0
+    return page
+
+
 STALE = {"reassigned": reassigned, "the same again": with_same_content, "odd now": being_written}
 IMPOSSIBLE = {
     "no such page": lambda page: replace(page, page=PAGES),
@@ -115,18 +120,34 @@ IMPOSSIBLE = {
 
 @pytest.mark.parametrize("change", STALE.values(), ids=STALE)
 def test_another_generation_is_stale(owner, own, mapped, change) -> None:
+    """vLLM 21570: the owner frees on a timeout, and the taker reads recycled blocks."""
     other, page = offered(owner, 1, 5), offered(owner, 2, 1)
     change(owner, page)
     assert mapped.pull(pull((page, 0), (other, 1))) == (False, True)
     assert mapped.missed == {Miss.STALE: 1}
 
 
-def test_other_bytes_are_corrupt(owner, own, mapped) -> None:
-    other, page = offered(owner, 1, 5), flipped(owner, offered(owner, 2, 1))
+@pytest.mark.parametrize("change", [flipped, half_written])
+def test_other_bytes_are_corrupt(owner, own, mapped, change) -> None:
+    """TensorRT-LLM 19545, sglang 30890: success was reported, but the bytes were not there.
+
+    vllm-ascend 8427, sglang 8324: after an error of the transfer, outputs were garbage.
+    """
+    other, page = offered(owner, 1, 5), change(owner, offered(owner, 2, 1))
     assert mapped.pull(pull((page, 0), (other, 1))) == (False, True)
     wrong = replace(other, checksum=other.checksum ^ 1)
     assert mapped.pull(pull((wrong, 0))) == (False,)
     assert mapped.missed == {Miss.CORRUPT: 2}
+
+
+def test_an_offer_of_an_earlier_life_is_a_miss(own) -> None:
+    """vLLM 49238: metadata of a peer that had restarted under the same name was used again."""
+    before, after = region(), region()
+    old, new = offered(before, 2, 1), offered(after, 2, 3)
+    assert (old.page, old.generation) == (new.page, new.generation)
+    mapped = MappedRegion(after.fd, own)
+    assert mapped.pull(pull((old, 0), (new, 1))) == (False, True)
+    mapped.close()
 
 
 @pytest.mark.parametrize("change", IMPOSSIBLE.values(), ids=IMPOSSIBLE)
@@ -213,6 +234,21 @@ def test_other_kinds_of_files_are_refused(own) -> None:
         assert (descriptors(), maps()) == before
     for fd in (unsealed, reads, writes):
         os.close(fd)
+
+
+def test_a_peer_that_promises_more_than_it_has_costs_no_memory(own) -> None:
+    """Reading holes would fill them, at the reader's expense."""
+    promised = RegionHeader.of(replace(own.shape, pages=1 << 20))
+    fd = os.memfd_create("sparse", os.MFD_ALLOW_SEALING)
+    os.ftruncate(fd, promised.region_bytes)
+    os.pwrite(fd, promised.encoded(), 0)
+    fcntl.fcntl(fd, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SHRINK)
+    mapped = MappedRegion(fd, own)
+    assert os.fstat(fd).st_blocks * 512 < 1 << 20
+    absent = OfferedPage(promised.pages - 1, 2, 0)
+    assert mapped.pull(pull((absent, 0))) == (False,)
+    mapped.close()
+    os.close(fd)
 
 
 def test_the_descriptor_is_the_callers_and_not_needed_any_more(owner, own) -> None:

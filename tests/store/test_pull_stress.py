@@ -18,7 +18,7 @@ import pytest
 from owner_process import content_of, shape_of
 from region_kit import checksum, ignores_both, ignores_checksums
 
-from antiphon.store.transfer import MappedRegion, Miss, OwnedRegion, receive_fd
+from antiphon.store.transfer import MappedRegion, Miss, OwnedRegion
 from antiphon.store.transfer.page_copy import CopyPages, copy_pages
 from antiphon.types import OfferedPage, PagePull
 
@@ -39,7 +39,8 @@ def owner_process(corrupt_every: int = 0) -> Iterator[tuple[subprocess.Popen[byt
     with ours, subprocess.Popen(command, pass_fds=[theirs.fileno()]) as process:
         theirs.close()
         try:
-            fd = receive_fd(ours, LIMIT_S)
+            ours.settimeout(LIMIT_S)
+            _, (fd,), _, _ = socket.recv_fds(ours, 1, 1)
             yield process, fd
             os.close(fd)
         finally:

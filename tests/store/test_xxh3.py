@@ -9,11 +9,7 @@ from numba import njit
 
 from antiphon.store.transfer.xxh3 import LEAST_BYTES, STRIPE_BYTES, hashing
 
-_read, _copy, _stream = (
-    hashing(copies=False),
-    hashing(copies=True),
-    hashing(copies=True, streams=True),
-)
+_read, _copy = hashing(copies=False), hashing(copies=True)
 MOST_STRIPES = 70
 """More than four blocks of 16."""
 
@@ -26,11 +22,6 @@ def read(source, size):
 @njit
 def copy(source, target, size):
     return _copy(source, target, size)
-
-
-@njit
-def stream(source, target, size):
-    return _stream(source, target, size)
 
 
 def aligned(stripes: int) -> np.ndarray:
@@ -47,12 +38,11 @@ def test_equals_the_library_and_copies_exactly(stripes: int, seed: int) -> None:
     expected = xxhash.xxh3_64_intdigest(source)
     assert read(source.ctypes.data, source.nbytes) == expected
     inner = target[STRIPE_BYTES:-STRIPE_BYTES]
-    for function in (copy, stream):
-        target[:] = 7
-        assert function(source.ctypes.data, inner.ctypes.data, source.nbytes) == expected
-        assert np.array_equal(inner, source)
-        assert (target[:STRIPE_BYTES] == 7).all()
-        assert (target[-STRIPE_BYTES:] == 7).all()
+    target[:] = 7
+    assert copy(source.ctypes.data, inner.ctypes.data, source.nbytes) == expected
+    assert np.array_equal(inner, source)
+    assert (target[:STRIPE_BYTES] == 7).all()
+    assert (target[-STRIPE_BYTES:] == 7).all()
 
 
 @pytest.mark.parametrize("fill", [0, 255])

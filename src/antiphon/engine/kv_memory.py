@@ -143,11 +143,6 @@ class KvMemory:
             pages, layout.layers, 2, layout.kv_heads, layout.page_tokens, layout.head_width
         )
 
-    @classmethod
-    def of_bytes(cls, layout: KvLayout, memory_bytes: int) -> "KvMemory":
-        """As many whole pages as fit into `memory_bytes`. Raises `UsageError` if it can't be."""
-        return cls(layout, memory_bytes // layout.page_bytes)
-
     def begin_write(self, pages: npt.NDArray[np.int64]) -> None:
         """Say that `pages`, of which some may repeat, are about to be written."""
         if self._area is not None:

@@ -133,13 +133,12 @@ class WorkerPort:
                 if over.done():
                     over.result()
         finally:
-            if self._stream is not None:
-                self._stream.finish("the worker is shutting down")
             left = {pump, lives, *self._handling}
             for task in left:
                 task.cancel()
             await asyncio.gather(*left, return_exceptions=True)
             if self._stream is not None:
+                self._stream.finish("the worker is shutting down")
                 await self._stream.wait_closed()
 
     # ── lives ────────────────────────────────────────────────────────────────────────────────
@@ -147,7 +146,7 @@ class WorkerPort:
     async def _live_on(self) -> None:
         while True:
             joined = await self._join()
-            ending = await joined.ended
+            ending = await asyncio.shield(joined.ended)
             self._quiet.warning("the stream to the gateway is over: %s", ending.reason)
             await self._end_life()
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import TypeAlias, TypeVar
 
 from antiphon.core.faults import Node
-from antiphon.types import Command, FinishReason, Incarnation, Request, RequestId, Seconds
+from antiphon.types import Command, FinishReason, Incarnation, LeaseId, Request, RequestId, Seconds
 
 T = TypeVar("T")
 
@@ -45,6 +45,24 @@ class LifeEnded:
     """A process died: a gateway takes the streams of its clients with it."""
 
     incarnation: Incarnation
+
+
+@dataclass(frozen=True, slots=True)
+class LeaseGranted:
+    """An owner promised a lease to this life of a taker."""
+
+    lease: LeaseId
+    taker: Incarnation
+    attempt: int
+
+
+@dataclass(frozen=True, slots=True)
+class LeaseUsed:
+    """An owner let this life of a taker take or acknowledge a lease."""
+
+    lease: LeaseId
+    taker: Incarnation
+    attempt: int
 
 
 @dataclass(frozen=True, slots=True)

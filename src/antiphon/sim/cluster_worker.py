@@ -32,7 +32,7 @@ from antiphon.types import (
     WorkerInfo,
 )
 
-from .cluster_log import ClusterLog, LifeBegan, LifeEnded, Note
+from .cluster_log import ClusterLog, LeaseGranted, LifeBegan, LifeEnded, Note
 from .cluster_messages import (
     Add,
     ClusterMessage,
@@ -270,6 +270,7 @@ class WorkerLife:
         match self.scheduler.leases.grant(order.lease, order.taker, order.attempt, self.now):
             case LeaseHeld():
                 refused = None
+                self.worker.note(LeaseGranted(order.lease, order.taker, order.attempt))
             case LeaseRefused(reason=reason):
                 refused = reason
         self.tell(

@@ -3,8 +3,9 @@
 from typing import TYPE_CHECKING
 
 from antiphon.core.handover import Acknowledge, RenewTaken, Take
-from antiphon.types import Offer, PageId, Prefilled
+from antiphon.types import LeaseHeld, LeaseRefused, Offer, PageId, Prefilled
 
+from .cluster_log import LeaseUsed
 from .cluster_messages import Answer, Ask, Mapped, boundary_of
 from .stream import End
 
@@ -58,13 +59,19 @@ class PageOwner:
         match command:
             case Take(lease=lease, attempt=attempt):
                 answers = (leases.take(lease, taker, attempt, now),)
+                self._note_use(answers[0], LeaseUsed(lease, taker, attempt))
             case RenewTaken(leases=wanted):
                 answers = tuple(leases.renew(wanted, taker, now))
             case Acknowledge(lease=lease, attempt=attempt):
                 answers = (leases.acknowledge(lease, taker, attempt, now),)
+                self._note_use(answers[0], LeaseUsed(lease, taker, attempt))
         reply = Answer(command, answers)
         end.send(reply, boundary_of(reply))
         self._life.wake()
+
+    def _note_use(self, answer: LeaseHeld | LeaseRefused, use: LeaseUsed) -> None:
+        if isinstance(answer, LeaseHeld):
+            self._life.worker.note(use)
 
 
 def _named_once(event: Prefilled) -> tuple[PageId, ...]:

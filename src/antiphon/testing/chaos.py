@@ -3,9 +3,10 @@
 A family says what may be asked of the outcome.
 """
 
+from dataclasses import replace
 from enum import StrEnum
 
-from antiphon.core.faults import DISHONEST, HONEST, Draws, Kind, Mix, plan
+from antiphon.core.faults import DISHONEST, HONEST, Draws, FaultPlan, Kind, Mix, plan
 from antiphon.sim import GATEWAY, Hostility
 from antiphon.sim.cluster_setup import Call, ClusterSetup, Empty, GiveUp, Stimulus, WorkerSpec
 from antiphon.types import (
@@ -29,6 +30,8 @@ LONGEST_PROMPT = 40
 LONGEST_OUTPUT = 20
 PATIENCE_S: Seconds = 60.0
 """Longer than all faults of a plan together last."""
+HOSTILE_PATIENCE_S: Seconds = 4.0
+"""Where a message may get lost, only deadlines end what waits for it."""
 BUSY_S: Seconds = 0.6
 """Calls come and faults begin within this time."""
 
@@ -47,9 +50,10 @@ class Family(StrEnum):
     """As gateway, and links lose, repeat and reorder messages. Only safety is promised."""
 
 
-def setup_of(seed: int, family: Family) -> ClusterSetup:
-    """The run of that number. Pure: the same on every machine."""
-    return _Drawn(seed, family).setup()
+def setup_of(seed: int, family: Family, faults: FaultPlan | None = None) -> ClusterSetup:
+    """The run of that number, with its own faults or others. Pure: the same on every machine."""
+    setup = _Drawn(seed, family).setup()
+    return setup if faults is None else replace(setup, faults=faults)
 
 
 class _Drawn:
@@ -138,7 +142,8 @@ class _Drawn:
 
     def _call(self, number: int) -> Call:
         draws, name = self._draws, f"r{number}"
-        patience_s: Seconds = PATIENCE_S
+        hostile = self._family is Family.HOSTILE
+        patience_s: Seconds = HOSTILE_PATIENCE_S if hostile else PATIENCE_S
         if self._family is not Family.HONEST and draws.below(3, name, "hurry") == 0:
             patience_s = draws.choice((0.02, 0.1, 0.5), name, "patience")
         n = draws.choice((1, 1, 1, 2, 3), name, "n")

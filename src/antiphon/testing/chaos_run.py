@@ -21,6 +21,7 @@ from .cluster_laws import (
     check_drained,
     check_ended,
     check_faults_happened,
+    check_leases,
     check_nobody_failed_unasked,
     check_nothing_failed,
     check_tokens,
@@ -53,6 +54,7 @@ def run_cluster(
     stories = stories_of(cluster.log)
     check_tokens(setup, stories, lossless=family is not Family.HOSTILE)
     check_ended(stories)
+    check_leases(cluster.log)
     check_drained(cluster)
     check_faults_happened(cluster)
     match family:

@@ -5,20 +5,26 @@ from dataclasses import dataclass, field
 
 from antiphon.core.end_marks import EndMarks
 from antiphon.sim import ClusterLog, VirtualCluster, hashed_script
-from antiphon.sim.cluster_log import Arrived, GivenUp, LifeEnded
+from antiphon.sim.cluster_log import Arrived, GivenUp, LeaseGranted, LeaseUsed, LifeEnded
 from antiphon.sim.cluster_setup import GATEWAY, ClusterSetup
 from antiphon.types import (
+    Adopt,
     Deliver,
+    Dispatch,
     EndSequence,
     FinishReason,
+    Grant,
     Health,
     HealthChanged,
+    Incarnation,
+    LeaseId,
     Outcome,
     RejectReason,
     Request,
     RequestId,
     Seconds,
     Settle,
+    TokenGenerated,
     TokenId,
 )
 
@@ -34,6 +40,8 @@ class Story:
 
     request: Request
     arrived_at: Seconds
+    attempt: int = 0
+    """The newest that was given to a worker, or for which an offer was granted."""
     tokens: dict[int, list[TokenId]] = field(default_factory=dict)
     ends: dict[int, FinishReason] = field(default_factory=dict)
     given_up: dict[int, FinishReason] = field(default_factory=dict)
@@ -55,28 +63,42 @@ def stories_of(log: ClusterLog) -> Mapping[RequestId, Story]:
         match what:
             case Arrived(request):
                 stories[request.id] = Story(request, at)
-            case GivenUp(request, sequence, reason) if request in stories:
-                story = stories[request]
-                which = range(story.request.sampling.n) if sequence is None else (sequence,)
-                for one in which:
-                    story.given_up.setdefault(one, reason)
-            case Deliver(token):
-                _deliver(stories[token.request], token.sequence, token.index, token.token)
-            case EndSequence(request=request, sequence=sequence, reason=reason):
-                story = stories[request]
-                _check_open(story, sequence, "ends")
-                story.ends[sequence] = reason
-            case Settle(record):
-                story = stories[record.request]
-                if story.settle is not None or story.broken:
-                    raise LawBroken(f"I1: {record.request} is settled twice")
-                story.settle, story.settled_at = what, at
             case LifeEnded() if node == GATEWAY:
                 for story in stories.values():
                     story.broken = story.broken or story.settle is None
+            case GivenUp() if what.request in stories:
+                _give_up(stories[what.request], what)
+            case _ if node == GATEWAY:
+                _command(stories, at, what)
             case _:
                 pass
     return stories
+
+
+def _command(stories: Mapping[RequestId, Story], at: Seconds, what: object) -> None:
+    match what:
+        case Dispatch(request=request) | Adopt(request=request):
+            _give(stories[request.id], request)
+        case Grant(request=request, attempt=attempt):
+            stories[request].attempt = attempt
+        case Deliver(token):
+            _deliver(stories[token.request], token)
+        case EndSequence(request=request, sequence=sequence, reason=reason):
+            _check_open(stories[request], sequence, "ends")
+            stories[request].ends[sequence] = reason
+        case Settle(record):
+            story = stories[record.request]
+            if story.settle is not None or story.broken:
+                raise LawBroken(f"I1: {record.request} is settled twice")
+            story.settle, story.settled_at = what, at
+        case _:
+            pass
+
+
+def _give_up(story: Story, what: GivenUp) -> None:
+    every = range(story.request.sampling.n)
+    for sequence in every if what.sequence is None else (what.sequence,):
+        story.given_up.setdefault(sequence, what.reason)
 
 
 def _check_open(story: Story, sequence: int, what: str) -> None:
@@ -84,14 +106,39 @@ def _check_open(story: Story, sequence: int, what: str) -> None:
         raise LawBroken(f"I1: {story.request.id}/{sequence} {what} after its end")
 
 
-def _deliver(story: Story, sequence: int, index: int, token: TokenId) -> None:
-    _check_open(story, sequence, "goes on")
-    tokens = story.tokens.setdefault(sequence, [])
-    if index != len(tokens):
-        raise LawBroken(
-            f"I14: {story.request.id}/{sequence} gets token {index} where {len(tokens)} is due"
-        )
-    tokens.append(token)
+def _give(story: Story, request: Request) -> None:
+    """I14: whoever gets a request is told all that its client has, and nothing else."""
+    story.attempt = request.attempt
+    has = tuple(tuple(story.tokens.get(s, ())) for s in range(request.sampling.n))
+    if (request.resumed or ((),) * len(has)) != has:
+        raise LawBroken(f"I14: {request.id} goes on from {request.resumed}, its client has {has}")
+    if set(request.done) != set(story.ends):
+        raise LawBroken(f"I14: {request.id} goes on without {request.done}, not {story.ends}")
+
+
+def _deliver(story: Story, token: TokenGenerated) -> None:
+    name = f"{token.request}/{token.sequence}"
+    _check_open(story, token.sequence, "goes on")
+    if token.attempt != story.attempt:
+        raise LawBroken(f"I14: {name} hears attempt {token.attempt} in attempt {story.attempt}")
+    tokens = story.tokens.setdefault(token.sequence, [])
+    if token.index != len(tokens):
+        raise LawBroken(f"I14: {name} gets token {token.index} where {len(tokens)} is due")
+    tokens.append(token.token)
+
+
+def check_leases(log: ClusterLog) -> None:
+    """I23: only the life that a lease was granted to last, for that attempt, takes or ends it."""
+    granted: dict[LeaseId, tuple[Incarnation, int]] = {}
+    for _, _, what in log.entries:
+        match what:
+            case LeaseGranted(lease, taker, attempt):
+                granted[lease] = (taker, attempt)
+            case LeaseUsed(lease, taker, attempt):
+                if granted.get(lease) != (taker, attempt):
+                    raise LawBroken(f"I23: {taker} uses {lease}, which {granted.get(lease)} has")
+            case _:
+                pass
 
 
 def check_ended(stories: Mapping[RequestId, Story]) -> None:
@@ -110,7 +157,7 @@ def check_ended(stories: Mapping[RequestId, Story]) -> None:
 def check_tokens(
     setup: ClusterSetup, stories: Mapping[RequestId, Story], *, lossless: bool = True
 ) -> None:
-    """I18: what was delivered is the beginning of what an undisturbed run would have said.
+    """I20: what was delivered is the beginning of what an undisturbed run would have said.
 
     All of it, if the sequence ended by itself: a failover repeats, loses and changes nothing.
     (Where a link may lose the last token and go on, `lossless=False`, nobody can know that.)
@@ -120,12 +167,12 @@ def check_tokens(
             said = story.tokens.get(sequence, [])
             whole = undisturbed(setup, story.request, sequence)
             if said != whole[: len(said)]:
-                raise LawBroken(f"I18: {id}/{sequence} says {said} instead of {whole}")
+                raise LawBroken(f"I20: {id}/{sequence} says {said} instead of {whole}")
             ended = story.ends.get(sequence)
             by_itself = (FinishReason.STOP, FinishReason.LENGTH)
             whole_is_due = lossless and ended in by_itself and sequence not in story.given_up
             if whole_is_due and said != whole:
-                raise LawBroken(f"I18: {id}/{sequence} ends after {said}, which lacks {whole}")
+                raise LawBroken(f"I20: {id}/{sequence} ends after {said}, which lacks {whole}")
 
 
 def undisturbed(setup: ClusterSetup, request: Request, sequence: int) -> list[TokenId]:
@@ -141,7 +188,7 @@ def undisturbed(setup: ClusterSetup, request: Request, sequence: int) -> list[To
 
 
 def check_nothing_failed(log: ClusterLog, stories: Mapping[RequestId, Story]) -> None:
-    """I19: with workers that survive or come back, no patient client's request fails.
+    """I21: with workers that survive or come back, no patient client's request fails.
 
     But for those that three lost workers in a row took with them: they may be what kills them.
     """
@@ -150,11 +197,11 @@ def check_nothing_failed(log: ClusterLog, stories: Mapping[RequestId, Story]) ->
             continue
         record = story.settle.record
         if record.outcome is not Outcome.FAILED or _losses(log, story) < MAX_FRUITLESS:
-            raise LawBroken(f"I19: {id} is {record.outcome}: {record.message}")
+            raise LawBroken(f"I21: {id} is {record.outcome}: {record.message}")
 
 
 def check_nobody_failed_unasked(log: ClusterLog, stories: Mapping[RequestId, Story]) -> None:
-    """I19, with impatient clients and short queues: who hung up or was late knows why."""
+    """I21, with impatient clients and short queues: who hung up or was late knows why."""
     for id, story in stories.items():
         if story.settle is None:
             continue
@@ -169,7 +216,7 @@ def check_nobody_failed_unasked(log: ClusterLog, stories: Mapping[RequestId, Sto
             case Outcome.FAILED:
                 allowed = _losses(log, story) >= MAX_FRUITLESS
         if not allowed:
-            raise LawBroken(f"I19: {id} is {record.outcome}: {record.message}")
+            raise LawBroken(f"I21: {id} is {record.outcome}: {record.message}")
 
 
 _TIMELY_REFUSALS = (RejectReason.QUEUE_FULL, RejectReason.DEADLINE)
@@ -186,7 +233,7 @@ def _losses(log: ClusterLog, story: Story) -> int:
 
 
 def check_drained(cluster: VirtualCluster) -> None:
-    """I3, I4, I20: after quiet nothing is open, leased, pulled, held or routed anywhere."""
+    """I3, I4: after quiet nothing is open, leased, pulled, held or routed anywhere."""
     left = cluster.unrest()
     if left:
         raise LawBroken(f"I4: after quiet there is still {', '.join(left)}")

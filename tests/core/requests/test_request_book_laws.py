@@ -332,6 +332,11 @@ class HostileFleet(RuleBasedStateMachine):
     def role(self, worker: WorkerId) -> Role:
         return Role.MIXED
 
+    @rule(worker=names)
+    def joins_twice(self, worker: WorkerId) -> None:
+        if (info := self.model.alive.get(worker)) is not None:
+            assert self.book.observe(WorkerJoined(info), self.model.now) == ()
+
     @rule(worker=names, health=st.sampled_from([Health.JOINED, Health.SUSPECT, Health.DRAINING]))
     def looks_otherwise(self, worker: WorkerId, health: Health) -> None:
         self.model.run(self.book.observe(HealthChanged(worker, health), self.model.now))
@@ -486,7 +491,10 @@ class TrueRouter(WilfulRouter):
     def choose_decode(
         self, offer: Offer, request: Request, now: float
     ) -> WorkerId | Hold | Rejected:
-        return self._router.choose_decode(offer, request, now)
+        answer = self._router.choose_decode(offer, request, now)
+        if isinstance(answer, Rejected):
+            self.refused_offers.append(request.id)
+        return answer
 
     def prefilled(self, request: RequestId, now: float) -> None:
         self._router.prefilled(request, now)

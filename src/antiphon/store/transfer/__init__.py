@@ -1,6 +1,5 @@
 """Moving KV between processes of one host: shared regions, sealed pages, verified copies."""
 
-from .descriptor import receive_fd, receive_fd_on_loop, send_fd
 from .generations import PageGenerations
 from .mapping import MappedRegion, Miss
 from .region import OwnedRegion
@@ -10,7 +9,4 @@ __all__ = [
     "Miss",
     "OwnedRegion",
     "PageGenerations",
-    "receive_fd",
-    "receive_fd_on_loop",
-    "send_fd",
 ]

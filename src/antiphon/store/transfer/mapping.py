@@ -89,6 +89,7 @@ class MappedRegion:
             own_pages=own.header.pages,
             page_bytes=self.header.page_bytes,
         )
+        copy_pages(self._places, array("Q"))  # compiled before a request waits for it
 
     def pull(self, pages: Sequence[PagePull]) -> tuple[bool, ...]:
         """Copy `pages` into pages of our own; which of them now hold what was offered.
@@ -118,12 +119,15 @@ class MappedRegion:
             self._unmap_if_unused()
 
     def _counted(self, verdicts: "array[int]") -> tuple[bool, ...]:
+        if not any(verdicts):  # all GOOD
+            with self._lock:
+                self.pulled += len(verdicts)
+            return (True,) * len(verdicts)
         missed = Counter(verdicts)
-        good = missed.pop(GOOD, 0)
         if missed[NO_TARGET]:
             raise BugError(f"{missed[NO_TARGET]} targets of a pull do not exist")
         with self._lock:
-            self.pulled += good
+            self.pulled += missed.pop(GOOD, 0)
             for verdict, count in missed.items():
                 self.missed[_MISS_OF[verdict]] += count
         return tuple([verdict == GOOD for verdict in verdicts])

@@ -17,11 +17,7 @@ GOOD, STALE, OVERTAKEN, CORRUPT, IMPOSSIBLE, NO_TARGET = range(6)
 ROW_WORDS = 4
 """Of a table: source page, generation, checksum, target page."""
 
-STREAM_FROM_BYTES = 2 << 20
-"""From here on copies are written past the caches: they would not stay there anyway."""
-
 _hash_copied = hashing(copies=True)
-_hash_streamed = hashing(copies=True, streams=True)
 
 
 class Places(NamedTuple):
@@ -63,7 +59,6 @@ def _copy_pages(  # noqa: PLR0913 - plain integers cross into a kernel ten times
     table,
     n,
 ):
-    streams = n * page_bytes >= STREAM_FROM_BYTES
     for row in range(n):
         target = load_word(table + row * ROW_WORDS * WORD_BYTES + 3 * WORD_BYTES)
         if target < own_pages:
@@ -87,20 +82,16 @@ def _copy_pages(  # noqa: PLR0913 - plain integers cross into a kernel ten times
                 pages_at + page_bytes * np.int64(source),
                 own_pages_at + page_bytes * np.int64(target),
                 page_bytes,
-                streams,
             )
         store_release(at, np.uint64(verdict))
 
 
 @kernel
-def _copy_page(generation_at, generation, checksum, source, target, page_bytes, streams):
+def _copy_page(generation_at, generation, checksum, source, target, page_bytes):
     """The reader's side of the seqlock of `generations`."""
     if load_acquire(generation_at) != generation:
         return STALE
-    if streams:
-        copied = _hash_streamed(source, target, page_bytes)
-    else:
-        copied = _hash_copied(source, target, page_bytes)
+    copied = _hash_copied(source, target, page_bytes)
     fence()
     if load_acquire(generation_at) != generation:
         return OVERTAKEN

@@ -28,8 +28,8 @@ _MOST_LAYOUT_BYTES = 256
 class OwnedRegion:
     """This process's region. Lives until `close`, or until nothing refers to it any more.
 
-    `fd` is what peers get, by `send_fd`. `content` uint8 [pages * page_bytes] is zero at first;
-    whoever writes to a page calls `begin_write` before.
+    `fd` is what peers get, over a Unix socket (SCM_RIGHTS). `content` uint8 [pages * page_bytes] is
+    zero at first; whoever writes to a page calls `begin_write` before.
     """
 
     def __init__(self, shape: KvShape) -> None:
@@ -48,6 +48,8 @@ class OwnedRegion:
         self.content = self._array(np.uint8, self.header.pages_at, shape.pages * shape.page_bytes)
         self.generations = self._array(np.uint64, self.header.generations_at, shape.pages)
         self._discipline = PageGenerations(self.generations, self.content, shape.page_bytes)
+        self.begin_write(())  # compiled, or loaded, before a request waits for it
+        self.seal(())
 
     def begin_write(self, pages: Sequence[PageId] | Pages) -> None:
         """`pages` are about to be written: see `PageGenerations.begin_write`."""

@@ -44,21 +44,24 @@ _BLOCK_BYTES = _BLOCK_STRIPES * STRIPE_BYTES
 _SCRAMBLE_AT, _LAST_AT, _MERGE_AT = 128, 121, 11
 """Where in the secret the keys of these steps begin."""
 
-_I8, _I64, _I128 = ir.IntType(8), ir.IntType(64), ir.IntType(128)
+_AHEAD_BYTES = 4096
+"""The processor's own prefetching ends at each border of 4 KiB."""
+
+_I8, _I32, _I64, _I128 = (ir.IntType(bits) for bits in (8, 32, 64, 128))
 _STRIPE = ir.VectorType(_I64, 8)
 
 
-def hashing(*, copies: bool, streams: bool = False) -> Callable[..., int]:
+def hashing(*, copies: bool) -> Callable[..., int]:
     """Build the intrinsic `(source, size) -> hash` or, if it `copies`, `(source, target, size)`.
 
     Addresses and `size` in bytes are int64, the hash is uint64. Addresses are aligned to 64 bytes;
-    `size` is a multiple of 64 and at least `LEAST_BYTES`; the areas do not overlap. If it `streams`
-    the copy goes past the caches, and others see it after a fence only.
+    `size` is a multiple of 64 and at least `LEAST_BYTES`; the areas do not overlap. The copy goes
+    past the caches (a page's next reader comes a step later) and others see it after a fence only.
     """
 
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         source, target, size = args if copies else (args[0], None, args[1])
-        return _Hash(builder, source, target, size, streams).emit()
+        return _Hash(builder, source, target, size).emit()
 
     def copying(typingctx: Any, source: Any, target: Any, size: Any) -> Any:
         return types.uint64(types.int64, types.int64, types.int64), codegen
@@ -73,12 +76,11 @@ def hashing(*, copies: bool, streams: bool = False) -> Callable[..., int]:
 class _Hash:
     """Emits the code. Operands are int64 values in the IR; `target` None: nothing is stored."""
 
-    def __init__(self, builder: Any, source: Any, target: Any, size: Any, streams: bool) -> None:
+    def __init__(self, builder: Any, source: Any, target: Any, size: Any) -> None:
         self.builder = builder
         self.source = source
         self.target = target
         self.size = size
-        self.streams = streams
         self.blocks = builder.udiv(builder.sub(size, _int(1)), _int(_BLOCK_BYTES))
 
     def emit(self) -> Any:
@@ -138,15 +140,15 @@ class _Hash:
         """`sums` with the 64 bytes at offset `at`, which are copied too."""
         builder = self.builder
         data = builder.load(self._pointer(self.source, at), align=STRIPE_BYTES)
+        self._prefetch(builder.add(at, _int(_AHEAD_BYTES)))
         if self.target is not None:
             stored = builder.store(data, self._pointer(self.target, at), align=STRIPE_BYTES)
-            if self.streams:
-                one = builder.module.add_metadata([ir.Constant(ir.IntType(32), 1)])
-                stored.set_metadata("nontemporal", one)
+            one = builder.module.add_metadata([ir.Constant(_I32, 1)])
+            stored.set_metadata("nontemporal", one)
         keyed = builder.xor(data, key)
         low = builder.and_(keyed, _stripe_of([0xFFFFFFFF] * 8))
         product = builder.mul(low, builder.lshr(keyed, _stripe_of([32] * 8)))
-        neighbours = ir.Constant(ir.VectorType(ir.IntType(32), 8), [1, 0, 3, 2, 5, 4, 7, 6])
+        neighbours = ir.Constant(ir.VectorType(_I32, 8), [1, 0, 3, 2, 5, 4, 7, 6])
         swapped = builder.shuffle_vector(data, ir.Constant(_STRIPE, ir.Undefined), neighbours)
         return builder.add(sums, builder.add(product, swapped))
 
@@ -158,7 +160,7 @@ class _Hash:
             low, high = (
                 builder.zext(
                     builder.xor(
-                        builder.extract_element(sums, ir.Constant(ir.IntType(32), lane + side)),
+                        builder.extract_element(sums, ir.Constant(_I32, lane + side)),
                         _int(_word(_MERGE_AT + 8 * (lane + side))),
                     ),
                     _I128,
@@ -171,6 +173,15 @@ class _Hash:
         total = builder.xor(total, builder.lshr(total, _int(37)))
         total = builder.mul(total, _int(_PRIME_MIX))
         return builder.xor(total, builder.lshr(total, _int(32)))
+
+    def _prefetch(self, at: Any) -> None:
+        """Ask for the source at offset `at`, which need not exist."""
+        byte = _I8.as_pointer()
+        kind = ir.FunctionType(ir.VoidType(), [byte, _I32, _I32, _I32])
+        prefetch = cgutils.get_or_insert_function(self.builder.module, kind, "llvm.prefetch.p0")
+        address = self.builder.inttoptr(self.builder.add(self.source, at), byte)
+        read, keep, data = (ir.Constant(_I32, value) for value in (0, 3, 1))
+        self.builder.call(prefetch, [address, read, keep, data])
 
     def _pointer(self, base: Any, at: Any) -> Any:
         return self.builder.inttoptr(self.builder.add(base, at), _STRIPE.as_pointer())

@@ -1,0 +1,199 @@
+"""Every law of a cluster, under seeded faults of every kind; and faulty parts that must be found.
+
+Thousands of seeds by hand: `python -m antiphon.testing.chaos_run --count 2000`.
+"""
+
+import os
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from functools import cache
+
+import pytest
+
+from antiphon.core.faults import FaultPlan, Kind
+from antiphon.core.requests import RequestBook
+from antiphon.errors import BugError
+from antiphon.sim import STANDARD_WORKER_PARTS, VirtualCluster, WorkerParts
+from antiphon.sim.virtual_cluster import MakeBook
+from antiphon.testing.chaos import Family, setup_of
+from antiphon.testing.chaos_run import ChaosReport, run_cluster
+from antiphon.testing.cluster_laws import LawBroken, stories_of, undisturbed
+from antiphon.testing.faulty_cluster import (
+    ForgetsRelease,
+    TakesAnybody,
+    Unfenced,
+    book_that_ignores_attempts,
+    book_that_loses_resume_points,
+    workers_with,
+)
+
+SEEDS = {
+    Family.HONEST: range(120),
+    Family.IMPATIENT: range(120),
+    Family.GATEWAY: range(60),
+    Family.HOSTILE: range(60),
+}
+SLICES = 6
+
+
+@cache
+def report_of(family: Family, part: int) -> Counter[str]:
+    """Run a part of a family's seeds. Raises `BugError` if a law is broken."""
+    total: Counter[str] = Counter()
+    for seed in SEEDS[family][part::SLICES]:
+        try:
+            total += run_cluster(setup_of(seed, family), family).counts
+        except BugError as problem:
+            raise AssertionError(f"seed {seed}, {family}: {problem}") from problem
+    return total
+
+
+@pytest.mark.parametrize("part", range(SLICES))
+@pytest.mark.parametrize("family", Family)
+def test_all_laws_hold_under_faults(family: Family, part: int) -> None:
+    assert report_of(family, part)["Settle"] > 0
+
+
+def test_the_runs_reach_what_they_are_for() -> None:
+    """Each kind of fault, failovers, pulls that fail, drains: else laws are idle."""
+    seen: Counter[str] = Counter()
+    for family in Family:
+        for part in range(SLICES):
+            seen += report_of(family, part)
+    for kind in Kind:
+        assert seen[kind.value] >= 10, f"{kind} hardly ever happens"
+    for what in (
+        *("finished after a failover", "recomputed tokens", "Release", "Renew", "Drained"),
+        *("Turned", "outcome cancelled", "outcome deadline"),
+    ):
+        assert seen[what] >= 10, f"{what} hardly ever happens"
+    assert seen["pulled tokens"] > 1000
+    assert seen["outcome finished"] > seen["Settle"] / 2
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_without_faults_nothing_is_tried_twice_or_computed_twice(seed: int) -> None:
+    setup = setup_of(seed, Family.HONEST, faults=FaultPlan(seed))
+    counts = run_cluster(setup, Family.HONEST).counts
+    assert counts["outcome finished"] == counts["Arrived"] > 0
+    assert counts["attempts after the first"] == 0
+    assert counts["recomputed tokens"] == 0
+
+
+def test_a_run_comes_to_rest_soon_after_its_last_fault() -> None:
+    """Bounded time to the end: not the deadlines end requests, but detection and a new attempt."""
+    rested = [run_cluster(setup_of(s, Family.HONEST), Family.HONEST).rested_at for s in range(30)]
+    assert max(rested) < 6.0
+
+
+# ── same seed, same bytes ────────────────────────────────────────────────────────────────────
+
+
+def log_text(seed: int, family: Family) -> str:
+    cluster = VirtualCluster(setup_of(seed, family))
+    cluster.run_to_rest(limit_s=100.0)
+    return cluster.log.text()
+
+
+@pytest.mark.parametrize("family", Family)
+def test_i7_the_same_seed_gives_the_same_log_in_every_process(family: Family) -> None:
+    code = (
+        "from hashlib import sha256\n"
+        "from tests.sim.test_cluster_laws import log_text\n"
+        "from antiphon.testing.chaos import Family\n"
+        f"text = ''.join(log_text(seed, Family({family.value!r})) for seed in range(4))\n"
+        "print(sha256(text.encode()).hexdigest())"
+    )
+    digests = {
+        subprocess.run(
+            [sys.executable, "-c", code],
+            capture_output=True,
+            text=True,
+            check=True,
+            env={**os.environ, "PYTHONHASHSEED": hash_seed},
+        ).stdout
+        for hash_seed in ("1", "2")
+    }
+    assert len(digests) == 1
+
+
+def test_i7_other_seeds_give_other_logs() -> None:
+    assert log_text(0, Family.HONEST) != log_text(1, Family.HONEST)
+
+
+# ── negative controls ────────────────────────────────────────────────────────────────────────
+
+
+@dataclass(frozen=True)
+class Control:
+    """A faulty part, the family in whose runs it shows, and the seeds that were seen to show it."""
+
+    family: Family
+    law: str
+    seen_at: tuple[int, ...]
+    parts: WorkerParts = field(default=STANDARD_WORKER_PARTS)
+    make_book: MakeBook = RequestBook
+
+    def run(self, seed: int) -> ChaosReport:
+        setup = setup_of(seed, self.family)
+        return run_cluster(setup, self.family, parts=self.parts, make_book=self.make_book)
+
+
+CONTROLS = {
+    "fencing off": Control(Family.HONEST, "I5", (94,), parts=WorkerParts(taker=Unfenced)),
+    "a release forgotten": Control(
+        Family.HONEST, "held pages", (0,), parts=workers_with(ForgetsRelease)
+    ),
+    "a taker not checked": Control(Family.HONEST, "I23", (87,), parts=workers_with(TakesAnybody)),
+    "attempts ignored": Control(
+        Family.IMPATIENT, "I14", (95,), make_book=book_that_ignores_attempts
+    ),
+    "a resume point lost": Control(
+        Family.HONEST, "I14", (0,), make_book=book_that_loses_resume_points
+    ),
+}
+
+
+def first_find(control: Control, seeds: Iterable[int]) -> BugError | None:
+    for seed in seeds:
+        try:
+            control.run(seed)
+        except BugError as problem:
+            return problem
+    return None
+
+
+@pytest.mark.parametrize("name", CONTROLS)
+def test_a_faulty_part_is_found_within_the_suites_seeds(name: str) -> None:
+    control = CONTROLS[name]
+    suite = SEEDS[control.family]
+    assert set(control.seen_at) <= set(suite)
+    problem = first_find(control, (*control.seen_at, *suite))
+    assert problem is not None, f"nothing finds {name}"
+    with pytest.raises(BugError, match=control.law):
+        raise problem
+
+
+# ── the laws themselves ──────────────────────────────────────────────────────────────────────
+
+
+def test_the_definition_is_what_a_quiet_cluster_says() -> None:
+    setup = setup_of(3, Family.HONEST, faults=FaultPlan(3))
+    cluster = VirtualCluster(setup)
+    cluster.run_to_rest(limit_s=100.0)
+    for story in stories_of(cluster.log).values():
+        for sequence in range(story.request.sampling.n):
+            assert story.tokens[sequence] == undisturbed(setup, story.request, sequence) != []
+
+
+def test_a_repeated_token_in_a_log_is_found() -> None:
+    cluster = VirtualCluster(setup_of(3, Family.HONEST, faults=FaultPlan(3)))
+    cluster.run_to_rest(limit_s=100.0)
+    entries = cluster.log.entries
+    first = next(i for i, (_, _, what) in enumerate(entries) if type(what).__name__ == "Deliver")
+    entries.insert(first + 1, entries[first])
+    with pytest.raises(LawBroken, match="I14"):
+        stories_of(cluster.log)
