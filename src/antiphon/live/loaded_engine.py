@@ -86,6 +86,7 @@ def load_engine(
         pages=memory.pages,
         model=info,
         max_model_len=max_model_len,
+        lease_ttl_s=config.cluster.lease_ttl_s,
     )
     if scheduler.max_model_len < max_model_len:
         _log.warning(

@@ -4,9 +4,11 @@ Started by the supervisor as `python -P -m antiphon.live.worker_process NAME`.
 """
 
 import asyncio
+import contextlib
 import os
 import secrets
 import time
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import uvloop
@@ -15,11 +17,14 @@ from antiphon import __version__
 from antiphon.checkpoint import open_checkpoint, resolve
 from antiphon.core.recorded_run import Setup
 from antiphon.engine import use_cores
+from antiphon.store.transfer import OwnedRegion
 from antiphon.types import Incarnation, WorkerId, WorkerInfo
 
 from .decision_log import DecisionLog, opened_log
+from .kv_exchange import KvExchange
 from .loaded_engine import LoadedEngine, load_engine
-from .socket_folder import gateway_socket
+from .peer_port import PeerPort
+from .socket_folder import data_socket, gateway_socket
 from .supervisor.messages import Children, Drain, Ready, Stop
 from .supervisor.parent import Parent, run_child
 from .worker import Worker
@@ -49,13 +54,27 @@ async def _serve(parent: Parent, loaded: LoadedEngine, log: DecisionLog | None) 
 
     parent.listen(told)
     folder = Path(parent.launch.sockets)
-    async with Worker(
-        _info(parent, loaded),
-        loaded.scheduler,
-        loaded.engine,
-        clock=time.monotonic,
-        log_decision=log,
-    ) as worker:
+    info = _info(parent, loaded)
+    exchange = None
+    if loaded.region is not None:
+        exchange = KvExchange(
+            loaded.region,
+            folder,
+            taker=lambda: worker.info,
+            lease_ttl_s=parent.config.cluster.lease_ttl_s,
+            clock=time.monotonic,
+        )
+    async with (
+        Worker(
+            info,
+            loaded.scheduler,
+            loaded.engine,
+            clock=time.monotonic,
+            exchange=exchange,
+            log_decision=log,
+        ) as worker,
+        _offering(worker, loaded.region, folder),
+    ):
         port = WorkerPort(
             worker,
             gateway_socket(folder),
@@ -73,6 +92,28 @@ async def _serve(parent: Parent, loaded: LoadedEngine, log: DecisionLog | None) 
         if not serving.cancelled():
             serving.result()
     return 0
+
+
+@contextlib.asynccontextmanager
+async def _offering(
+    worker: Worker, region: OwnedRegion | None, folder: Path
+) -> AsyncIterator[None]:
+    """While it lasts, other workers reach this one's leases and memory."""
+    if region is None:
+        yield
+        return
+    port = PeerPort(
+        data_socket(folder, worker.info.id),
+        owner=lambda: worker.info,
+        descriptor=region.fd,
+        leases=worker,
+        clock=time.monotonic,
+    )
+    await port.start()
+    try:
+        yield
+    finally:
+        await port.close()
 
 
 def _info(parent: Parent, loaded: LoadedEngine) -> WorkerInfo:
