@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Sequence
 from dataclasses import replace
 
-from antiphon.live.admin.status import Member
+from antiphon.types import Member
 from antiphon.live.supervisor.messages import ChildState
 from antiphon.types import (
     Health,

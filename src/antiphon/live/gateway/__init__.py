@@ -2,7 +2,7 @@
 
 from .app import create_app
 from .auth import Keyring
-from .fleet import Fleet, Member
+from .fleet import Fleet
 from .fleet_control import FleetControl
 from .gateway import Gateway, Ports, State
 from .intake import Served
@@ -16,7 +16,6 @@ __all__ = [
     "FleetControl",
     "Gateway",
     "Keyring",
-    "Member",
     "Metrics",
     "Ports",
     "Prompts",

@@ -9,13 +9,12 @@ from antiphon.types import (
     Admitted,
     Event,
     GrantAnswered,
+    Member,
     Offer,
     Pulled,
     Rejected,
     WorkerView,
 )
-
-from .fleet import Member
 
 _WORKER_LABELS = ("model_name", "worker", "role")
 

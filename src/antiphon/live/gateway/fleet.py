@@ -10,7 +10,6 @@ and nothing that its link still says is taken in. That is never the gateway's ow
 import asyncio
 import logging
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
 from antiphon.core.membership import Membership
@@ -23,11 +22,11 @@ from antiphon.types import (
     Health,
     HealthChanged,
     JoinRefused,
+    Member,
     Role,
     RoleChanged,
     Seconds,
     WorkerId,
-    WorkerInfo,
     WorkerJoined,
     WorkerReported,
     WorkerView,
@@ -44,15 +43,6 @@ class Heard(Protocol):
     def heard_at(self) -> Seconds:
         """On this process's clock."""
         ...
-
-
-@dataclass(frozen=True, slots=True)
-class Member:
-    """A worker that has joined, as the gateway sees it. `view`: the newest counts."""
-
-    info: WorkerInfo
-    health: Health
-    view: WorkerView
 
 
 class _Joined:

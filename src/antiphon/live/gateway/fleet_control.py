@@ -3,9 +3,8 @@
 from collections.abc import Sequence
 
 from antiphon.errors import PeerError
-from antiphon.types import Incarnation, Role, Seconds, WorkerId
+from antiphon.types import Incarnation, Member, Role, Seconds, WorkerId
 
-from .fleet import Member
 from .gateway import Gateway
 
 
