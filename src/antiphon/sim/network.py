@@ -106,6 +106,7 @@ class Network:
     def part(self, one: Node, other: Node) -> None:
         """Hold back what passes between two processes, until each `part` has had its `join`."""
         self._partitions[_pair(one, other)] += 1
+        self.traffic.partitions += 1
 
     def join(self, one: Node, other: Node) -> None:
         """End one partition; if it was the last, what waited goes its way."""

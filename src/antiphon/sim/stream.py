@@ -37,6 +37,8 @@ class Traffic:
     """Delayed by a fault."""
     cuts: int = 0
     """Streams that were cut."""
+    partitions: int = 0
+    """Times that two processes were parted."""
 
 
 class Conditions(Protocol):

@@ -251,6 +251,8 @@ def check_faults_happened(cluster: VirtualCluster) -> None:
     seen = {
         "crash": sum(process.crashes for process in cluster.processes.values()),
         "stall": sum(process.stops for process in cluster.processes.values()),
+        "slow": sum(process.slowdowns for process in cluster.processes.values()),
+        "partition": traffic.partitions,
         "delay": traffic.late,
         "drop": traffic.dropped,
         "duplicate": traffic.repeated,
