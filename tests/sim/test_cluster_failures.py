@@ -117,7 +117,7 @@ def test_the_worlds_of_this_file_do_prefill_and_decode_apart() -> None:
     _, stories = run(setup([call(1)]))
     assert record(stories["r1"]).pulled_tokens == 24
     assert record(stories["r1"]).recomputed_tokens == 0
-    assert record(stories["r1"]).routes[0].startswith("prefill-0 > decode-0")
+    assert record(stories["r1"]).trail[0].route.startswith("prefill-0 > decode-0")
 
 
 # ── the lifetime of a transfer ───────────────────────────────────────────────────────────────

@@ -1,8 +1,7 @@
 """`antiphon drill`: faults on a live cluster under load."""
 
-import asyncio
 import json
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
@@ -10,9 +9,6 @@ from antiphon.errors import PeerError, UsageError
 
 from . import options
 from .progress import Progress, tell
-
-if TYPE_CHECKING:
-    from antiphon.drill import DrillPlan, DrillReport
 
 
 def drill(
@@ -60,7 +56,7 @@ def drill(
 
     Exit code 0: passed. 1: something was lost, or no fault could be carried out.
     """
-    from antiphon.drill import DrillPlan, FaultKind
+    from antiphon.drill import DrillPlan, FaultKind, drill_cluster, drill_server
 
     if kind not in list(FaultKind):
         raise UsageError(f'--kind "{kind}": must be kill or stop')
@@ -82,7 +78,10 @@ def drill(
     arguments += ["--config", str(config)] if config else []
     try:
         with Progress() as progress:
-            report = asyncio.run(_run(plan, arguments, url, progress))
+            if url is None:
+                report = drill_cluster(plan, arguments, progress.say)
+            else:
+                report = drill_server(plan, url, progress.say)
     except PeerError as error:
         typer.echo(f"antiphon: {error}", err=True)
         raise typer.Exit(1) from None
@@ -92,17 +91,3 @@ def drill(
         for line in report.lines():
             tell(line)
     raise typer.Exit(0 if report.passed else 1)
-
-
-async def _run(
-    plan: "DrillPlan", arguments: list[str], url: str | None, progress: Progress
-) -> "DrillReport":
-    from antiphon.drill import attached, run_drill, started
-
-    if url is not None:
-        target = attached(url)
-        await target.ready(30.0)
-        return await run_drill(target, plan, say=progress.say)
-    progress.say("Starting a cluster")
-    async with started(arguments) as target:
-        return await run_drill(target, plan, say=progress.say)

@@ -11,7 +11,8 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from antiphon.core.faults import Boundary, Draws, Drop, Duplicate, Node, Reorder
+from antiphon.core.draws import Draws
+from antiphon.core.faults import Boundary, Drop, Duplicate, Node, Reorder
 from antiphon.types import Seconds
 
 from .stream import End, Fate, Stream, Traffic

@@ -3,6 +3,7 @@
 from .commands import (
     Abort,
     Adopt,
+    AttemptRecord,
     Command,
     Deliver,
     Dispatch,
@@ -125,6 +126,7 @@ __all__ = [
     "Aborted",
     "Admitted",
     "Adopt",
+    "AttemptRecord",
     "BlockKey",
     "BlockRemoved",
     "BlockStored",

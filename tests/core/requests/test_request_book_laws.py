@@ -57,6 +57,7 @@ from antiphon.types import (
     Route,
     RouterConfig,
     SamplingParams,
+    Seconds,
     SequenceEnded,
     Settle,
     Started,
@@ -585,8 +586,8 @@ class ForgetsEnds(OpenRequest):
 class NeverGivesUp(OpenRequest):
     """Does not count deaths."""
 
-    def try_again(self) -> None:
-        super().try_again()
+    def try_again(self, now: Seconds) -> None:
+        super().try_again(now)
         self.fruitless = 0
 
 

@@ -4,10 +4,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
+from antiphon.core.draws import Draws
 from antiphon.errors import BugError
 from antiphon.types import Seconds
 
-from .draws import Draws
 from .fault import (
     At,
     Boundary,
