@@ -129,7 +129,7 @@ class GatewayWithWorkers(GatewayProcess):
 
     async def run(self, listener: socket.socket, token: bytes | None) -> int:
         """See `GatewayProcess`."""
-        for link in scripted_links(self.roles, load_text(CONFIG)):
+        for link in scripted_links(self.roles, self._text):
             self._joined(link)
         return await super().run(listener, token)
 
