@@ -172,7 +172,7 @@ class GatewayProcess:
             clock=time.monotonic,
         )
 
-    def _joined(self, worker: RemoteWorker) -> None:
+    def _joined(self, worker: WorkerLink) -> None:
         if self._gateway is None:
             self._gateway = self._begin(worker.info)
         refused = self._gateway.join(worker)
