@@ -9,7 +9,6 @@ import json
 import random
 import socket
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,9 +16,11 @@ from completions import ask
 from e2e_process import Metrics, Served, at_rest, config_file, joined, standing_still
 from tape import Tape
 
-BUDGET = 4
-"""Tokens of a step: so few that a long prompt takes hundreds of them."""
-LONG = 1500
+MODEL = "smollm2-135m"
+"""Slow enough that one sees it in the middle of something."""
+BUDGET = 8
+"""Tokens of a step: so few that a long prompt takes many of them."""
+LONG = 400
 PREFILLING, MOVING, DECODING, NEXT = 10, 11, 12, 13
 """A scene's request is known by the first token of its prompt."""
 CROWD = range(20, 30)
@@ -35,16 +36,19 @@ class Client:
 
     def __init__(self, served: Served, first: int, length: int, **fields: Any) -> None:
         body = {
-            "model": "tiny",
+            "model": MODEL,
             "prompt": prompt(first, length),
-            "max_tokens": 1000,
+            "max_tokens": 300,
             "ignore_eos": True,
             **fields,
         }
         content = json.dumps(body).encode()
-        head = f"POST /v1/completions HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: {len(content)}\r\n"
+        head = (
+            f"POST /v1/completions HTTP/1.1\r\nHost: 127.0.0.1\r\n"
+            f"Content-Type: application/json\r\nContent-Length: {len(content)}\r\n\r\n"
+        )
         self._socket = socket.create_connection(("127.0.0.1", served.port), timeout=60)
-        self._socket.sendall(f"{head}Content-Type: application/json\r\n\r\n".encode() + content)
+        self._socket.sendall(head.encode() + content)
 
     def read_until(self, text: bytes, times: int) -> None:
         """Return when the answer so far has that text that often."""
@@ -76,7 +80,7 @@ def play_moving(served: Served, pids: dict[str, int]) -> None:
     the owner that doesn't answer."""
     with contextlib.ExitStack() as owner:
         with standing_still(pids["decode-0"]):
-            client = Client(served, MOVING, 100, n=2)
+            client = Client(served, MOVING, 60, n=2)
             served.until_metrics(
                 lambda m: m("antiphon_leases") == 1 and not m("antiphon_held_requests")
             )
@@ -87,7 +91,7 @@ def play_moving(served: Served, pids: dict[str, int]) -> None:
 
 
 def play_decoding(served: Served, pids: dict[str, int]) -> None:
-    client = Client(served, DECODING, 100, stream=True, n=2)
+    client = Client(served, DECODING, 60, stream=True, n=2)
     client.read_until(b"data: {", times=6)
     with standing_still(pids["decode-0"]):
         client.leave()
@@ -106,18 +110,18 @@ def play_crowd(served: Served) -> None:
     for client in clients:
         client.leave()
     served.until(left_alone)
-    ask(served, model="tiny", prompt=prompt(NEXT, 20), max_tokens=3, ignore_eos=True)
+    ask(served, model=MODEL, prompt=prompt(NEXT, 20), max_tokens=3, ignore_eos=True)
 
 
 @pytest.fixture(scope="module")
-def tapes(tiny: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Tape]]:
+def tapes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Tape]]:
     """What both workers did in all scenes."""
     folder = tmp_path_factory.mktemp("cancel")
     file = config_file(
         folder / "cluster.toml",
-        model={"name": str(tiny)},
+        model={"name": MODEL},
         http={"port": 0},
-        kv={"memory_bytes": "8MiB"},
+        kv={"memory_bytes": "256MiB"},
         scheduler={"max_batched_tokens": BUDGET, "max_num_seqs": BUDGET},
         cluster={"prefill": 1, "decode": 1, "heartbeat_s": 0.5, "lost_after_s": 60},
         router={"tpot_s": 0.0001},
