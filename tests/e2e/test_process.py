@@ -179,7 +179,7 @@ def test_a_truncated_file(tiny: Path, tmp_path: Path) -> None:
     [
         (("no/such.gguf",), ("no/such.gguf",)),
         (("MODEL", "--kv-memory", "60TiB"), ("--kv-memory", "free")),
-        (("MODEL", "--max-model-len", "100000"), ("model.max_model_len", "256")),
+        (("MODEL", "--max-model-len", "100000"), ("model.max_model_len", "4096")),
         (("MODEL", "--cores", "60000"), ("60000",)),
         (("MODEL", "--host", "0.0.0.0"), ("--api-key-file",)),
         (("MODEL", "--host", "no.such.host.invalid", "--api-key-file", "KEYS"), ("http.host",)),
