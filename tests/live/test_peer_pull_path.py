@@ -1,23 +1,27 @@
 """Leases over real sockets and pages out of real shared memory, between two "workers" here."""
 
 import asyncio
+import contextlib
 import gc
-import os
 import time
 from collections.abc import AsyncIterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 import pytest
-from link_kit import KV, worker_info
+from link_kit import KV, until, worker_info
+from peer_kit import open_descriptors
 
 from antiphon.core.handover import LeaseBook, Owner
 from antiphon.errors import PeerError
+from antiphon.live import peer_pull_path
 from antiphon.live.lease_desk import LeaseDesk
 from antiphon.live.peer_port import PeerPort
-from antiphon.live.peer_pull_path import PeerPullPath
+from antiphon.live.peer_pull_path import KEPT_S, PeerPullPath
+from antiphon.live.socket_folder import data_socket
 from antiphon.store.transfer import OwnedRegion
 from antiphon.types import (
     Incarnation,
@@ -38,26 +42,31 @@ LEASE, R = LeaseId("l"), RequestId("r")
 class Handover:
     """An owner with three sealed pages under a granted lease, and the path of its taker."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, kept_s: float = KEPT_S) -> None:
         self.owner_info, self.taker_info = worker_info("p0", "p0-1"), worker_info("d0", "d0-1")
         self.regions = OwnedRegion(KV), OwnedRegion(KV)
         self.dropped: list[int] = []
         self.book = LeaseBook(self.dropped.extend, ttl_s=60.0)
-        self.port = PeerPort(
-            folder / "p0",
-            owner=lambda: self.owner_info,
-            descriptor=self.regions[0].fd,
-            leases=LeaseDesk(self.book, time.monotonic, lambda: None),
-            clock=time.monotonic,
-        )
+        self.folder = folder
+        self.port = self.new_port()
         self.threads = ThreadPoolExecutor(1)
         self.path = PeerPullPath(
             lambda: self.taker_info,
             self.regions[1],
-            lambda worker: folder / worker,
+            partial(data_socket, folder),
             self.threads,
             clock=time.monotonic,
             timeout_s=10.0,
+            kept_s=kept_s,
+        )
+
+    def new_port(self) -> PeerPort:
+        return PeerPort(
+            data_socket(self.folder, self.owner_info.id),
+            owner=lambda: self.owner_info,
+            descriptor=self.regions[0].fd,
+            leases=LeaseDesk(self.book, time.monotonic, lambda: None),
+            clock=time.monotonic,
         )
 
     @property
@@ -91,15 +100,25 @@ class Handover:
         targets = tuple(PagePull(*pair) for pair in zip(pages, (1, 0, 7), strict=True))
         return Pull(request=R, attempt=1, offer=offer, pages=targets)
 
+    async def restart(self, life: str) -> None:
+        """The owner's process dies, and another one has its name, its socket and new memory."""
+        await self.port.close()
+        self.regions[0].close()
+        self.owner_info = replace(self.owner_info, incarnation=Incarnation(life))
+        self.regions = OwnedRegion(KV), self.regions[1]
+        self.book = LeaseBook(self.dropped.extend, ttl_s=60.0)
+        self.port = self.new_port()
+        await self.port.start()
+
     def mapped(self) -> int:
         gc.collect()  # regions of earlier tests
         return Path("/proc/self/maps").read_text().count("antiphon-kv")
 
 
-@pytest.fixture
-async def handover(tmp_path: Path) -> AsyncIterator[Handover]:
-    one = Handover(tmp_path)
-    tmp_path.chmod(0o700)
+@contextlib.asynccontextmanager
+async def handing_over(folder: Path, kept_s: float = KEPT_S) -> AsyncIterator[Handover]:
+    folder.chmod(0o700)
+    one = Handover(folder, kept_s)
     await one.port.start()
     yield one
     one.path.close()
@@ -107,6 +126,12 @@ async def handover(tmp_path: Path) -> AsyncIterator[Handover]:
     one.threads.shutdown()
     for region in one.regions:
         region.close()
+
+
+@pytest.fixture
+async def handover(tmp_path: Path) -> AsyncIterator[Handover]:
+    async with handing_over(tmp_path) as one:
+        yield one
 
 
 async def test_take_copy_renew_acknowledge(handover: Handover) -> None:
@@ -142,7 +167,7 @@ async def test_memory_outlives_its_owners_sockets(handover: Handover) -> None:
 
 
 async def test_what_was_never_taken_cannot_be_copied(handover: Handover) -> None:
-    with pytest.raises(PeerError, match="did not come"):
+    with pytest.raises(PeerError, match="is not here"):
         await handover.path.copy(handover.pull())
 
 
@@ -174,16 +199,84 @@ async def test_a_new_life_of_the_taker_introduces_itself_anew(handover: Handover
 
 
 async def test_nothing_is_left_open(handover: Handover) -> None:
-    def descriptors() -> int:
-        return len(os.listdir("/proc/self/fd"))  # noqa: PTH208
-
-    before, mapped = descriptors(), handover.mapped()
+    before, mapped = open_descriptors(), handover.mapped()
     pull = handover.pull()
     for _ in range(5):
         await handover.path.take(handover.owner, LEASE, 1)
         await handover.path.copy(pull)
         handover.path.new_life()
-    async with asyncio.timeout(30):
-        while descriptors() > before or handover.port.peers:
-            await asyncio.sleep(0.01)
+    await until(lambda: open_descriptors() <= before and not handover.port.peers)
     assert handover.mapped() == mapped
+
+
+async def test_an_owner_that_starts_again_and_again_leaves_nothing(handover: Handover) -> None:
+    before, mapped = open_descriptors(), handover.mapped()
+    for number in range(50):
+        await handover.restart(f"p0-{number}")
+        pull = handover.pull()
+        assert await handover.path.take(handover.owner, LEASE, 1) == LeaseHeld(LEASE)
+        assert await handover.path.copy(pull) == (True,) * 3
+    assert len(handover.path) == 1
+    assert handover.mapped() == mapped + 1
+    handover.path.close()
+    await until(lambda: open_descriptors() <= before and not handover.port.peers)
+    assert handover.mapped() == mapped
+
+
+async def test_memory_of_an_owner_that_went_away_is_given_back(tmp_path: Path) -> None:
+    """A dead worker's memory would stay taken, beside that of its next process."""
+    async with handing_over(tmp_path, kept_s=0.01) as handover:
+        before, mapped = open_descriptors(), handover.mapped()
+        pull = handover.pull()
+        await handover.path.take(handover.owner, LEASE, 1)
+        await handover.path.copy(pull)
+        assert handover.mapped() == mapped + 1
+        await handover.port.close()
+        await until(lambda: len(handover.path) == 0)
+        assert handover.mapped() == mapped
+        assert open_descriptors() <= before
+        with pytest.raises(PeerError, match="is not here"):
+            await handover.path.copy(pull)
+
+
+async def test_an_owner_whose_stream_came_back_is_kept(tmp_path: Path) -> None:
+    async with handing_over(tmp_path, kept_s=0.05) as handover:
+        mapped = handover.mapped()
+        pull = handover.pull()
+        await handover.path.take(handover.owner, LEASE, 1)
+        await handover.path.copy(pull)
+        handover.port.new_life()  # ends the stream; the owner's life goes on
+        await until(lambda: not handover.port.peers)
+        assert await handover.path.take(handover.owner, LEASE, 1) == LeaseHeld(LEASE)
+        await asyncio.sleep(0.1)
+        assert await handover.path.copy(pull) == (True,) * 3
+        assert handover.mapped() == mapped + 1
+
+
+async def test_a_late_copy_does_not_push_out_the_owners_new_life(handover: Handover) -> None:
+    late = handover.pull()
+    await handover.path.take(handover.owner, LEASE, 1)
+    await handover.restart("p0-2")
+    pull = handover.pull()
+    await handover.path.take(handover.owner, LEASE, 1)
+    with pytest.raises(PeerError, match="is not here"):
+        await handover.path.copy(late)
+    assert await handover.path.copy(pull) == (True,) * 3
+
+
+async def test_what_is_no_name_is_no_path(handover: Handover) -> None:
+    for name in ("../p0", "/tmp/p0", "a/b"):
+        stranger = Owner(worker=WorkerId(name), incarnation=Incarnation("a"))
+        with pytest.raises(PeerError, match="no worker's name"):
+            await handover.path.take(stranger, LEASE, 1)
+    assert len(handover.path) == 0
+
+
+async def test_so_many_owners_and_no_more(handover: Handover, monkeypatch) -> None:
+    monkeypatch.setattr(peer_pull_path, "MAX_OWNERS", 1)
+    handover.pull()
+    await handover.path.take(handover.owner, LEASE, 1)
+    other = Owner(worker=WorkerId("p1"), incarnation=Incarnation("a"))
+    with pytest.raises(PeerError, match="1 owners"):
+        await handover.path.take(other, LEASE, 1)
+    assert await handover.path.take(handover.owner, LEASE, 1) == LeaseHeld(LEASE)

@@ -18,7 +18,7 @@ from antiphon.errors import BugError, ConfigError
 from antiphon.types import ClusterConfig, Config
 from antiphon.types.config import Key
 
-from .worker_spec import mixed_workers
+from .worker_spec import mixed_workers, worker_count
 
 MAX_WORKERS = 256
 """More than a host has cores for; bounds what the gateway keeps."""
@@ -209,7 +209,7 @@ def _check_cluster(cluster: ClusterConfig) -> None:
             f"cluster.prefill = {cluster.prefill}, cluster.decode = 0, cluster.mixed = {mixed}: "
             f"nobody would decode: set cluster.decode (--decode) or cluster.mixed (--mixed)"
         )
-    workers = cluster.prefill + cluster.decode + mixed
+    workers = worker_count(cluster)
     if workers > MAX_WORKERS:
         raise ConfigError(
             f"cluster: {workers} workers are too many: at most {MAX_WORKERS} in all "

@@ -42,6 +42,11 @@ def mixed_workers(cluster: ClusterConfig) -> int:
     return 0 if cluster.prefill or cluster.decode else 1
 
 
+def worker_count(cluster: ClusterConfig) -> int:
+    """How many workers there are in all. One alone has nobody to exchange KV with."""
+    return cluster.prefill + cluster.decode + mixed_workers(cluster)
+
+
 def split_cores(cores: Sequence[int], workers: int) -> tuple[tuple[int, ...], ...]:
     """`cores` in order, in equal parts: the first ones get one more if it does not come out even.
 

@@ -10,6 +10,7 @@ import os
 import socket
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +33,7 @@ from antiphon.types import (
 from antiphon.wire import (
     TO_TAKER,
     Calls,
+    Ending,
     Frame,
     FrameError,
     FrameReader,
@@ -54,6 +56,7 @@ class PeerClient:
     `on_memory` gets the file descriptor of the owner's memory and the owner's shape, once, before
     the first call is answered. The descriptor is its own from then on; it must check what it is
     given, and may raise `PeerError`. If the owner's life is over, all calls answer `GONE`.
+    `on_over` is called whenever the stream to the owner ends, whoever ended it.
     """
 
     def __init__(
@@ -64,17 +67,24 @@ class PeerClient:
         on_memory: Callable[[int, KvShape], None],
         clock: Callable[[], Seconds],
         timeout_s: Seconds = 2.0,
+        on_over: Callable[[], None] = lambda: None,
     ) -> None:
         self._path = path
         self._hello = replace(hello, descriptor=True)
         self._on_memory = on_memory
         self._clock = clock
         self._timeout_s = timeout_s
+        self._on_over = on_over
         self._stream: FrameStream | None = None
         self._calls: Calls | None = None
         self._opening: asyncio.Task[None] | None = None
         self._gone = False
         self._closed = False
+
+    @property
+    def connected(self) -> bool:
+        """Whether its stream to the owner lives."""
+        return self._stream is not None and self._stream.ending is None
 
     async def open(self) -> bool:
         """Connect and get the memory, if that is still to do. False: the owner's life is over."""
@@ -177,12 +187,16 @@ class PeerClient:
             stream = FrameStream(TO_TAKER, clock=self._clock)
             calls = Calls(stream, self._who, timeout_s=self._timeout_s)
             stream.on_frame = calls.answered
-            stream.on_end = lambda ending: calls.fail(ending.reason)
+            stream.on_end = partial(self._over, calls)
             await loop.create_unix_connection(lambda: stream, sock=connection)
         except BaseException:
             connection.close()
             raise
         return stream, calls
+
+    def _over(self, calls: Calls, ending: Ending) -> None:
+        calls.fail(ending.reason)
+        self._on_over()
 
     async def _welcomed(self, connection: socket.socket) -> None:
         """Reads the answer to the hello. Every descriptor that came is passed on or closed."""

@@ -1,7 +1,8 @@
 """KV of workers in other processes of this host: calls over their data sockets, pages from memory.
 
 The first call to an owner's life connects and brings the file descriptor of its memory; the first
-copy maps it. One life of each owner is kept: the next one unmaps it.
+copy maps it. One life of each owner is kept, until the next one comes or its stream is over: memory
+of a dead process stays taken for as long as anybody maps it.
 """
 
 import asyncio
@@ -9,6 +10,7 @@ import os
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
+from functools import partial
 from pathlib import Path
 
 from antiphon.core.handover import Owner
@@ -28,6 +30,10 @@ from antiphon.types import (
 
 from .peer_client import PeerClient
 
+MAX_OWNERS = 512
+KEPT_S: Seconds = 2.0
+"""How long the memory of an owner that went away can still be read, for pulls that are under way."""
+
 
 class _Peer:
     """One life of an owner: its calls, and its memory as soon as it is known."""
@@ -38,13 +44,13 @@ class _Peer:
         self._own = region
         self._descriptor: int | None = None
         self._mapped: MappedRegion | None = None
-        self._closed = False
+        self.closed = False
         self._lock = threading.Lock()
 
     def memory_came(self, descriptor: int, shape: KvShape) -> None:
         """Keep the descriptor until it is mapped; a second one says nothing new."""
         with self._lock:
-            if self._descriptor is None and self._mapped is None and not self._closed:
+            if self._descriptor is None and self._mapped is None and not self.closed:
                 self._descriptor = descriptor
                 return
         os.close(descriptor)
@@ -58,7 +64,7 @@ class _Peer:
         if self.client is not None:
             self.client.close()
         with self._lock:
-            self._closed = True
+            self.closed = True
             if self._descriptor is not None:
                 os.close(self._descriptor)
                 self._descriptor = None
@@ -93,6 +99,7 @@ class PeerPullPath:
         *,
         clock: Callable[[], Seconds],
         timeout_s: Seconds = 2.0,
+        kept_s: Seconds = KEPT_S,
     ) -> None:
         self._info = info
         self._region = region
@@ -100,7 +107,12 @@ class PeerPullPath:
         self._threads = threads
         self._clock = clock
         self._timeout_s = timeout_s
+        self._kept_s = kept_s
         self._peers: dict[WorkerId, _Peer] = {}
+
+    def __len__(self) -> int:
+        """Owners of whom something is kept."""
+        return len(self._peers)
 
     async def take(self, owner: Owner, lease: LeaseId, attempt: int) -> LeaseHeld | LeaseRefused:
         """See `PullPath`."""
@@ -123,46 +135,70 @@ class PeerPullPath:
     async def copy(self, pull: Pull) -> tuple[bool, ...]:
         """See `PullPath`."""
         offer = pull.offer
-        peer = self._peer(Owner(worker=offer.owner, incarnation=offer.incarnation))
+        peer = self._peers.get(offer.owner)
+        if peer is None or peer.owner.incarnation != offer.incarnation:
+            raise PeerError(f"the memory of owner {offer.owner} is not here")
         loop = asyncio.get_running_loop()
         return await loop.run_in_executor(self._threads, peer.copy, pull)
 
     def new_life(self) -> None:
         """This worker has another incarnation now: what owners granted is for the old one."""
-        for worker in list(self._peers):
-            self._peers.pop(worker).close()
+        for peer in list(self._peers.values()):
+            self._forget(peer)
 
     def close(self) -> None:
         """Give everything back."""
         self.new_life()
+
+    def _forget(self, peer: _Peer) -> None:
+        """Close it, and let its place be another's unless it is already."""
+        peer.close()
+        if self._peers.get(peer.owner.worker) is peer:
+            del self._peers[peer.owner.worker]
+
+    def _went_away(self, peer: _Peer) -> None:
+        """The stream is over: in most cases the owner's process is."""
+        if not peer.closed:
+            asyncio.get_running_loop().call_later(self._kept_s, self._forget_if_away, peer)
+
+    def _forget_if_away(self, peer: _Peer) -> None:
+        if peer.client is None or not peer.client.connected:
+            self._forget(peer)
 
     def _peer(self, owner: Owner) -> _Peer:
         peer = self._peers.get(owner.worker)
         if peer is not None and peer.owner == owner:
             return peer
         if peer is not None:
-            peer.close()
+            self._forget(peer)
+        if len(self._peers) >= MAX_OWNERS:
+            raise PeerError(f"{MAX_OWNERS} owners are more than a worker takes from")
         peer = self._peers[owner.worker] = _Peer(owner, self._region)
         return peer
 
     def _client(self, owner: Owner) -> PeerClient:
+        path = self._socket_of(owner.worker)
         peer = self._peer(owner)
         if peer.client is None:
-            info = self._info()
-            assert info.kv is not None
-            hello = PeerHello(
-                taker=info.id,
-                incarnation=info.incarnation,
-                owner=owner.worker,
-                owner_incarnation=owner.incarnation,
-                kv=info.kv,
-                descriptor=True,
-            )
-            peer.client = PeerClient(
-                self._socket_of(owner.worker),
-                hello,
-                on_memory=peer.memory_came,
-                clock=self._clock,
-                timeout_s=self._timeout_s,
-            )
+            peer.client = self._new_client(peer, path)
         return peer.client
+
+    def _new_client(self, peer: _Peer, path: Path) -> PeerClient:
+        info, owner = self._info(), peer.owner
+        assert info.kv is not None
+        hello = PeerHello(
+            taker=info.id,
+            incarnation=info.incarnation,
+            owner=owner.worker,
+            owner_incarnation=owner.incarnation,
+            kv=info.kv,
+            descriptor=True,
+        )
+        return PeerClient(
+            path,
+            hello,
+            on_memory=peer.memory_came,
+            clock=self._clock,
+            timeout_s=self._timeout_s,
+            on_over=partial(self._went_away, peer),
+        )

@@ -6,7 +6,7 @@ import socket
 import stat
 from pathlib import Path
 
-from antiphon.errors import UsageError
+from antiphon.errors import PeerError, UsageError
 from antiphon.types import WorkerId
 
 _FOLDER_MODE = 0o700
@@ -42,8 +42,14 @@ def gateway_socket(folder: Path) -> Path:
 
 
 def data_socket(folder: Path, worker: WorkerId) -> Path:
-    """Where other workers reach this worker's leases and memory, whatever life it is in."""
-    return folder / f"{worker}.data.sock"
+    """Where other workers reach this worker's leases and memory, whatever life it is in.
+
+    Raises `PeerError` for what is no name but leads out of the folder.
+    """
+    path = folder / f"{worker}.data.sock"
+    if path.parent != folder:
+        raise PeerError(f"{worker!r:.80} is no worker's name")
+    return path
 
 
 def listen(path: Path) -> socket.socket:

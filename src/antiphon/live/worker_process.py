@@ -18,6 +18,7 @@ import uvloop
 from antiphon import __version__
 from antiphon.checkpoint import open_checkpoint, resolve
 from antiphon.core.recorded_run import Setup
+from antiphon.core.worker_spec import worker_count
 from antiphon.engine import use_cores
 from antiphon.store.transfer import OwnedRegion
 from antiphon.types import Incarnation, Seconds, WorkerId, WorkerInfo
@@ -41,7 +42,8 @@ def work(parent: Parent) -> int:
     with opened_log(config.log.decisions, launch.name, launch.life) as log:
         parent.say(f"Opening {config.model.name}")
         checkpoint = open_checkpoint(resolve(config.model.name))
-        loaded = load_engine(checkpoint, config, parent.say, shares_kv=True)
+        shares_kv = worker_count(config.cluster) > 1
+        loaded = load_engine(checkpoint, config, parent.say, shares_kv=shares_kv)
         if log is not None:
             log.begin(_setup(parent, loaded))
         return uvloop.run(_serve(parent, loaded, log and DecisionLog(log)))
@@ -57,32 +59,36 @@ async def _serve(parent: Parent, loaded: LoadedEngine, log: DecisionLog | None) 
 
     parent.listen(told)
     folder, region = Path(parent.launch.sockets), loaded.region
-    assert region is not None
-    with ThreadPoolExecutor(1, thread_name_prefix="kv-copy") as copying:
-        path = _pull_path(lambda: worker.info, region, folder, copying)
-        async with (
-            Worker(
-                _info(parent, loaded),
-                loaded.scheduler,
-                loaded.engine,
-                clock=time.monotonic,
-                log_decision=log,
-                exchange=Exchange(pages=region, path=path),
-            ) as worker,
-            _offering(worker, region, folder),
-        ):
-            await _join_and_serve(parent, worker, path, stop)
-            code = 0 if worker.healthy else 1
-        path.close()
-    return code
+    async with contextlib.AsyncExitStack() as open_until_end:
+        path = exchange = None
+        if region is not None:
+            copying = ThreadPoolExecutor(1, thread_name_prefix="kv-copy")
+            open_until_end.enter_context(copying)
+            path = _pull_path(lambda: worker.info, region, folder, copying)
+            open_until_end.callback(path.close)
+            exchange = Exchange(pages=region, path=path)
+        worker = Worker(
+            _info(parent, loaded),
+            loaded.scheduler,
+            loaded.engine,
+            clock=time.monotonic,
+            log_decision=log,
+            exchange=exchange,
+        )
+        await open_until_end.enter_async_context(worker)
+        if region is not None:
+            await open_until_end.enter_async_context(_offering(worker, region, folder))
+        await _join_and_serve(parent, worker, path, stop)
+        return 0 if worker.healthy else 1
 
 
 async def _join_and_serve(
-    parent: Parent, worker: Worker, path: PeerPullPath, stop: asyncio.Event
+    parent: Parent, worker: Worker, path: PeerPullPath | None, stop: asyncio.Event
 ) -> None:
     async def new_life() -> None:
         await worker.new_life(Incarnation(secrets.token_hex(8)))
-        path.new_life()
+        if path is not None:
+            path.new_life()
 
     port = WorkerPort(
         worker,
