@@ -5,9 +5,9 @@
 
 SmolLM2-135M: 30 layers, 9 query and 3 key-value heads of 64. Rates count each key and value once
 and a multiply-add as 2 operations. Limits are measured in the same run: the rate at which the core
-reads one long array, and its fused multiply-adds from registers. One pinned core; CPU time of the
-thread; the least of several runs. Everything is measured again by a second process that compiles
-for AVX2 only.
+reads one long array, and its fused multiply-adds from registers (bfloat16 pages are multiplied as
+whole numbers, twice as many at a time). One pinned core; CPU time of the thread; the least of
+several runs. Everything is measured again by a second process that compiles for AVX2 only.
 """
 
 import argparse

@@ -33,7 +33,6 @@ from antiphon.engine.int8 import (
     cpu_levels,
     multiply,
     pack,
-    place_together,
     quantize_rows,
 )
 from antiphon.engine.int8.gemm import _tile_avx2, _tile_avx512, _tile_generic
@@ -220,9 +219,7 @@ def whole_model(budget_s: float) -> list[dict]:
     def floats(shape: tuple[int, int]) -> np.ndarray:
         return rng.standard_normal((shape[1], shape[0]), np.float32)
 
-    *flat, head = place_together(
-        [pack(floats(shape)) for shape in layer_shapes * LAYERS + [head_shape]]
-    )
+    *flat, head = [pack(floats(shape)) for shape in layer_shapes * LAYERS + [head_shape]]
     layers = [flat[first : first + 4] for first in range(0, len(flat), 4)]
     others = {
         engine: [

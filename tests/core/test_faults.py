@@ -8,12 +8,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from antiphon.core.draws import Draws
 from antiphon.core.faults import (
     DISHONEST,
     HONEST,
     At,
     Crash,
-    Draws,
     FaultPlan,
     Kind,
     LinkFault,
@@ -28,6 +28,7 @@ from antiphon.core.faults import (
     plan,
     plan_text,
 )
+from antiphon.errors import BugError
 
 NODES = ("prefill-0", "prefill-1", "decode-0")
 seeds = st.integers(-(2**63), 2**63)
@@ -136,6 +137,23 @@ def test_draws_depend_on_their_purpose_alone() -> None:
     assert draws.bits("a", 1) != draws.bits("a1")
     assert Draws(8).bits("a", 1) != first
     assert all(0 <= draws.fraction(n) < 1 and draws.below(3, n) in range(3) for n in range(100))
+
+
+@pytest.mark.parametrize(
+    "mix",
+    [
+        Mix(nodes=()),
+        Mix(nodes=NODES, kinds=()),
+        Mix(nodes=NODES[:1], kinds=(Kind.CRASH, Kind.CUT)),
+    ],
+)
+def test_a_mix_that_can_hit_nobody_is_refused(mix: Mix) -> None:
+    with pytest.raises(BugError, match="can hit"):
+        plan(1, mix)
+
+
+def test_one_process_can_crash() -> None:
+    assert plan(1, Mix(nodes=NODES[:1], kinds=(Kind.CRASH,))).faults
 
 
 def test_no_faults_is_a_plan() -> None:

@@ -1,4 +1,4 @@
-"""Lanes and row kernels against plain torch, and attention over pages against its oracle."""
+"""Lanes and row kernels against plain torch."""
 
 import numpy as np
 import pytest
@@ -8,9 +8,7 @@ from tiny_llama import EVEN_SPEC, Bench, model_of
 
 from antiphon.engine import lanes as simd
 from antiphon.engine import reference
-from antiphon.engine.attention import Geometry, attend, scratch_floats
 from antiphon.engine.batch import Batch, Run
-from antiphon.engine.kv_memory import KvDtype
 from antiphon.engine.rope import rotation_table
 from antiphon.engine.row_kernels import gated_silu, rms_norm, rotate_and_store
 
@@ -112,18 +110,6 @@ def test_gated_silu_matches_torch_at_any_size() -> None:
     torch.testing.assert_close(found, reference.gated_silu(gate_up))
 
 
-def geometry_of(bench: Bench) -> Geometry:
-    spec, layout = bench.model.spec, bench.memory.layout
-    return Geometry(
-        heads=spec.heads,
-        kv_heads=spec.kv_heads,
-        head_dim=spec.head_dim,
-        head_width=layout.head_width,
-        page_tokens=layout.page_tokens,
-        page_stride=layout.page_stride,
-    )
-
-
 @pytest.mark.parametrize("page_tokens", [1, 5, 16])
 def test_rotation_matches_torch_and_keys_and_values_reach_their_slots(page_tokens: int) -> None:
     bench = Bench(model_of(EVEN_SPEC), page_tokens, pages=200)
@@ -141,7 +127,7 @@ def test_rotation_matches_torch_and_keys_and_values_reach_their_slots(page_token
         cosines.numpy(),
         sines.numpy(),
         bench.memory.elements,
-        geometry_of(bench),
+        bench.geometry,
         1,
     )
     span = slice(start, start + count)
@@ -155,37 +141,3 @@ def test_rotation_matches_torch_and_keys_and_values_reach_their_slots(page_token
         assert torch.equal(page[1], before[row, spec.heads + spec.kv_heads :])
     written = torch.isfinite(bench.memory.flat).sum().item()
     assert written == count * 2 * spec.kv_heads * spec.head_dim
-
-
-@pytest.mark.parametrize("kv_dtype", KvDtype)
-@pytest.mark.parametrize("page_tokens", [1, 16, 64])
-@pytest.mark.parametrize("threads", [1, 3])
-def test_attention_matches_the_oracle(page_tokens: int, threads: int, kv_dtype: KvDtype) -> None:
-    """Prefill, a later chunk and decodes in one batch, over pages in no order."""
-    bench = Bench(model_of(EVEN_SPEC), page_tokens, pages=6 * 256, kv_dtype=kv_dtype)
-    torch.manual_seed(5)
-    bench.memory.flat.copy_(torch.randn_like(bench.memory.flat))
-    spans = [(0, 1), (0, 130), (63, 1), (64, 1), (100, 17), (180, 1)]
-    runs = [
-        Run(tokens=[0] * count, start=start, table=bench.lane([0] * 256).table, sampled=False)
-        for start, count in spans
-    ]
-    batch = Batch.of(runs, bench.memory.layout)
-    spec, rows, geometry = EVEN_SPEC, len(batch.tokens), geometry_of(bench)
-    qkv = torch.randn(rows, (spec.heads + 2 * spec.kv_heads) * spec.head_dim)
-    found = torch.full((rows, spec.heads * spec.head_dim), float("nan"))
-    for thread in range(threads):
-        attend(
-            qkv.numpy(),
-            found.numpy(),
-            bench.memory.elements,
-            batch.tables,
-            batch.blocks,
-            geometry,
-            1,
-            torch.empty(scratch_floats(geometry)).numpy(),
-            (thread, threads),
-        )
-    queries = qkv[:, : spec.heads * spec.head_dim].view(rows, spec.heads, spec.head_dim)
-    expected = reference.attend(queries, batch, bench.memory, layer=1)
-    torch.testing.assert_close(found, expected.flatten(1), atol=1e-5, rtol=1e-5)

@@ -7,6 +7,7 @@ import torch
 from transformers import LlamaConfig, LlamaForCausalLM
 
 from antiphon.checkpoint import ModelSpec
+from antiphon.engine.attention import Geometry
 from antiphon.engine.batch import Batch, PageTable, Run
 from antiphon.engine.kv_memory import KvDtype, KvMemory, layout_of
 from antiphon.engine.llama import LlamaModel
@@ -74,6 +75,18 @@ class Bench:
         # What nobody wrote must not be read: let it show.
         self.memory.flat.fill_(float("nan"))
         self._free = np.random.default_rng(seed).permutation(pages).tolist()
+
+    @property
+    def geometry(self) -> Geometry:
+        spec, layout = self.model.spec, self.memory.layout
+        return Geometry(
+            heads=spec.heads,
+            kv_heads=spec.kv_heads,
+            head_dim=spec.head_dim,
+            head_width=layout.head_width,
+            page_tokens=layout.page_tokens,
+            page_stride=layout.page_stride,
+        )
 
     def lane(self, tokens: list[int]) -> Lane:
         table = PageTable()

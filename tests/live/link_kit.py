@@ -221,7 +221,8 @@ class Door:
         self.path = folder / "gateway.sock"
         self.links: list[RemoteWorker] = []
         self.came = asyncio.Event()
-        judge = partial(judge_join, identity=IDENTITY, max_workers=settings.pop("max_workers", 8))
+        limits = {"identity": IDENTITY, "max_workers": settings.pop("max_workers", 8)}
+        judge = settings.pop("judge", partial(judge_join, **limits))
         self.socket = JoinSocket(
             self.path, judge=judge, welcome=welcome, on_join=self._joined, clock=clock, **settings
         )

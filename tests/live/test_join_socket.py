@@ -181,6 +181,16 @@ async def test_a_full_cluster_takes_the_next_when_one_has_left(folder: Path) -> 
         await asyncio.wait_for(waiting, 10)
 
 
+async def test_a_life_that_was_given_up_joins_as_another(folder: Path) -> None:
+    def judge(info: WorkerInfo, present: object) -> JoinRefused | None:
+        if info.incarnation == "life-1":
+            return JoinRefused(reason=JoinRefusal.OVER, message="this life is over")
+        return None
+
+    async with Door(folder, judge=judge) as door, port(PuppetWorker(worker_info()), door.path):
+        assert (await door.link()).info.incarnation == "life-2"
+
+
 async def test_another_version_hears_of_it_and_gives_up(folder: Path, monkeypatch) -> None:
     async with Door(folder) as door:
         caller = await call(door, pack_frame(Frame(Kind.HELLO, 0, b"from the future"), version=9))

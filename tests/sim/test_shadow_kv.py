@@ -151,7 +151,7 @@ def test_the_same_generation_with_other_bytes_is_another_page() -> None:
 def test_a_sealed_page_is_not_appended_to() -> None:
     kv = shadow()
     kv.seal((4, 7))
-    with pytest.raises(BugError, match="I20"):
+    with pytest.raises(BugError, match="I22"):
         kv.run(plan(chunk(A, (5,), 3, page_start=2)))
 
 

@@ -47,3 +47,26 @@ def test_a_loop_that_never_rests_is_a_bug() -> None:
     again()
     with pytest.raises(BugError, match="come to rest within 10"):
         loop.run(max_actions=10)
+
+
+def test_running_until_a_time_leaves_the_rest_for_later() -> None:
+    loop, ran = VirtualLoop(), []
+    for at in (1.0, 2.0, 3.0):
+        loop.call_at(at, lambda at=at: ran.append(at))
+    loop.run_until(2.0)
+    assert (ran, loop.now) == ([1.0, 2.0], 2.0)
+    loop.run_until(2.5)
+    assert (ran, loop.now) == ([1.0, 2.0], 2.5)
+    loop.run()
+    assert ran == [1.0, 2.0, 3.0]
+
+
+def test_a_time_that_never_comes_is_found() -> None:
+    loop = VirtualLoop()
+
+    def again() -> None:
+        loop.call_at(loop.now, again)
+
+    loop.call_at(0.0, again)
+    with pytest.raises(BugError, match="does not come"):
+        loop.run_until(1.0, max_actions=100)

@@ -2,6 +2,7 @@
 
 import asyncio
 import socket
+from contextlib import suppress
 
 import pytest
 import wire_kit
@@ -197,6 +198,21 @@ async def test_whoever_does_not_wait_for_room_loses_the_stream(clock, monkeypatc
     assert "does not read" in (await owner.ending()).reason
     with pytest.raises(PeerError, match="does not read"):
         await owner.stream.room()
+
+
+async def test_a_broken_connection_is_written_to_once(clock, caplog) -> None:
+    """Thousands of messages in one pass of the loop, and not a line a message in the log."""
+    owner, other = await half(clock)
+    other.close()
+    for _ in range(1000):
+        with suppress(PeerError):
+            owner.stream.send(Kind.LEASE_HELD, HELD)
+    await owner.ending()
+    await asyncio.wait_for(owner.stream.wait_closed(), 10)
+    with pytest.raises(PeerError):
+        owner.stream.send(Kind.LEASE_HELD, HELD)
+    assert len(owner.endings) == 1
+    assert caplog.messages == []
 
 
 async def test_whoever_waits_for_room_hears_of_the_end(clock) -> None:

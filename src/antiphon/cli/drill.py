@@ -1,8 +1,7 @@
 """`antiphon drill`: faults on a live cluster under load."""
 
-import asyncio
 import json
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
@@ -11,8 +10,7 @@ from antiphon.errors import PeerError, UsageError
 from . import options
 from .progress import Progress, tell
 
-if TYPE_CHECKING:
-    from antiphon.drill import DrillPlan, DrillReport
+_LONGEST = 1_000_000
 
 
 def drill(
@@ -32,6 +30,12 @@ def drill(
         float, typer.Option(help="Requests a second, on average.", min=0.01, max=10_000)
     ] = 2.0,
     asks: Annotated[int, typer.Option(help="How many different chats.", min=1, max=10_000)] = 40,
+    prompt_words: Annotated[
+        str, typer.Option(help="Length of the prompts, from and to.", metavar="LOW-HIGH")
+    ] = "10-120",
+    max_tokens: Annotated[
+        str, typer.Option(help="Length of the answers, from and to.", metavar="LOW-HIGH")
+    ] = "8-48",
     prefill: Annotated[int, typer.Option(help="Prefill workers of the cluster.", min=0)] = 2,
     decode: Annotated[int, typer.Option(help="Decode workers of the cluster.", min=0)] = 2,
     mixed: Annotated[int, typer.Option(help="Mixed workers of the cluster.", min=0)] = 0,
@@ -60,7 +64,8 @@ def drill(
 
     Exit code 0: passed. 1: something was lost, or no fault could be carried out.
     """
-    from antiphon.drill import DrillPlan, FaultKind
+    from antiphon.drill import DrillPlan, FaultKind, drill_cluster, drill_server
+    from antiphon.workload import AskMix
 
     if kind not in list(FaultKind):
         raise UsageError(f'--kind "{kind}": must be kill or stop')
@@ -74,6 +79,10 @@ def drill(
         stop_for_s=stop_for,
         rate_per_s=rate,
         asks=asks,
+        mix=AskMix(
+            prompt_words=_range(prompt_words, "--prompt-words"),
+            max_tokens=_range(max_tokens, "--max-tokens"),
+        ),
     )
     arguments = [model] if model else []
     for name, value in (("prefill", prefill), ("decode", decode), ("mixed", mixed)):
@@ -82,7 +91,10 @@ def drill(
     arguments += ["--config", str(config)] if config else []
     try:
         with Progress() as progress:
-            report = asyncio.run(_run(plan, arguments, url, progress))
+            if url is None:
+                report = drill_cluster(plan, arguments, progress.say)
+            else:
+                report = drill_server(plan, url, progress.say)
     except PeerError as error:
         typer.echo(f"antiphon: {error}", err=True)
         raise typer.Exit(1) from None
@@ -94,15 +106,10 @@ def drill(
     raise typer.Exit(0 if report.passed else 1)
 
 
-async def _run(
-    plan: "DrillPlan", arguments: list[str], url: str | None, progress: Progress
-) -> "DrillReport":
-    from antiphon.drill import attached, run_drill, started
-
-    if url is not None:
-        target = attached(url)
-        await target.ready(30.0)
-        return await run_drill(target, plan, say=progress.say)
-    progress.say("Starting a cluster")
-    async with started(arguments) as target:
-        return await run_drill(target, plan, say=progress.say)
+def _range(text: str, option: str) -> tuple[int, int]:
+    low, _, high = text.partition("-")
+    if low.isascii() and low.isdigit() and high.isascii() and high.isdigit():
+        ends = int(low), int(high)
+        if 1 <= ends[0] <= ends[1] <= _LONGEST:
+            return ends
+    raise UsageError(f'{option} "{text}": must be two numbers of 1 to {_LONGEST}, such as 8-48')

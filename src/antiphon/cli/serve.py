@@ -58,6 +58,9 @@ def serve(
     decision_log: Annotated[
         str | None, typer.Option(help="Record every decision, for replay.", metavar="FILE")
     ] = None,
+    request_log: Annotated[
+        str | None, typer.Option(help="One line of JSON for each request.", metavar="FILE")
+    ] = None,
     config: options.ConfigFile = None,
 ) -> None:
     """Serve MODEL with an OpenAI-compatible API on http://127.0.0.1:8000.
@@ -94,6 +97,7 @@ def serve(
         ("http", "port"): port,
         ("http", "api_key_file"): api_key_file,
         ("log", "decisions"): decision_log,
+        ("log", "requests"): request_log,
     }
     settings = load(file, given)
 

@@ -11,7 +11,8 @@ Several machines may share a record: each entry names its own.
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass
 from inspect import signature
-from typing import NewType, TypeVar, cast, get_args, get_type_hints
+from types import UnionType
+from typing import NewType, TypeVar, cast, get_args, get_origin, get_type_hints
 
 from antiphon.errors import AntiphonError, UsageError
 
@@ -190,6 +191,9 @@ def _fits(value: object, hint: object) -> bool:
         return _fits(value, hint.__supertype__)
     if isinstance(hint, type):
         return isinstance(value, int | float if hint is float else hint)
+    origin = get_origin(hint)
+    if isinstance(origin, type) and origin is not UnionType:
+        return isinstance(value, origin)
     kinds = get_args(hint)
     return not kinds or any(_fits(value, kind) for kind in kinds)
 

@@ -4,6 +4,7 @@ from .drill import run_drill
 from .local_target import LocalTarget, attached, started
 from .plan import DrillPlan, FaultKind
 from .report import DrillReport
+from .run import drill_cluster, drill_server
 
 __all__ = [
     "DrillPlan",
@@ -11,6 +12,8 @@ __all__ = [
     "FaultKind",
     "LocalTarget",
     "attached",
+    "drill_cluster",
+    "drill_server",
     "run_drill",
     "started",
 ]

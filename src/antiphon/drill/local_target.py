@@ -15,7 +15,7 @@ from antiphon.errors import PeerError
 from antiphon.live.admin.client import AdminClient, find_server
 from antiphon.live.admin.status import ClusterStatus
 from antiphon.live.local_servers import LocalServer, running_servers
-from antiphon.types import Seconds
+from antiphon.types import AttemptRecord, Seconds
 
 from .target import Attempt
 
@@ -62,21 +62,16 @@ class LocalTarget:
         return [attempt for line in lines for attempt in _later_attempts(line)]
 
 
-class _Stamp(msgspec.Struct):
-    began_at: Seconds
-    first_token_at: Seconds | None = None
-
-
 class _Record(msgspec.Struct):
     """What is read of a request's record."""
 
     request: str
-    attempt_stamps: tuple[_Stamp, ...] = ()
+    trail: tuple[AttemptRecord, ...] = ()
 
 
 def _later_attempts(line: bytes) -> Iterator[Attempt]:
     record = msgspec.json.decode(line, type=_Record)
-    for number, stamp in enumerate(record.attempt_stamps[1:], start=2):
+    for number, stamp in enumerate(record.trail[1:], start=2):
         yield Attempt(
             request=record.request,
             number=number,

@@ -16,7 +16,7 @@ from numba.core import cgutils
 from numba.extending import intrinsic
 
 from .cpu_level import CpuLevel, cpu_levels
-from .lanes import LANES, element_pointer, emit_load, is_bf16
+from .lanes import LANES, element_pointer
 
 _WORDS = 8
 """32-bit words of a key that are transposed at a time."""
@@ -58,19 +58,15 @@ def prefetch(typingctx, array, at):
 
 
 @_typed
-def transpose(  # noqa: PLR0913 - as a tile
-    typingctx, rows, row_at, first, column, target, target_at, target_stride
-):
+def transpose(typingctx, rows, row_at, first, column, target, target_at, target_stride):
     """16 columns of 16 rows: target[target_at + c·target_stride + r] ← rows[row_at[first+r] + c].
 
-    `rows` float32 or bfloat16 (as uint16), `row_at` int64, `target` float32; c counts from `column`
-    in `rows` and from 0 in `target`.
+    `rows`, `target` float32, `row_at` int64; c counts from `column` in `rows`, from 0 in `target`.
     """
 
     def codegen(context, builder, signature, args):
         kinds = signature.args
         _, row_at, first, column, target, target_at, stride = args
-        bf16 = is_bf16(kinds[0])
         starts = []
         for row in range(LANES):
             entry = element_pointer(
@@ -78,21 +74,18 @@ def transpose(  # noqa: PLR0913 - as a tile
             )
             at = builder.add(builder.load(entry), column)
             starts.append(element_pointer(context, builder, kinds[0], args[0], at))
-        for group in range(1 if bf16 else 2):
-            for number, words in enumerate(_transposed_words(builder, starts, group * _WORDS)):
-                columns = _unpacked(builder, words) if bf16 else [words]
-                for half, value in enumerate(columns):
-                    place = (group * _WORDS + number) * len(columns) + half
-                    into = builder.add(target_at, builder.mul(stride, _int(place)))
-                    pointer = element_pointer(context, builder, kinds[4], target, into)
-                    floats = builder.bitcast(value, _VECTOR)
-                    builder.store(floats, builder.bitcast(pointer, _VECTOR.as_pointer()), align=4)
+        for group in range(0, LANES, _WORDS):
+            for number, words in enumerate(transposed_words(builder, starts, group)):
+                into = builder.add(target_at, builder.mul(stride, _int(group + number)))
+                pointer = element_pointer(context, builder, kinds[4], target, into)
+                floats = builder.bitcast(words, _VECTOR)
+                builder.store(floats, builder.bitcast(pointer, _VECTOR.as_pointer()), align=4)
         return context.get_dummy_value()
 
     return types.void(rows, row_at, types.intp, types.intp, target, types.intp, types.intp), codegen
 
 
-def _transposed_words(builder, starts, first_word: int):
+def transposed_words(builder, starts, first_word: int):
     """Eight vectors; lane r of vector w is word `first_word` + w of row r."""
     half = ir.VectorType(_I32, _WORDS)
 
@@ -129,15 +122,8 @@ def _transposed_words(builder, starts, first_word: int):
     ]
 
 
-def _unpacked(builder, pairs):
-    """The two bfloat16 of each word as float32 bits, first the one at the lower address."""
-    sixteen = ir.Constant(_WORD_VECTOR, [16] * LANES)
-    upper = ir.Constant(_WORD_VECTOR, [0xFFFF0000] * LANES)
-    return [builder.shl(pairs, sixteen), builder.and_(pairs, upper)]
-
-
 def _tile(fading: bool) -> Callable[..., None]:
-    def typed(  # noqa: PLR0913 - one machine-level call with everything in registers
+    def typed(
         typingctx, height, width, a, a_at, a_stride, b, row_at, first, column, count,
         c, c_at, c_stride, fades, fade_at,
     ):  # fmt: skip
@@ -161,8 +147,8 @@ value_tile = _tile(fading=True)
 
 `(height, width, a, a_at, a_stride, b, row_at, first, column, count, c, c_at, c_stride, fades,
 fade_at) -> None`: for r < height, j < 16·width: c[c_at + r·c_stride + j] ← it · fades[fade_at + r]
-+ Σ over k < count of a[a_at + r·a_stride + k] · b[row_at[first + k] + column + j]. `b` float32 or
-bfloat16 (as uint16), `row_at` int64, the others float32. `height` is 1 … `TALLEST`, `width` 1 or
++ Σ over k < count of a[a_at + r·a_stride + k] · b[row_at[first + k] + column + j]. `row_at`
+int64, the others float32. `height` is 1 … `TALLEST`, `width` 1 or
 `WIDTHS[height - 1]`; for any others nothing is computed.
 """
 
@@ -239,7 +225,7 @@ class _Tile:
         for vector in range(self.vectors):
             at = builder.add(row, _int(vector * LANES))
             pointer = element_pointer(context, builder, self.b_kind, self.b, at)
-            values.append(emit_load(builder, pointer, is_bf16(self.b_kind)))
+            values.append(builder.load(builder.bitcast(pointer, _VECTOR.as_pointer()), align=4))
         kind = ir.FunctionType(_VECTOR, [_VECTOR] * 3)
         fma = cgutils.get_or_insert_function(builder.module, kind, f"llvm.fma.v{LANES}f32")
         grown = []

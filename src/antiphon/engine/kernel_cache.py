@@ -9,8 +9,13 @@ from numba import njit
 
 _BESIDE_INT8 = (
     "attention.py",
+    "attention_block.py",
+    "attention_fp32.py",
+    "attention_int16.py",
     "attention_tile.py",
     "cpu_level.py",
+    "int16_lanes.py",
+    "int16_tile.py",
     "kernel_cache.py",
     "lanes.py",
     "row_kernels.py",

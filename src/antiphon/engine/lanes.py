@@ -5,7 +5,7 @@ may not vectorise, with tails that run other code, can't promise that; these can
 one lane-wise IEEE operation, or a reduction in the fixed order that is written here. `fma` rounds
 once on every machine. LLVM maps `<16 x float>` to one AVX-512, two AVX or four NEON registers.
 
-Arrays are one-dimensional and contiguous; `at` counts elements; nothing checks bounds. Elements are
+Arrays are contiguous, or pointers; `at` counts elements; nothing checks bounds. Elements are
 float32, or for `load` and `store` also bfloat16 (the upper half of a float32) as uint16: numba
 compiles a kernel for the element type that it is called with. Arithmetic is always float32.
 """
@@ -51,7 +51,9 @@ class _LanesModel(models.PrimitiveModel):
 
 
 def element_pointer(context, builder, array_type, array, at):
-    """Address of element `at` of a 1-D array."""
+    """Address of element `at` of an array, counted in memory, or behind a pointer."""
+    if isinstance(array_type, types.CPointer):
+        return builder.gep(array, [at])
     data = context.make_array(array_type)(context, builder, array).data
     return builder.gep(data, [at])
 
@@ -63,7 +65,7 @@ def is_bf16(array_type) -> bool:
     return array_type.dtype == types.uint16
 
 
-def emit_load(builder, pointer, bf16: bool):
+def _emit_load(builder, pointer, bf16: bool):
     """Code that reads 16 elements at `pointer` as floats."""
     if not bf16:
         return builder.load(builder.bitcast(pointer, _VECTOR.as_pointer()), align=4)
@@ -101,12 +103,26 @@ def _pick(builder, first, second, indexes):
 
 
 @_instruction
+def pointer(typingctx, array, at):
+    """The address of element `at`; stands for an array that begins there.
+
+    Numba counts references to arrays, also as they are handed to functions that are written into
+    the caller: in an inner loop that costs more than the arithmetic. The array must outlive it.
+    """
+
+    def codegen(context, builder, signature, args):
+        return element_pointer(context, builder, signature.args[0], *args)
+
+    return types.CPointer(array.dtype)(array, types.intp), codegen
+
+
+@_instruction
 def load(typingctx, array, at):
     """Read 16 elements: `(float32[::1] or bfloat16, int) -> Lanes`. Any alignment."""
 
     def codegen(context, builder, signature, args):
         pointer = element_pointer(context, builder, signature.args[0], *args)
-        return emit_load(builder, pointer, is_bf16(signature.args[0]))
+        return _emit_load(builder, pointer, is_bf16(signature.args[0]))
 
     return lanes_type(array, types.intp), codegen
 

@@ -10,7 +10,7 @@ from .int8 import ACTIVATION_BITS
 from .int8 import KERNEL_REVISION as INT8_REVISION
 from .kv_memory import KvDtype
 
-KERNEL_REVISION = 2
+KERNEL_REVISION = 3
 """Raised whenever a kernel, or the order of additions anywhere in the forward pass, changes."""
 
 

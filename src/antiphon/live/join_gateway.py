@@ -7,7 +7,7 @@ from math import isfinite
 from pathlib import Path
 
 from antiphon.errors import PeerError, UsageError
-from antiphon.types import Hello, JoinRefused, Seconds, Welcome
+from antiphon.types import Hello, JoinRefusal, JoinRefused, Seconds, Welcome
 from antiphon.wire import (
     TO_WORKER,
     Ending,
@@ -46,7 +46,7 @@ async def join_gateway(
     `begin` is called at the welcome itself, before any later message is looked at: it takes over
     the stream's `on_frame`. No stream is left if it raises: `UsageError` if the gateway refuses
     this worker for good; `OSError` or `NotYetError` if it may work later; another `PeerError` if
-    that is so, but the gateway may have heard the hello and taken this life in.
+    it may work in another life (the gateway has given this one up, or may have).
     """
     stream = FrameStream(TO_WORKER, clock=clock)
     attempt = _Attempt(stream, begin)
@@ -84,6 +84,8 @@ class _Attempt:
         if self._refused is not None:
             if self._refused.transient:
                 raise NotYetError(self._refused.message)
+            if self._refused.reason is JoinRefusal.OVER:
+                raise PeerError(self._refused.message)
             raise UsageError(f"the gateway refuses this worker: {self._refused.message}")
         if not self._ended.done():
             raise PeerError(f"the gateway did not answer within {JOIN_TIMEOUT_S} s")

@@ -1,6 +1,8 @@
 """A worker in this process: a scheduler on the event loop, an engine on a thread of its own.
 
     add, abort ──► Scheduler ──plan──► thread: engine.forward ──result──► Scheduler ──► Outbox
+                     │    └──pulls──► PageCopier: leases and pages of others
+                     └──Prefilled──► Sealing ──Offer──► Outbox
 
 The scheduler is touched by the event loop alone, so it needs no lock, and `add` and `abort` take
 effect at once even while the engine computes: what is aborted leaves the next plan, and pages that
@@ -10,10 +12,14 @@ has begun, so that their reader works while the engine does.
 
 import asyncio
 import logging
+import secrets
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import replace
 
+from antiphon.core.handover import LEASES, LEASES_METHODS, LeaseBook, PullEnded, Puller
+from antiphon.core.joining import same_pages
 from antiphon.core.recorder import Entry, recorded
 from antiphon.core.scheduler import SCHEDULER, SCHEDULER_METHODS, Scheduler
 from antiphon.errors import BugError
@@ -23,39 +29,49 @@ from antiphon.types import (
     Engine,
     Event,
     FinishReason,
+    Incarnation,
+    LeaseHeld,
+    LeaseId,
+    LeaseRefused,
+    Offer,
+    Prefilled,
     Rejected,
     RejectReason,
     Request,
     RequestId,
+    Role,
+    SchedulerEvent,
     Seconds,
     SequenceEnded,
+    Stage,
     StepPlan,
-    StepResult,
     Unknown,
     WorkerInfo,
     WorkerView,
 )
 
+from .engine_thread import EngineThread
+from .lease_desk import LeaseDesk
+from .open_requests import OpenRequests
 from .outbox import Outbox
+from .page_copier import PageCopier
+from .pull_path import Exchange
+from .sealing import Sealing
 
 MAX_FAULTS_IN_A_ROW = 3
+TAKE_TIMEOUT_S = 2.0
+"""How long an owner may take to let this worker have what it was granted."""
+LEASE_MARGIN = 0.1
+"""By this share of its time to live a taker gives up a lease earlier than its owner does."""
 
 _log = logging.getLogger(__name__)
-
-
-@dataclass(slots=True)
-class _Live:
-    """A request that the scheduler holds."""
-
-    attempt: int
-    open_sequences: int
 
 
 class Worker:
     """Implements `WorkerLink`. Use as `async with Worker(…) as worker`, or `start` and `close`.
 
     `clock` is monotonic. `log_decision`, if given, gets every decision of the scheduler, which must
-    be fresh then, and must not raise.
+    be fresh then, and must not raise. Without an `exchange` it runs whole requests only.
     """
 
     def __init__(
@@ -66,24 +82,45 @@ class Worker:
         *,
         clock: Callable[[], Seconds],
         log_decision: Callable[[Entry], None] | None = None,
+        exchange: Exchange | None = None,
     ) -> None:
         self._info = info
-        self._engine = engine
         self._clock = clock
         self._scheduler = scheduler
+        leases: LeaseBook = scheduler.leases
         if log_decision is not None:
             self._scheduler = recorded(SCHEDULER, scheduler, SCHEDULER_METHODS, log_decision)
-        self._live: dict[RequestId, _Live] = {}
+            leases = recorded(LEASES, scheduler.leases, LEASES_METHODS, log_decision)
+        self._live = OpenRequests()
         self._outbox = Outbox()
         self._wake = asyncio.Event()
+        self.leases = LeaseDesk(leases, clock, self._wake.set)
+        """Answers the gateway's and the takers' calls: see `peer_port.TakenLeases`."""
         self._quiet = asyncio.Event()
         self._quiet.set()
-        self._thread = ThreadPoolExecutor(1, thread_name_prefix=f"engine-{info.id}")
+        self._thread = EngineThread(engine, f"engine-{info.id}")
+        self._side_threads = ThreadPoolExecutor(1, thread_name_prefix=f"seal-{info.id}")
+        self._sealing = self._copier = None
+        if exchange is not None:
+            self._sealing = Sealing(
+                exchange.pages,
+                leases,
+                lambda: self._info,
+                self._side_threads,
+                on_made=self._offered,
+                on_broken=self._break,
+            )
+            self._copier = PageCopier(
+                exchange.path,
+                Puller(answer_s=TAKE_TIMEOUT_S, margin_s=LEASE_MARGIN * scheduler.leases.ttl_s),
+                clock=clock,
+                on_end=self._pulled,
+                on_broken=self._break,
+            )
+        self._broken: BaseException | None = None
         self._task: asyncio.Task[None] | None = None
         self._refusal: str | None = None
         self._closing = False
-        self._faults_in_a_row = 0
-        self._faults_total = 0
 
     # ── the link ─────────────────────────────────────────────────────────────────────────────
 
@@ -92,28 +129,60 @@ class Worker:
         """See `WorkerLink`."""
         return self._info
 
-    async def add(self, request: Request) -> Admitted | Rejected:
+    async def add(self, request: Request, stage: Stage = Stage.WHOLE) -> Admitted | Rejected:
         """See `WorkerLink`."""
-        if self._refusal is not None:
-            return Rejected(request=request.id, reason=RejectReason.DRAINING, message=self._refusal)
-        answer = self._scheduler.add(request, self._clock())
-        if isinstance(answer, Admitted):
-            self._live[request.id] = _Live(request.attempt, request.sampling.n)
-            self._quiet.clear()
-            self._wake.set()
-        return answer
+        if refused := self._refused(request, exchanges=stage is Stage.PREFILL):
+            return refused
+        lease = LeaseId(secrets.token_hex(16)) if stage is Stage.PREFILL else None
+        return self._taken_in(request, self._scheduler.add(request, self._clock(), stage, lease))
+
+    async def adopt(self, request: Request, offer: Offer) -> Admitted | Rejected:
+        """See `WorkerLink`. Of pages that are not laid out like ours nothing is used."""
+        if refused := self._refused(request, exchanges=True):
+            return refused
+        if self._info.kv is None or not same_pages(self._info.kv, offer.kv):
+            offer = replace(offer, pages=(), sequences=())
+        return self._taken_in(request, self._scheduler.adopt(request, offer, self._clock()))
 
     async def abort(
         self, id: RequestId, attempt: int, sequence: int | None = None
     ) -> Aborted | Unknown:
         """See `WorkerLink`."""
-        live = self._live.get(id)
-        if live is None or live.attempt != attempt:
-            return Unknown(request=id)
-        answer = self._scheduler.abort(id, self._clock(), sequence)
-        if isinstance(answer, Aborted):
-            self._ended(id, len(answer.sequences))
-        return answer
+        if self._live.has(id, attempt):
+            answer = self._scheduler.abort(id, self._clock(), sequence)
+            if isinstance(answer, Aborted):
+                self._live.ended(id, len(answer.sequences))
+                self._stop_pull(id, attempt)
+            self._wake.set()
+            return answer
+        if self._sealing is not None:
+            ended = self._sealing.abort(id, attempt, sequence)
+            if ended is not None:
+                self._wake.set()
+                return Aborted(request=id, sequences=ended)
+        if sequence is None and self.leases.release_of(id, attempt):
+            return Aborted(request=id, sequences=())
+        return Unknown(request=id)
+
+    async def grant(
+        self, lease: LeaseId, taker: Incarnation, attempt: int
+    ) -> LeaseHeld | LeaseRefused:
+        """See `WorkerLink`."""
+        return self.leases.grant(lease, taker, attempt)
+
+    async def renew(self, leases: Sequence[LeaseId]) -> None:
+        """See `WorkerLink`."""
+        self.leases.renew(leases)
+
+    async def release(self, lease: LeaseId) -> None:
+        """See `WorkerLink`."""
+        self.leases.release(lease)
+
+    async def set_role(self, role: Role) -> None:
+        """See `WorkerLink`. What was taken goes on as it was asked for."""
+        self._info = replace(self._info, role=role)
+
+    # ── what happens ─────────────────────────────────────────────────────────────────────────
 
     def events(self) -> AsyncIterator[Sequence[Event]]:
         """See `WorkerLink`. Raises the error that ended the worker, if one did."""
@@ -129,12 +198,12 @@ class Worker:
     def healthy(self) -> bool:
         """False for good once the engine failed `MAX_FAULTS_IN_A_ROW` times, or the loop broke."""
         broken = self._task is not None and self._task.done() and not self._closing
-        return self._faults_in_a_row < MAX_FAULTS_IN_A_ROW and not broken
+        return self._thread.faults_in_a_row < MAX_FAULTS_IN_A_ROW and not broken
 
     @property
     def faults_total(self) -> int:
         """How many forward passes have failed."""
-        return self._faults_total
+        return self._thread.faults_total
 
     def start(self) -> None:
         """Begin to run what is added. Needs a running event loop; once."""
@@ -143,8 +212,17 @@ class Worker:
         self._task = asyncio.get_running_loop().create_task(self._run(), name="worker")
         self._task.add_done_callback(self._stopped)
 
+    async def new_life(self, incarnation: Incarnation) -> None:
+        """The gateway is gone: end all that it asked for, and be somebody else from now on.
+
+        Nothing is said of what ends. Pages that a step or a pull writes return when it is over.
+        """
+        self._info = replace(self._info, incarnation=incarnation)
+        self._end_all("the gateway is gone")
+        self.leases.drop_all()
+
     async def drain(self) -> None:
-        """Refuse what is new, and return when all that was taken has ended."""
+        """Refuse what is new, and return when all that was taken has ended or been passed on."""
         self._refuse("the worker is shutting down")
         await self._quiet.wait()
 
@@ -154,10 +232,14 @@ class Worker:
         self._closing = True
         self._outbox.put(self._end_all("the worker was shut down"))
         self._outbox.close()
-        self._wake.set()
+        self.leases.drop_all()
         if self._task is not None:
             await asyncio.wait([self._task])
+        for side in (self._sealing, self._copier):
+            if side is not None:
+                await side.close()
         self._thread.shutdown()
+        self._side_threads.shutdown()
 
     async def __aenter__(self) -> "Worker":
         self.start()
@@ -170,11 +252,17 @@ class Worker:
 
     async def _run(self) -> None:
         while not self._closing:
+            self._wake.clear()
             now = self._clock()
             deadline = self._scheduler.next_deadline()
             if deadline is not None and deadline <= now:
                 self._outbox.put(self._seen(self._scheduler.expire(now)))
             plan = self._scheduler.step(now)
+            if self._copier is not None:
+                for pull in self._scheduler.pulls():
+                    self._copier.begin(pull)
+            if self._broken is not None:
+                raise self._broken
             if plan is None:
                 await self._sleep()
             else:
@@ -182,38 +270,29 @@ class Worker:
                 await self._outbox.room()
 
     async def _sleep(self) -> None:
-        """Nothing waits or runs: use no time until the next add."""
-        self._wake.clear()
-        if not self._live:
+        """Nothing can be computed: use no time until something changes, or its time has come."""
+        if not (self._live or self._scheduler.leases or self._sealing or self._copier):
             self._quiet.set()
-        await self._wake.wait()
+        deadline = self._scheduler.next_deadline()
+        wait_s = None if deadline is None else max(0.0, deadline - self._clock())
+        with suppress(TimeoutError):
+            async with asyncio.timeout(wait_s):
+                await self._wake.wait()
 
     async def _forward(self, plan: StepPlan) -> Sequence[Event]:
-        loop = asyncio.get_running_loop()
-        result = await loop.run_in_executor(self._thread, self._compute, plan)
-        if isinstance(result, Exception):
-            _log.error("forward pass %d failed", plan.number, exc_info=result)
+        result = await self._thread.forward(plan)
+        if result is None:
             return self._failed(plan)
-        self._faults_in_a_row = 0
         return self._seen(self._scheduler.complete(plan, result, self._clock()))
-
-    def _compute(self, plan: StepPlan) -> StepResult | Exception:
-        """On the engine's thread. Errors are returned: a future can't carry all of them."""
-        try:
-            return self._engine.forward(plan)
-        except Exception as error:  # noqa: BLE001  whatever fails here, the others must be served
-            return error
 
     def _failed(self, plan: StepPlan) -> Sequence[Event]:
         """The pass of this plan raised: end its sequences; after too many in a row, everything."""
-        self._faults_total += 1
-        self._faults_in_a_row += 1
         events = self._seen(
             self._scheduler.fail(plan, "the engine failed in this step", self._clock())
         )
         if self.healthy:
             return events
-        message = f"the engine failed {self._faults_in_a_row} times in a row"
+        message = f"the engine failed {self._thread.faults_in_a_row} times in a row"
         _log.error("worker %s is unhealthy: %s", self._info.id, message)
         self._refuse(f"the worker is unhealthy: {message}")
         return [*events, *self._end_all(message)]
@@ -229,38 +308,90 @@ class Worker:
 
     # ── bookkeeping ──────────────────────────────────────────────────────────────────────────
 
-    def _seen(self, events: Sequence[Event]) -> Sequence[Event]:
-        """Forget the requests that these events end; returns the events."""
-        for event in events:
-            if isinstance(event, SequenceEnded):
-                self._ended(event.request, 1)
-        return events
+    def _refused(self, request: Request, *, exchanges: bool) -> Rejected | None:
+        """Why this worker takes nothing, or nothing of this kind."""
+        if self._refusal is not None:
+            reason, message = RejectReason.DRAINING, self._refusal
+        elif exchanges and self._copier is None:
+            reason = RejectReason.INVALID
+            message = f"worker {self._info.id} exchanges no KV: it runs whole requests only"
+        else:
+            return None
+        return Rejected(request=request.id, reason=reason, message=message, attempt=request.attempt)
 
-    def _ended(self, id: RequestId, sequences: int) -> None:
-        live = self._live[id]
-        live.open_sequences -= sequences
-        if not live.open_sequences:
-            del self._live[id]
+    def _taken_in(self, request: Request, answer: Admitted | Rejected) -> Admitted | Rejected:
+        if isinstance(answer, Admitted):
+            self._live.take(request)
+            self._quiet.clear()
+            self._wake.set()
+        return answer
+
+    def _seen(self, events: Sequence[SchedulerEvent]) -> list[Event]:
+        """Forget what these events end, and seal what is to be offered; returns the others."""
+        said: list[Event] = []
+        for event in events:
+            match event:
+                case Prefilled():
+                    assert self._sealing is not None
+                    self._live.ended(event.request, len(event.sequences))
+                    self._sealing.begin(event)
+                    continue
+                case SequenceEnded():
+                    self._live.ended(event.request, 1)
+                    self._stop_pull(event.request, event.attempt)
+                case _:
+                    pass
+            said.append(event)
+        return said
+
+    def _offered(self, events: Sequence[Event]) -> None:
+        """Pages are sealed, or could not be: pass on what came of it."""
+        self._outbox.put(events)
+        self._wake.set()
+
+    def _pulled(self, ended: PullEnded) -> None:
+        """A pull is over: what it was for goes on."""
+        events = self._scheduler.pulled(
+            ended.request, ended.attempt, ended.good, self._clock(), ended.problem, ended.seconds
+        )
+        self._outbox.put(self._seen(events))
+        self._wake.set()
+
+    def _stop_pull(self, id: RequestId, attempt: int) -> None:
+        """Once a request has ended, nobody waits for its pages."""
+        if self._copier is not None and id not in self._live:
+            self._copier.cancel(id, attempt)
+
+    def _break(self, error: BaseException) -> None:
+        """A law was broken beside the loop: the loop raises it."""
+        self._broken = error
+        self._wake.set()
 
     def _end_all(self, message: str) -> Iterable[Event]:
         """End everything with an error. The scheduler keeps nothing but what a pass still uses."""
-        events: list[Event] = []
-        now = self._clock()
-        for id, live in list(self._live.items()):
-            answer = self._scheduler.abort(id, now)
+        ends: list[tuple[RequestId, int, tuple[int, ...]]] = []
+        for id, attempt in self._live:
+            answer = self._scheduler.abort(id, self._clock())
             if isinstance(answer, Aborted):
-                self._ended(id, len(answer.sequences))
-                events += (
-                    SequenceEnded(
-                        request=id,
-                        attempt=live.attempt,
-                        sequence=sequence,
-                        reason=FinishReason.ERROR,
-                        message=message,
-                    )
-                    for sequence in answer.sequences
-                )
-        return events
+                self._live.ended(id, len(answer.sequences))
+                self._stop_pull(id, attempt)
+                ends.append((id, attempt, answer.sequences))
+        if self._sealing is not None:
+            ends += (
+                (one.request, one.attempt, sequences)
+                for one, sequences in self._sealing.abort_all()
+            )
+        return [
+            SequenceEnded(
+                request=id,
+                attempt=attempt,
+                sequence=sequence,
+                reason=FinishReason.ERROR,
+                message=message,
+            )
+            for id, attempt, sequences in ends
+            for sequence in sequences
+        ]
 
     def _refuse(self, message: str) -> None:
         """The first reason stays: it is the cause."""

@@ -146,7 +146,7 @@ class WorkerPort:
     async def _live_on(self) -> None:
         while True:
             joined = await self._join()
-            ending = await joined.ended
+            ending = await asyncio.shield(joined.ended)
             self._quiet.warning("the stream to the gateway is over: %s", ending.reason)
             await self._end_life()
 

@@ -8,7 +8,9 @@ import contextlib
 import os
 import secrets
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
+from concurrent.futures import Executor, ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 
 import uvloop
@@ -18,12 +20,13 @@ from antiphon.checkpoint import open_checkpoint, resolve
 from antiphon.core.recorded_run import Setup
 from antiphon.engine import use_cores
 from antiphon.store.transfer import OwnedRegion
-from antiphon.types import Incarnation, WorkerId, WorkerInfo
+from antiphon.types import Incarnation, Seconds, WorkerId, WorkerInfo
 
 from .decision_log import DecisionLog, opened_log
-from .kv_exchange import KvExchange
 from .loaded_engine import LoadedEngine, load_engine
 from .peer_port import PeerPort
+from .peer_pull_path import PeerPullPath
+from .pull_path import Exchange
 from .socket_folder import data_socket, gateway_socket
 from .supervisor.messages import Children, Drain, Ready, Stop
 from .supervisor.parent import Parent, run_child
@@ -53,60 +56,77 @@ async def _serve(parent: Parent, loaded: LoadedEngine, log: DecisionLog | None) 
             stop.set()
 
     parent.listen(told)
-    folder = Path(parent.launch.sockets)
-    info = _info(parent, loaded)
-    exchange = None
-    if loaded.region is not None:
-        exchange = KvExchange(
-            loaded.region,
-            folder,
-            taker=lambda: worker.info,
-            lease_ttl_s=parent.config.cluster.lease_ttl_s,
-            clock=time.monotonic,
-        )
-    async with (
-        Worker(
-            info,
-            loaded.scheduler,
-            loaded.engine,
-            clock=time.monotonic,
-            exchange=exchange,
-            log_decision=log,
-        ) as worker,
-        _offering(worker, loaded.region, folder),
-    ):
-        port = WorkerPort(
-            worker,
-            gateway_socket(folder),
-            new_life=worker.new_life,
-            clock=time.monotonic,
-            on_joined=lambda: parent.tell(Ready()),
-        )
-        serving = asyncio.create_task(port.run())
-        stopping = asyncio.create_task(stop.wait())
-        await asyncio.wait((serving, stopping), return_when=asyncio.FIRST_COMPLETED)
-        for task in (serving, stopping):
-            if not task.done():
-                task.cancel()
-        await asyncio.wait((serving, stopping))
-        if not serving.cancelled():
-            serving.result()
-    return 0
+    folder, region = Path(parent.launch.sockets), loaded.region
+    assert region is not None
+    with ThreadPoolExecutor(1, thread_name_prefix="kv-copy") as copying:
+        path = _pull_path(lambda: worker.info, region, folder, copying)
+        async with (
+            Worker(
+                _info(parent, loaded),
+                loaded.scheduler,
+                loaded.engine,
+                clock=time.monotonic,
+                log_decision=log,
+                exchange=Exchange(pages=region, path=path),
+            ) as worker,
+            _offering(worker, region, folder),
+        ):
+            await _join_and_serve(parent, worker, path, stop)
+            code = 0 if worker.healthy else 1
+        path.close()
+    return code
+
+
+async def _join_and_serve(
+    parent: Parent, worker: Worker, path: PeerPullPath, stop: asyncio.Event
+) -> None:
+    async def new_life() -> None:
+        await worker.new_life(Incarnation(secrets.token_hex(8)))
+        path.new_life()
+
+    port = WorkerPort(
+        worker,
+        gateway_socket(Path(parent.launch.sockets)),
+        new_life=new_life,
+        clock=time.monotonic,
+        on_joined=lambda: parent.tell(Ready()),
+    )
+    beat_s = parent.config.cluster.heartbeat_s
+    serving = asyncio.create_task(port.run())
+    ends = (
+        serving,
+        asyncio.create_task(stop.wait()),
+        asyncio.create_task(_until_unhealthy(worker, beat_s)),
+    )
+    await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+    for task in ends:
+        if not task.done():
+            task.cancel()
+    await asyncio.wait(ends)
+    if not serving.cancelled():
+        serving.result()
+
+
+async def _until_unhealthy(worker: Worker, beat_s: Seconds) -> None:
+    """An engine that fails over and over is given up: the supervisor starts another process."""
+    while worker.healthy:
+        await asyncio.sleep(beat_s)
+
+
+def _pull_path(
+    info: Callable[[], WorkerInfo], region: OwnedRegion, folder: Path, threads: Executor
+) -> PeerPullPath:
+    return PeerPullPath(info, region, partial(data_socket, folder), threads, clock=time.monotonic)
 
 
 @contextlib.asynccontextmanager
-async def _offering(
-    worker: Worker, region: OwnedRegion | None, folder: Path
-) -> AsyncIterator[None]:
+async def _offering(worker: Worker, region: OwnedRegion, folder: Path) -> AsyncIterator[None]:
     """While it lasts, other workers reach this one's leases and memory."""
-    if region is None:
-        yield
-        return
     port = PeerPort(
         data_socket(folder, worker.info.id),
         owner=lambda: worker.info,
         descriptor=region.fd,
-        leases=worker,
+        leases=worker.leases,
         clock=time.monotonic,
     )
     await port.start()

@@ -21,13 +21,14 @@ from antiphon.types import (
     Deliver,
     Dispatch,
     EndSequence,
-    Event,
     FinishReason,
     Incarnation,
     Logprobs,
+    Prefilled,
     Rejected,
     Request,
     RequestId,
+    SchedulerEvent,
     Settle,
     StepPlan,
     TokenGenerated,
@@ -82,16 +83,18 @@ class Batch:
 
     def _step(self) -> None:
         now = time.monotonic()
-        events = list(self._scheduler.expire(now))
+        events: list[SchedulerEvent] = list(self._scheduler.expire(now))
         plan = self._scheduler.step(now)
         if plan is None and not events:
             raise BugError(f"nothing can run, but {self._open} sequences have not ended")
         if plan is not None:
             events += self._forward(plan)
         for event in events:
+            if isinstance(event, Prefilled):
+                raise BugError(f"{event.request} was prefilled for another worker: there is none")
             self._execute(self._book.heard(event, time.monotonic()))
 
-    def _forward(self, plan: StepPlan) -> Sequence[Event]:
+    def _forward(self, plan: StepPlan) -> Sequence[SchedulerEvent]:
         try:
             result = self._engine.forward(plan)
         except BaseException:

@@ -116,8 +116,9 @@ class WorkerLife:
 
     def __init__(self, worker: ClusterWorker) -> None:
         setup, spec, parts = worker.setup, worker.spec, worker.parts
-        self.worker = worker
-        self.process = worker.process
+        self.setup, self.network, self.process = setup, worker.network, worker.process
+        self.note, self.crossed = worker.note, worker.crossed
+        self._spec, self._model = spec, worker.model
         self.memory = parts.memory(setup.kv.page_tokens)
         self.scheduler = Scheduler(
             config=setup.scheduler,
@@ -155,8 +156,7 @@ class WorkerLife:
     @property
     def info(self) -> WorkerInfo:
         """What it says when it joins."""
-        setup, spec, model = self.worker.setup, self.worker.spec, self.worker.model
-        kv = setup.kv
+        setup, spec, model, kv = self.setup, self._spec, self._model, self.setup.kv
         return WorkerInfo(
             id=spec.id,
             incarnation=self.incarnation,
@@ -177,10 +177,10 @@ class WorkerLife:
     def _join(self) -> None:
         self._joins += 1
         self._heard_at = self.now
-        self.worker.network.dial(self.process, GATEWAY, self._opened, self._not_opened)
+        self.network.dial(self.process, GATEWAY, self._opened, self._not_opened)
 
     def _not_opened(self) -> None:
-        self.process.call_at(self.now + self.worker.setup.cluster.heartbeat_s, self._join)
+        self.process.call_at(self.now + self.setup.cluster.heartbeat_s, self._join)
 
     def _opened(self, end: End) -> None:
         self._control = end
@@ -191,7 +191,7 @@ class WorkerLife:
 
     def _leave(self) -> None:
         """The gateway is gone, or has given this life up: end all of its work, and join anew."""
-        self.worker.note(Note(f"{self.incarnation} ends all its work"))
+        self.note(Note(f"{self.incarnation} ends all its work"))
         if self._control is not None:
             self._control.close()
             self._control = None
@@ -204,7 +204,7 @@ class WorkerLife:
         self._join()
 
     def _beat(self) -> None:
-        cluster = self.worker.setup.cluster
+        cluster = self.setup.cluster
         if self._control is not None:
             if self.now - self._heard_at >= cluster.lost_after_s:
                 self._leave()
@@ -264,13 +264,13 @@ class WorkerLife:
         if self._attempts.get(request) == attempt:
             if sequence is None:
                 self.taker.cancel(request, attempt)
-            self.worker.note(self.scheduler.abort(request, self.now, sequence))
+            self.note(self.scheduler.abort(request, self.now, sequence))
 
     def _grant(self, order: GrantTo) -> None:
         match self.scheduler.leases.grant(order.lease, order.taker, order.attempt, self.now):
             case LeaseHeld():
                 refused = None
-                self.worker.note(LeaseGranted(order.lease, order.taker, order.attempt))
+                self.note(LeaseGranted(order.lease, order.taker, order.attempt))
             case LeaseRefused(reason=reason):
                 refused = reason
         self.tell(

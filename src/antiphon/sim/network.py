@@ -11,7 +11,8 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from antiphon.core.faults import Boundary, Draws, Drop, Duplicate, Node, Reorder
+from antiphon.core.draws import Draws
+from antiphon.core.faults import Boundary, Drop, Duplicate, Node, Reorder
 from antiphon.types import Seconds
 
 from .stream import End, Fate, Stream, Traffic
@@ -106,6 +107,7 @@ class Network:
     def part(self, one: Node, other: Node) -> None:
         """Hold back what passes between two processes, until each `part` has had its `join`."""
         self._partitions[_pair(one, other)] += 1
+        self.traffic.partitions += 1
 
     def join(self, one: Node, other: Node) -> None:
         """End one partition; if it was the last, what waited goes its way."""

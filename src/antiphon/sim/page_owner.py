@@ -1,25 +1,21 @@
 """The side of a virtual worker that offers pages and lets others take them."""
 
-from typing import TYPE_CHECKING
-
 from antiphon.core.handover import Acknowledge, RenewTaken, Take
 from antiphon.types import LeaseHeld, LeaseRefused, Offer, PageId, Prefilled
 
 from .cluster_log import LeaseUsed
 from .cluster_messages import Answer, Ask, Mapped, boundary_of
 from .stream import End
-
-if TYPE_CHECKING:
-    from .cluster_worker import WorkerLife
+from .worker_host import WorkerHost
 
 
 class PageOwner:
     """Seals what is offered, and answers those who take it."""
 
-    def __init__(self, life: "WorkerLife") -> None:
+    def __init__(self, life: WorkerHost) -> None:
         self._life = life
         self._takers: list[End] = []
-        life.worker.network.listen(life.process, self._accept)
+        life.network.listen(life.process, self._accept)
 
     def offer(self, event: Prefilled) -> Offer:
         """Seals the pages; from now on they are what the offer says of them."""
@@ -71,7 +67,7 @@ class PageOwner:
 
     def _note_use(self, answer: LeaseHeld | LeaseRefused, use: LeaseUsed) -> None:
         if isinstance(answer, LeaseHeld):
-            self._life.worker.note(use)
+            self._life.note(use)
 
 
 def _named_once(event: Prefilled) -> tuple[PageId, ...]:

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, assert_never
+from typing import assert_never
 
 from antiphon.core.faults import Boundary
 from antiphon.core.handover import (
@@ -16,16 +16,12 @@ from antiphon.core.handover import (
     StopCopy,
     Take,
 )
-from antiphon.types import Incarnation, PageId, Pull, RequestId, Seconds, WorkerId
+from antiphon.types import Incarnation, OfferedPage, PageId, Pull, RequestId, Seconds, WorkerId
 
 from .cluster_messages import Answer, Ask, Mapped, ToTaker, boundary_of
 from .shadow_kv import PageContent, ShadowKv
 from .stream import End
-
-if TYPE_CHECKING:
-    from antiphon.types import OfferedPage
-
-    from .cluster_worker import WorkerLife
+from .worker_host import WorkerHost
 
 
 @dataclass(slots=True, eq=False)
@@ -51,8 +47,8 @@ class _Copying:
 class PageTaker:
     """Dials owners, copies page by page, and tells the scheduler how each pull ended."""
 
-    def __init__(self, life: "WorkerLife") -> None:
-        cluster = life.worker.setup.cluster
+    def __init__(self, life: WorkerHost) -> None:
+        cluster = life.setup.cluster
         self._life = life
         self._puller = Puller(answer_s=cluster.lost_after_s, margin_s=cluster.lease_ttl_s / 10)
         self._links: dict[WorkerId, _Link] = {}
@@ -79,7 +75,7 @@ class PageTaker:
             if link.end is not None:
                 link.end.close()
 
-    def take_page(self, memory: ShadowKv, source: "OfferedPage") -> PageContent | None:
+    def take_page(self, memory: ShadowKv, source: OfferedPage) -> PageContent | None:
         """What is copied from another's page; None: it is not what was offered."""
         return memory.read(source)
 
@@ -139,12 +135,12 @@ class PageTaker:
         if copying.unwanted or len(copying.good) == len(pages):
             self._end_copy(copying)
             return
-        took_s = life.worker.setup.page_pull_s * life.process.slow_factor
+        took_s = life.setup.page_pull_s * life.process.slow_factor
         life.process.call_at(life.now + took_s, lambda: self._copy_page(copying))
 
     def _copy_page(self, copying: _Copying) -> None:
         page = copying.pull.pages[len(copying.good)]
-        self._life.worker.crossed(Boundary.READ, copying.pull.offer.owner, self._life.process.name)
+        self._life.crossed(Boundary.READ, copying.pull.offer.owner, self._life.process.name)
         if not self._life.process.alive:
             return  # it died in the midst of this
         content = self.take_page(copying.memory, page.source)
@@ -183,7 +179,7 @@ class PageTaker:
             end.heard = lambda message: self._hear(link, message)
             end.closed = lambda: self._closed(worker, link)
 
-        self._life.worker.network.dial(
+        self._life.network.dial(
             self._life.process, worker, opened, lambda: self._closed(worker, link)
         )
 

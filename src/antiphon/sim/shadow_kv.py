@@ -81,7 +81,7 @@ class ShadowKv:
         if generation % 2:
             return
         if generation and slot:
-            raise BugError(f"I20: page {page} is sealed, and slot {slot} of it is written")
+            raise BugError(f"I22: page {page} is sealed, and slot {slot} of it is written")
         self._generations[page] = generation + 1
 
     # ── what the worker itself does ──────────────────────────────────────────────────────────

@@ -37,6 +37,8 @@ class Traffic:
     """Delayed by a fault."""
     cuts: int = 0
     """Streams that were cut."""
+    partitions: int = 0
+    """Times that two processes were parted."""
 
 
 class Conditions(Protocol):
@@ -122,13 +124,17 @@ class Stream:
         return not any(end.open for end in self.ends)
 
     def cut(self) -> bool:
-        """Break it: what is under way is lost, and both sides are told. False: it was over."""
+        """Break it: what is under way is lost, and both sides are told. False: it was over.
+
+        They are told by themselves, not in the midst of what they are doing.
+        """
         if self.over:
             return False
+        loop = self._conditions.loop
         for pipe in self._pipes:
             pipe.break_off()
         for end in self.ends:
-            end.owner.deliver(end.hang_up)
+            loop.call_at(loop.now, lambda end=end: end.owner.deliver(end.hang_up))
         return True
 
     def flush(self) -> None:

@@ -21,7 +21,7 @@ class VirtualProcess:
     def __init__(self, name: Node, loop: VirtualLoop, *, clock_offset_s: Seconds = 0.0) -> None:
         self.name = name
         self.lives = 0
-        self.crashes = self.stops = 0
+        self.crashes = self.stops = self.slowdowns = 0
         self.slow_factor = 1.0
         """How many times as long computing takes now."""
         self.held_back = 0
@@ -115,6 +115,7 @@ class VirtualProcess:
 
     def slow_down(self, factor: float) -> None:
         """Computing takes that many times as long, on top of what it takes now."""
+        self.slowdowns += 1
         self.slow_factor *= factor
 
     def speed_up(self, factor: float, life: int) -> None:

@@ -6,7 +6,8 @@ A family says what may be asked of the outcome.
 from dataclasses import replace
 from enum import StrEnum
 
-from antiphon.core.faults import DISHONEST, HONEST, Draws, FaultPlan, Kind, Mix, plan
+from antiphon.core.draws import Draws
+from antiphon.core.faults import DISHONEST, HONEST, FaultPlan, Kind, Mix, plan
 from antiphon.sim import GATEWAY, Hostility
 from antiphon.sim.cluster_setup import Call, ClusterSetup, Empty, GiveUp, Stimulus, WorkerSpec
 from antiphon.types import (

@@ -6,7 +6,9 @@ python -m antiphon.testing.chaos_run --count 2000 [--first 0] [--family honest]
 import sys
 from argparse import ArgumentParser
 from collections import Counter
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+from typing import TypeVar
 
 from antiphon.core.faults import plan_text
 from antiphon.core.requests import RequestBook
@@ -28,6 +30,7 @@ from .cluster_laws import (
     stories_of,
 )
 
+T = TypeVar("T")
 REST_AFTER_S: Seconds = PATIENCE_S + 15.0
 """By then all deadlines have passed, and all that waited for them is gone."""
 
@@ -67,6 +70,42 @@ def run_cluster(
     return ChaosReport(rested_at, _counts(cluster))
 
 
+def breaks_law(
+    setup: ClusterSetup,
+    family: Family,
+    *,
+    make_book: MakeBook = RequestBook,
+    parts: WorkerParts = STANDARD_WORKER_PARTS,
+) -> str | None:
+    """How a set-up breaks a law; None: it does not."""
+    try:
+        run_cluster(setup, family, make_book=make_book, parts=parts)
+    except BugError as problem:
+        return str(problem) or type(problem).__name__
+    return None
+
+
+def shrunk(setup: ClusterSetup, still_fails: Callable[[ClusterSetup], bool]) -> ClusterSetup:
+    """The set-up with as few faults and calls as one can leave out one by one, and still fail."""
+    while True:
+        faults = setup.faults.faults
+        smaller = [
+            *(
+                replace(setup, faults=replace(setup.faults, faults=fewer))
+                for fewer in _less(faults)
+            ),
+            *(replace(setup, stimuli=fewer) for fewer in _less(setup.stimuli)),
+        ]
+        found = next((one for one in smaller if still_fails(one)), None)
+        if found is None:
+            return setup
+        setup = found
+
+
+def _less(items: tuple[T, ...]) -> Iterable[tuple[T, ...]]:
+    return (items[:at] + items[at + 1 :] for at in range(len(items)))
+
+
 def _counts(cluster: VirtualCluster) -> Counter[str]:
     counts: Counter[str] = Counter(cluster.faults.counts())
     for _, _, what in cluster.log.entries:
@@ -85,7 +124,7 @@ def _counts(cluster: VirtualCluster) -> Counter[str]:
 
 
 def main(arguments: list[str]) -> int:
-    """Run many seeds; print each that breaks a law, with its plan, and the sums."""
+    """Run many seeds; print the sums, and of each that breaks a law the smallest run that does."""
     parser = ArgumentParser(prog="python -m antiphon.testing.chaos_run", description=__doc__)
     parser.add_argument("--first", type=int, default=0)
     parser.add_argument("--count", type=int, default=100)
@@ -100,11 +139,17 @@ def main(arguments: list[str]) -> int:
                 total += run_cluster(setup, family).counts
             except BugError as problem:
                 broken += 1
-                sys.stdout.write(f"seed {seed}, {family}: {problem}\n{plan_text(setup.faults)}\n")
+                sys.stdout.write(f"seed {seed}, {family}: {problem}\n{_smallest(setup, family)}\n")
     for name, count in sorted(total.items()):
         sys.stdout.write(f"{count:>9} {name}\n")
     sys.stdout.write(f"{broken} of {options.count} seeds x families broke a law\n")
     return 1 if broken else 0
+
+
+def _smallest(setup: ClusterSetup, family: Family) -> str:
+    small = shrunk(setup, lambda one: breaks_law(one, family) is not None)
+    stimuli = "\n".join(map(repr, small.stimuli))
+    return f"{breaks_law(small, family)}\n{plan_text(small.faults)}{stimuli}"
 
 
 if __name__ == "__main__":

@@ -107,13 +107,13 @@ def _check_open(story: Story, sequence: int, what: str) -> None:
 
 
 def _give(story: Story, request: Request) -> None:
-    """I22: whoever gets a request is told all that its client has, and nothing else."""
+    """I14: whoever gets a request is told all that its client has, and nothing else."""
     story.attempt = request.attempt
     has = tuple(tuple(story.tokens.get(s, ())) for s in range(request.sampling.n))
     if (request.resumed or ((),) * len(has)) != has:
-        raise LawBroken(f"I22: {request.id} goes on from {request.resumed}, its client has {has}")
+        raise LawBroken(f"I14: {request.id} goes on from {request.resumed}, its client has {has}")
     if set(request.done) != set(story.ends):
-        raise LawBroken(f"I22: {request.id} goes on without {request.done}, not {story.ends}")
+        raise LawBroken(f"I14: {request.id} goes on without {request.done}, not {story.ends}")
 
 
 def _deliver(story: Story, token: TokenGenerated) -> None:
@@ -128,7 +128,7 @@ def _deliver(story: Story, token: TokenGenerated) -> None:
 
 
 def check_leases(log: ClusterLog) -> None:
-    """I21: only the life that a lease was granted to last, for that attempt, takes or ends it."""
+    """I23: only the life that a lease was granted to last, for that attempt, takes or ends it."""
     granted: dict[LeaseId, tuple[Incarnation, int]] = {}
     for _, _, what in log.entries:
         match what:
@@ -136,7 +136,7 @@ def check_leases(log: ClusterLog) -> None:
                 granted[lease] = (taker, attempt)
             case LeaseUsed(lease, taker, attempt):
                 if granted.get(lease) != (taker, attempt):
-                    raise LawBroken(f"I21: {taker} uses {lease}, which {granted.get(lease)} has")
+                    raise LawBroken(f"I23: {taker} uses {lease}, which {granted.get(lease)} has")
             case _:
                 pass
 
@@ -157,7 +157,7 @@ def check_ended(stories: Mapping[RequestId, Story]) -> None:
 def check_tokens(
     setup: ClusterSetup, stories: Mapping[RequestId, Story], *, lossless: bool = True
 ) -> None:
-    """I18: what was delivered is the beginning of what an undisturbed run would have said.
+    """I20: what was delivered is the beginning of what an undisturbed run would have said.
 
     All of it, if the sequence ended by itself: a failover repeats, loses and changes nothing.
     (Where a link may lose the last token and go on, `lossless=False`, nobody can know that.)
@@ -167,12 +167,12 @@ def check_tokens(
             said = story.tokens.get(sequence, [])
             whole = undisturbed(setup, story.request, sequence)
             if said != whole[: len(said)]:
-                raise LawBroken(f"I18: {id}/{sequence} says {said} instead of {whole}")
+                raise LawBroken(f"I20: {id}/{sequence} says {said} instead of {whole}")
             ended = story.ends.get(sequence)
             by_itself = (FinishReason.STOP, FinishReason.LENGTH)
             whole_is_due = lossless and ended in by_itself and sequence not in story.given_up
             if whole_is_due and said != whole:
-                raise LawBroken(f"I18: {id}/{sequence} ends after {said}, which lacks {whole}")
+                raise LawBroken(f"I20: {id}/{sequence} ends after {said}, which lacks {whole}")
 
 
 def undisturbed(setup: ClusterSetup, request: Request, sequence: int) -> list[TokenId]:
@@ -188,7 +188,7 @@ def undisturbed(setup: ClusterSetup, request: Request, sequence: int) -> list[To
 
 
 def check_nothing_failed(log: ClusterLog, stories: Mapping[RequestId, Story]) -> None:
-    """I19: with workers that survive or come back, no patient client's request fails.
+    """I21: with workers that survive or come back, no patient client's request fails.
 
     But for those that three lost workers in a row took with them: they may be what kills them.
     """
@@ -197,11 +197,11 @@ def check_nothing_failed(log: ClusterLog, stories: Mapping[RequestId, Story]) ->
             continue
         record = story.settle.record
         if record.outcome is not Outcome.FAILED or _losses(log, story) < MAX_FRUITLESS:
-            raise LawBroken(f"I19: {id} is {record.outcome}: {record.message}")
+            raise LawBroken(f"I21: {id} is {record.outcome}: {record.message}")
 
 
 def check_nobody_failed_unasked(log: ClusterLog, stories: Mapping[RequestId, Story]) -> None:
-    """I19, with impatient clients and short queues: who hung up or was late knows why."""
+    """I21, with impatient clients and short queues: who hung up or was late knows why."""
     for id, story in stories.items():
         if story.settle is None:
             continue
@@ -216,7 +216,7 @@ def check_nobody_failed_unasked(log: ClusterLog, stories: Mapping[RequestId, Sto
             case Outcome.FAILED:
                 allowed = _losses(log, story) >= MAX_FRUITLESS
         if not allowed:
-            raise LawBroken(f"I19: {id} is {record.outcome}: {record.message}")
+            raise LawBroken(f"I21: {id} is {record.outcome}: {record.message}")
 
 
 _TIMELY_REFUSALS = (RejectReason.QUEUE_FULL, RejectReason.DEADLINE)
@@ -233,7 +233,7 @@ def _losses(log: ClusterLog, story: Story) -> int:
 
 
 def check_drained(cluster: VirtualCluster) -> None:
-    """I3, I4, I20: after quiet nothing is open, leased, pulled, held or routed anywhere."""
+    """I3, I4: after quiet nothing is open, leased, pulled, held or routed anywhere."""
     left = cluster.unrest()
     if left:
         raise LawBroken(f"I4: after quiet there is still {', '.join(left)}")
@@ -251,6 +251,8 @@ def check_faults_happened(cluster: VirtualCluster) -> None:
     seen = {
         "crash": sum(process.crashes for process in cluster.processes.values()),
         "stall": sum(process.stops for process in cluster.processes.values()),
+        "slow": sum(process.slowdowns for process in cluster.processes.values()),
+        "partition": traffic.partitions,
         "delay": traffic.late,
         "drop": traffic.dropped,
         "duplicate": traffic.repeated,

@@ -21,6 +21,24 @@ class Outcome(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class AttemptRecord:
+    """One attempt of a request. None: it did not come so far.
+
+    `began_at`: the request came, or the attempt before was given up. `route`: its workers, such as
+    "prefill-0 > decode-1" or "mixed-0", then the reason. `first_token_at`: its own first token, not
+    the request's.
+    """
+
+    began_at: Seconds
+    routed_at: Seconds
+    route: str
+    offered_at: Seconds | None = None
+    adopted_at: Seconds | None = None
+    pulled_at: Seconds | None = None
+    first_token_at: Seconds | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RequestRecord:
     """One request, every stage stamp from one monotonic clock. None: that stage was not reached.
 
@@ -47,13 +65,8 @@ class RequestRecord:
     pulled_tokens: int = 0
     recomputed_tokens: int = 0
     """Tokens that were to be pulled and could not be had."""
-    routed_at: Seconds | None = None
-    offered_at: Seconds | None = None
-    adopted_at: Seconds | None = None
-    pulled_at: Seconds | None = None
-    """Stamps of the last attempt that came so far."""
-    routes: tuple[str, ...] = ()
-    """One an attempt: "prefill-0 > decode-1" or "mixed-0", then the reason."""
+    trail: tuple[AttemptRecord, ...] = ()
+    """The attempts that were given to a worker, in order; of very many the last ones."""
 
 
 @dataclass(frozen=True, slots=True)

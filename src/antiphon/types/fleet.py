@@ -105,6 +105,15 @@ class Health(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
+class Member:
+    """A worker that has joined, as its gateway sees it. `view`: its newest counts."""
+
+    info: WorkerInfo
+    health: Health
+    view: WorkerView
+
+
+@dataclass(frozen=True, slots=True)
 class WorkerJoined:
     """A worker begins a life, and is ready for requests."""
 

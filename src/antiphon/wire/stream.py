@@ -104,6 +104,9 @@ class FrameStream(asyncio.Protocol):
         """Like `send`, of a message that `encode` has made."""
         if not self.alive() or self._transport is None:
             raise PeerError(self._ending.reason if self._ending else "the stream is not open")
+        if self._transport.is_closing():
+            self.end("the connection broke")
+            raise PeerError("the connection broke")
         if self.unsent_bytes + len(data) > MAX_UNSENT_BYTES:
             self.end(f"the other side does not read: {self.unsent_bytes} bytes wait for it")
             raise PeerError("the other side does not read")

@@ -122,6 +122,20 @@ def test_everything_of_a_request_or_of_a_gateway_can_be_dropped() -> None:
     assert dropped == [9, 3, 4, 3] and one.next_deadline() is None
 
 
+def test_pages_that_are_worked_on_return_when_the_work_is_done() -> None:
+    dropped: list[int] = []
+    one = book(dropped)
+    one.hold(ID)
+    with pytest.raises(BugError, match="held already"):
+        one.hold(ID)
+    assert one.release(ID, 0.1) == HELD and (dropped, len(one), len(one.pages)) == ([], 0, 2)
+    assert one.let_go(ID) is False
+    assert (dropped, len(one.pages)) == ([3, 4, 3], 0)
+    other = book()
+    other.hold(ID)
+    assert other.let_go(ID) is True and len(other) == 1
+
+
 def test_an_id_is_used_once_and_a_lease_lasts() -> None:
     one = book()
     with pytest.raises(BugError, match="twice"):

@@ -144,10 +144,11 @@ def test_a_split_request_is_offered_granted_adopted_and_pulled() -> None:
     case.book.heard(ended(0), 7.0)
     record = settle_of(case.book.heard(ended(1), 8.0)).record
     assert (record.outcome, record.attempts, record.exact) == (Outcome.FINISHED, 1, True)
-    stamps = (record.routed_at, record.offered_at, record.adopted_at, record.pulled_at)
-    assert stamps == (1.0, 3.0, 4.0, 5.0)
+    (trail,) = record.trail
+    stamps = (trail.began_at, trail.routed_at, trail.offered_at, trail.adopted_at, trail.pulled_at)
+    assert stamps == (1.0, 1.0, 3.0, 4.0, 5.0)
+    assert trail.route == "p > d: chosen at its offer"
     assert (record.pulled_tokens, record.recomputed_tokens, record.output_tokens) == (3, 1, 3)
-    assert record.routes == ("p > d: chosen at its offer",)
     assert [name for name, _ in case.router.calls] == [
         "choose",
         "prefilled",

@@ -9,6 +9,7 @@ from antiphon.errors import BugError
 from antiphon.types import (
     Abort,
     Admitted,
+    AttemptRecord,
     Command,
     Deliver,
     Dispatch,
@@ -106,8 +107,11 @@ def test_a_plain_run_leaves_a_full_record() -> None:
         first_token_at=4.0,
         last_token_at=6.0,
         ended_at=7.0,
-        routed_at=1.0,
-        routes=("w0: the only worker",),
+        trail=(
+            AttemptRecord(
+                began_at=1.0, routed_at=1.0, route="w0: the only worker", first_token_at=4.0
+            ),
+        ),
     )
     assert len(book) == 0
     assert dropped(book) == {}

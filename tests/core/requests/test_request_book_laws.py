@@ -57,6 +57,7 @@ from antiphon.types import (
     Route,
     RouterConfig,
     SamplingParams,
+    Seconds,
     SequenceEnded,
     Settle,
     Started,
@@ -238,6 +239,11 @@ class HostileFleet(RuleBasedStateMachine):
             if place < len(self.model.clients):
                 self.offers(place)
 
+    @rule()
+    def offers_wait(self) -> None:
+        self.all_offer()
+        self.time_passes(4.0)
+
     def generates_first(self, client: Client, sequence: int) -> None:
         resumed = client.now.resumed
         index = len(resumed[sequence]) if sequence < len(resumed) else 0
@@ -321,6 +327,17 @@ class HostileFleet(RuleBasedStateMachine):
         self.model.lost(worker)
         self.model.run(self.book.observe(HealthChanged(worker, Health.LOST), self.model.now))
 
+    @precondition(any_open)
+    @rule(pick=picks)
+    def kills_whoever_runs_it(self, pick: int) -> None:
+        """A request that is the death of its workers."""
+        client = self.pick(pick)
+        for _ in range(4):
+            if client.holder is not None and client.request.id in self.model.clients:
+                worker = client.holder.worker
+                self.dies(worker)
+                self.joins(worker)
+
     @rule(worker=names)
     def joins(self, worker: WorkerId) -> None:
         """Under another incarnation: whatever its former life had is gone."""
@@ -331,6 +348,11 @@ class HostileFleet(RuleBasedStateMachine):
 
     def role(self, worker: WorkerId) -> Role:
         return Role.MIXED
+
+    @rule(worker=names)
+    def joins_twice(self, worker: WorkerId) -> None:
+        if (info := self.model.alive.get(worker)) is not None:
+            assert self.book.observe(WorkerJoined(info), self.model.now) == ()
 
     @rule(worker=names, health=st.sampled_from([Health.JOINED, Health.SUSPECT, Health.DRAINING]))
     def looks_otherwise(self, worker: WorkerId, health: Health) -> None:
@@ -564,8 +586,8 @@ class ForgetsEnds(OpenRequest):
 class NeverGivesUp(OpenRequest):
     """Does not count deaths."""
 
-    def try_again(self) -> None:
-        super().try_again()
+    def try_again(self, now: Seconds) -> None:
+        super().try_again(now)
         self.fruitless = 0
 
 

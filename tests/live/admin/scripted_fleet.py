@@ -4,11 +4,11 @@ import asyncio
 from collections.abc import Sequence
 from dataclasses import replace
 
-from antiphon.live.admin.status import Member
 from antiphon.live.supervisor.messages import ChildState
 from antiphon.types import (
     Health,
     Incarnation,
+    Member,
     ModelInfo,
     Role,
     Seconds,

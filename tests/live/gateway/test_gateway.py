@@ -469,7 +469,7 @@ async def test_each_request_leaves_a_line(pair, tokenizer):
     log.close()
     first, second = map(json.loads, file.getvalue().splitlines())
     assert (first["outcome"], first["attempts"], first["output_tokens"]) == ("finished", 2, 2)
-    assert first["routes"] == ["a: chosen", "b: chosen"]
+    assert [one["route"] for one in first["trail"]] == ["a: chosen", "b: chosen"]
     stamps = [first[f"{name}_at"] for name in ("arrived", "started", "first_token", "ended")]
     assert stamps == sorted(stamps)
     assert (second["outcome"], second["rejected"]) == ("rejected", "queue_full")

@@ -6,7 +6,15 @@ from dataclasses import fields
 from pathlib import Path
 
 from antiphon.live.gateway import RequestLog
-from antiphon.types import FinishReason, Outcome, Rejected, RejectReason, RequestId, RequestRecord
+from antiphon.types import (
+    AttemptRecord,
+    FinishReason,
+    Outcome,
+    Rejected,
+    RejectReason,
+    RequestId,
+    RequestRecord,
+)
 
 ROOT = Path(__file__).parents[3]
 
@@ -26,7 +34,7 @@ def record(name: str) -> RequestRecord:
         first_token_at=None,
         last_token_at=None,
         ended_at=2.0,
-        routes=("w0: the only worker",),
+        trail=(AttemptRecord(began_at=1.0, routed_at=1.0, route="w0: the only worker"),),
     )
 
 

@@ -1,6 +1,5 @@
 """What may go wrong, and seeded plans of it."""
 
-from .draws import Draws
 from .fault import (
     Action,
     At,
@@ -36,7 +35,6 @@ __all__ = [
     "Crash",
     "Cut",
     "Delay",
-    "Draws",
     "Drop",
     "Duplicate",
     "Fault",

@@ -4,9 +4,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
+from antiphon.core.draws import Draws
+from antiphon.errors import BugError
 from antiphon.types import Seconds
 
-from .draws import Draws
 from .fault import (
     At,
     Boundary,
@@ -72,7 +73,13 @@ class Mix:
 
 
 def plan(seed: int, mix: Mix) -> FaultPlan:
-    """Draws 1 … `mix.faults` faults; none if `mix.faults` is 0. Pure."""
+    """Draws 1 … `mix.faults` faults; none if `mix.faults` is 0. Pure.
+
+    Raises `BugError` for a mix without nodes or kinds, or with faults of links and no two ends.
+    """
+    links = {Kind.PARTITION, Kind.CUT} & set(mix.kinds)
+    if not mix.nodes or not mix.kinds or (links and len(mix.nodes) + len(mix.spared) < 2):
+        raise BugError(f"no faults of kinds {mix.kinds} can hit {mix.nodes} and {mix.spared}")
     draws = Draws(seed)
     count = 1 + draws.below(mix.faults, "count") if mix.faults else 0
     faults = tuple(_Drawn(draws, mix, number).fault() for number in range(count))

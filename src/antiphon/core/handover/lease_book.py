@@ -32,7 +32,17 @@ from antiphon.types import (
 
 LEASES = "leases"
 """The lease book's name in a record of decisions."""
-LEASES_METHODS = ("grant", "take", "renew", "acknowledge", "release", "drop_all")
+LEASES_METHODS = (
+    "grant",
+    "take",
+    "renew",
+    "acknowledge",
+    "release",
+    "release_of",
+    "drop_all",
+    "hold",
+    "let_go",
+)
 """The methods of `LeaseBook` that make up its record. The scheduler calls the others."""
 
 
@@ -62,6 +72,8 @@ class LeaseBook:
         """Leases that nobody ended: their holders died, or forgot them."""
         self._drop = drop
         self._leases: dict[LeaseId, _Lease] = {}
+        self._held: dict[LeaseId, Sequence[PageId] | None] = {}
+        """Leases whose pages are worked on; with their references once they have ended."""
         self._tally = PageTally()
 
     def __len__(self) -> int:
@@ -147,9 +159,13 @@ class LeaseBook:
         self._end(lease)
         return LeaseHeld(lease)
 
-    def release_of(self, request: RequestId) -> int:
-        """End all leases of a request that is over; returns how many there were."""
-        ends = [lease for lease, one in self._leases.items() if one.request == request]
+    def release_of(self, request: RequestId, attempt: int | None = None) -> int:
+        """End the leases of a request, or of one attempt of it; returns how many there were."""
+        ends = [
+            lease
+            for lease, one in self._leases.items()
+            if one.request == request and attempt in (None, one.attempt)
+        ]
         for lease in ends:
             self._end(lease)
         return len(ends)
@@ -158,6 +174,20 @@ class LeaseBook:
         """End all: their gateway is gone."""
         for lease in list(self._leases):
             self._end(lease)
+
+    def hold(self, lease: LeaseId) -> None:
+        """The owner itself works on the pages (seals them): they stay until `let_go`, whatever
+        becomes of the lease."""
+        if lease not in self._leases or lease in self._held:
+            raise BugError(f"lease {lease} can't be held: it has ended, or is held already")
+        self._held[lease] = None
+
+    def let_go(self, lease: LeaseId) -> bool:
+        """The work is done; whether the lease still lives."""
+        references = self._held.pop(lease)
+        if references is not None:
+            self._give_back(references)
+        return lease in self._leases
 
     def expire(self, now: Seconds) -> Sequence[LeaseId]:
         """End those whose time has run out; returns them."""
@@ -197,6 +227,12 @@ class LeaseBook:
 
     def _end(self, lease: LeaseId) -> None:
         references = self._leases.pop(lease).references
+        if lease in self._held:
+            self._held[lease] = references
+        else:
+            self._give_back(references)
+
+    def _give_back(self, references: Sequence[PageId]) -> None:
         self._tally.remove(references)
         self._drop(references)
 

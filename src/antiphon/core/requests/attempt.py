@@ -6,10 +6,10 @@ Waiting ──► Serving                        one worker does all of it
 Prefilling ── Offer ──► Waiting ──► Granting ──► Serving (adopted) ── Pulled ──► Serving
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeAlias
 
-from antiphon.types import Request, WorkerId
+from antiphon.types import AttemptRecord, Request, Seconds, WorkerId
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +49,9 @@ class Attempt:
     """Mutable. `request` is what this attempt's workers are given."""
 
     request: Request
+    began_at: Seconds
+    record: AttemptRecord | None = None
+    """None: it has no workers yet."""
     place: Place = WAITING
     known: bool = False
     """The worker has admitted it, or has reported about it, which says as much."""
@@ -65,6 +68,18 @@ class Attempt:
                 return worker
             case Waiting() | Granting():
                 return None
+
+    def routed(self, route: str, now: Seconds) -> None:
+        """Mutates: the attempt has its workers; again, if others were planned before."""
+        if self.record is None:
+            self.record = AttemptRecord(began_at=self.began_at, routed_at=now, route=route)
+        else:
+            self.record = replace(self.record, route=route)
+
+    def reached(self, stage: str, now: Seconds) -> None:
+        """Mutates: it has come to "offered", "adopted", "pulled" or "first_token"."""
+        if self.record is not None and getattr(self.record, f"{stage}_at") is None:
+            self.record = replace(self.record, **{f"{stage}_at": now})
 
     def give(self, place: Place) -> None:
         """Mutates: it is somewhere else now, where nothing has been said about it yet."""

@@ -207,7 +207,7 @@ class Attempts:
             message = f"{MAX_FRUITLESS} attempts in a row broke off before a token came"
             return [*ends, *self._requests.end(entry, FinishReason.ERROR, message, now)]
         self._dispatcher.forget(entry.id, now, again=True)
-        entry.try_again()
+        entry.try_again(now)
         return [*ends, *self.seek(entry, now)]
 
     def _give_up_offer(self, entry: OpenRequest) -> list[Command]:

@@ -92,7 +92,7 @@ class Dispatcher:
             self.forget(entry.id, now, again=True)
             return AllRefused(entry.refusal)
         self._check(first)
-        entry.routed(_spelled(route.prefill, route.decode, route.reason), now)
+        entry.attempt.routed(_spelled(route.prefill, route.decode, route.reason), now)
         if route.prefill is None:
             entry.attempt.give(Serving(first, adopted=False))
             return (Dispatch(entry.request, first),)
@@ -110,10 +110,9 @@ class Dispatcher:
             self.forget(entry.id, now, again=True)
             return AllRefused(entry.refusal)
         self._check(taker)
-        if entry.request.attempt == offer.attempt:
-            entry.rerouted(_spelled(offer.owner, taker, "chosen at its offer"))
-        else:
-            entry.routed(_spelled(offer.owner, taker, "its KV is still offered"), now)
+        own = entry.request.attempt == offer.attempt
+        reason = "chosen at its offer" if own else "its KV is still offered"
+        entry.attempt.routed(_spelled(offer.owner, taker, reason), now)
         entry.attempt.give(Granting(taker))
         grant = Grant(
             request=entry.id,
@@ -126,7 +125,7 @@ class Dispatcher:
 
     def adopt(self, entry: OpenRequest, offer: Offer, taker: WorkerId, now: Seconds) -> Adopt:
         """The grant was given: hand the request over. Mutates."""
-        entry.adopted_at = now
+        entry.attempt.reached("adopted", now)
         entry.attempt.request = entry.resumed()
         entry.attempt.give(Serving(taker, adopted=True))
         return Adopt(request=entry.request, worker=taker, offer=offer)
@@ -164,13 +163,14 @@ class Dispatcher:
 
     def take_up(self, entry: OpenRequest, offer: Offer, now: Seconds) -> None:
         """Mutates: the prompt is computed; the request waits for somebody who goes on."""
-        entry.offer, entry.offered_at = offer, now
+        entry.offer = offer
+        entry.attempt.reached("offered", now)
         self.handovers.add(offer, now)
         entry.attempt.give(WAITING)
 
     def pulled(self, entry: OpenRequest, fact: Pulled, now: Seconds) -> None:
         """Mutates: the KV was taken, so the offer is over."""
-        entry.pulled_at = now
+        entry.attempt.reached("pulled", now)
         entry.pulled_tokens += fact.pulled_tokens
         entry.recomputed_tokens += fact.missing_tokens
         entry.attempt.pulled = True

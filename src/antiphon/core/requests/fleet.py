@@ -52,11 +52,15 @@ class Fleet:
         return info.id in self._members and not self.lives(info.id, info.incarnation)
 
     def observe(self, event: FleetEvent) -> bool:
-        """Mutates. Returns False for what must have no effect: a drain under way is not undone."""
+        """Mutates. Returns False for what must have no effect.
+
+        A drain under way is not undone, and a life begins once.
+        """
         match event:
             case WorkerJoined(info):
-                if info.id not in self._members:
-                    self._members[info.id] = _Member(info)
+                if info.id in self._members:
+                    return False
+                self._members[info.id] = _Member(info)
             case HealthChanged(worker, Health.LOST):
                 return self._members.pop(worker, None) is not None
             case HealthChanged(worker, health):

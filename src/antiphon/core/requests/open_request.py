@@ -5,6 +5,7 @@ from dataclasses import replace
 
 from antiphon.core.end_marks import EndMarks
 from antiphon.types import (
+    AttemptRecord,
     EndSequence,
     FinishReason,
     Offer,
@@ -27,8 +28,8 @@ _OUTCOMES = (
 )
 """The worst end of any sequence names the outcome of the request; else it is FINISHED."""
 
-_MOST_ROUTES = 32
-"""Routes on record: of a request with more attempts the last ones."""
+_LONGEST_TRAIL = 32
+"""Attempts on record: of a request with more the last ones."""
 
 
 class OpenRequest:
@@ -36,7 +37,7 @@ class OpenRequest:
 
     def __init__(self, request: Request, arrival: int, now: Seconds) -> None:
         self.arrival = arrival
-        self.attempt = Attempt(request)
+        self.attempt = Attempt(request, now if request.arrived_at is None else request.arrived_at)
         self.offer: Offer | None = None
         """KV that was offered and is not taken yet. It outlives attempts."""
         self.fruitless = 0
@@ -53,10 +54,6 @@ class OpenRequest:
         self.numerics: str | None = None
         """Under which the first token was computed."""
         self.started_at: Seconds | None = None
-        self.routed_at: Seconds | None = None
-        self.offered_at: Seconds | None = None
-        self.adopted_at: Seconds | None = None
-        self.pulled_at: Seconds | None = None
         self.untouched = True
         """Nothing was delivered and no sequence has ended: it can still be refused."""
         self._original = request
@@ -64,8 +61,10 @@ class OpenRequest:
         for sequence, tokens in enumerate(request.resumed):
             self._accepted[sequence].extend(tokens)
         self._ends: list[FinishReason | None] = [None] * request.sampling.n
-        self._routes: deque[str] = deque(maxlen=_MOST_ROUTES)
-        self._attempts = 0
+        self._trail: deque[AttemptRecord] = deque(maxlen=_LONGEST_TRAIL - 1)
+        """The records of earlier attempts."""
+        self._earlier = 0
+        """How many there were."""
         self._message = ""
         self._cached_tokens: int | None = None
         self._arrived_at = now if request.arrived_at is None else request.arrived_at
@@ -106,6 +105,7 @@ class OpenRequest:
         self.untouched = False
         self.fruitless = 0
         self.attempt.started = True
+        self.attempt.reached("first_token", now)
         if self.started_at is None:  # `Started` was lost or comes late: a token says as much
             self.started_at = now
         if self._first_token_at is None:
@@ -141,19 +141,17 @@ class OpenRequest:
             done=tuple(sequence for sequence, end in enumerate(self._ends) if end is not None),
         )
 
-    def try_again(self) -> None:
+    def try_again(self, now: Seconds) -> None:
         """Mutates: the next attempt begins, and waits for a worker. An offer stays."""
-        self.attempt = Attempt(replace(self.resumed(), attempt=self.request.attempt + 1))
+        if self.attempt.record is not None:
+            self._trail.append(self.attempt.record)
+            self._earlier += 1
+        self.attempt = Attempt(replace(self.resumed(), attempt=self.request.attempt + 1), now)
 
-    def routed(self, route: str, now: Seconds) -> None:
-        """Mutates: the attempt has its workers."""
-        self.routed_at = now
-        self._attempts += 1
-        self._routes.append(route)
-
-    def rerouted(self, route: str) -> None:
-        """Mutates: the attempt's decode worker is another one than was planned."""
-        self._routes[-1] = route
+    @property
+    def was_routed(self) -> bool:
+        """Some attempt had workers."""
+        return self._earlier > 0 or self.attempt.record is not None
 
     def start(self, cached_tokens: int, queued_s: Seconds, now: Seconds) -> None:
         """Mutates: an attempt's first chunk began `queued_s` after the worker was given it.
@@ -165,7 +163,8 @@ class OpenRequest:
         if self._cached_tokens is None:
             self._cached_tokens = min(max(cached_tokens, 0), len(self._original.prompt))
         if self.started_at is None:
-            given_at = self._arrived_at if self.routed_at is None else self.routed_at
+            route = self.attempt.record
+            given_at = self._arrived_at if route is None else route.routed_at
             self.started_at = min(given_at + max(queued_s, 0.0), now)
 
     # ── the end ──────────────────────────────────────────────────────────────────────────────
@@ -183,6 +182,7 @@ class OpenRequest:
     def _record(
         self, outcome: Outcome, reasons: tuple[FinishReason, ...], message: str, now: Seconds
     ) -> RequestRecord:
+        latest = () if self.attempt.record is None else (self.attempt.record,)
         return RequestRecord(
             request=self.id,
             outcome=outcome,
@@ -190,7 +190,7 @@ class OpenRequest:
             prompt_tokens=len(self._original.prompt),
             cached_tokens=self._cached_tokens or 0,
             output_tokens=sum(map(len, self._accepted)),
-            attempts=max(1, self._attempts),
+            attempts=max(1, self._earlier + len(latest)),
             preemptions=self.preemptions,
             arrived_at=self._arrived_at,
             started_at=self.started_at,
@@ -201,9 +201,5 @@ class OpenRequest:
             exact=self.exact,
             pulled_tokens=self.pulled_tokens,
             recomputed_tokens=self.recomputed_tokens,
-            routed_at=self.routed_at,
-            offered_at=self.offered_at,
-            adopted_at=self.adopted_at,
-            pulled_at=self.pulled_at,
-            routes=tuple(self._routes),
+            trail=(*self._trail, *latest),
         )

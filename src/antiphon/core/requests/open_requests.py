@@ -95,7 +95,7 @@ class OpenRequests:
 
     def _close(self, entry: OpenRequest, now: Seconds) -> list[Command]:
         self.queue(entry).remove(entry.id)
-        self.stirred |= entry.routed_at is not None
+        self.stirred |= entry.was_routed
         released = self._dispatcher.give_up_offer(entry)
         self._dispatcher.forget(entry.id, now)
         self.deadlines.remove(entry.id)

@@ -53,7 +53,6 @@ SCHEDULER = "scheduler"
 SCHEDULER_METHODS = (
     "add",
     "adopt",
-    "pulls",
     "pulled",
     "abort",
     "expire",
@@ -61,7 +60,7 @@ SCHEDULER_METHODS = (
     "complete",
     "fail",
 )
-"""The methods of `Scheduler` whose calls make up its record."""
+"""The methods of `Scheduler` whose calls make up its record, beside that of its `leases`."""
 
 
 class Scheduler:

@@ -2,11 +2,9 @@
 
 from ..cpu_level import CpuLevel, cpu_levels
 from ..kernel_cache import KERNEL_REVISION, PACKING_REVISION
-from .fused_rows import norm_quantize, silu_quantize
 from .gemm import matmul, multiply
 from .packed_block import block_bytes, from_block, to_block
 from .quantize import ACTIVATION_BITS, PackedWeight, QuantizedRows, pack, quantize_rows
-from .weight_block import place_together
 
 __all__ = [
     "ACTIVATION_BITS",
@@ -20,10 +18,7 @@ __all__ = [
     "from_block",
     "matmul",
     "multiply",
-    "norm_quantize",
     "pack",
-    "place_together",
     "quantize_rows",
-    "silu_quantize",
     "to_block",
 ]

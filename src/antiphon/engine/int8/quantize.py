@@ -89,8 +89,8 @@ class QuantizedRows:
     @classmethod
     def empty(cls, rows: int, weight: PackedWeight) -> "QuantizedRows":
         """Room for `rows` rows for `weight`, or for another one of equal inputs and limit."""
-        values = aligned_zeros((rows, weight.padded_inputs), np.int16)
-        scale = aligned_zeros((rows,), np.float32)
+        values = _aligned_zeros((rows, weight.padded_inputs), np.int16)
+        scale = _aligned_zeros((rows,), np.float32)
         return cls(values, scale, weight.inputs, weight.activation_limit)
 
     def first(self, rows: int) -> "QuantizedRows":
@@ -105,10 +105,10 @@ def pack(weight: np.ndarray) -> PackedWeight:
         raise ValueError(f"weight must be float32 and not empty, got {weight.dtype} {weight.shape}")
     padded_channels = _round_up(channels, PANEL_CHANNELS)
     padded_inputs = _round_up(inputs, INPUT_MULTIPLE)
-    panels = aligned_zeros(
+    panels = _aligned_zeros(
         (padded_channels // PANEL_CHANNELS, padded_inputs // 2, 2 * PANEL_CHANNELS), np.int8
     )
-    scale = aligned_zeros((padded_channels,), np.float32)
+    scale = _aligned_zeros((padded_channels,), np.float32)
     largest_sum, nonfinite = _pack_channels(np.ascontiguousarray(weight), panels, scale)
     limit = activation_limit(largest_sum)
     return PackedWeight(panels, scale, channels, inputs, limit, nonfinite)
@@ -175,7 +175,7 @@ def _pack_channels(weight, panels, scale):
     return largest_sum, nonfinite
 
 
-def aligned_zeros(shape: tuple[int, ...], dtype: type) -> np.ndarray:
+def _aligned_zeros(shape: tuple[int, ...], dtype: type) -> np.ndarray:
     """Zeros that start on a cache line."""
     nbytes = int(np.prod(shape)) * np.dtype(dtype).itemsize
     memory = np.zeros(nbytes + _ALIGNMENT_BYTES, np.uint8)

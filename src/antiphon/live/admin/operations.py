@@ -14,9 +14,9 @@ from typing import Protocol
 from antiphon import __version__
 from antiphon.errors import ClientError, PeerError
 from antiphon.live.supervisor.messages import ChildState, FromChild, KeepRole, Restart
-from antiphon.types import Health, Incarnation, Role, Seconds, WorkerId
+from antiphon.types import Health, Incarnation, Member, Role, Seconds, WorkerId
 
-from .status import ClusterStatus, Member, WorkerStatus, worker_statuses
+from .status import ClusterStatus, WorkerStatus, worker_statuses
 
 
 class Fleet(Protocol):

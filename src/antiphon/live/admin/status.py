@@ -1,21 +1,11 @@
 """A cluster at one moment, as `antiphon status --json` prints it."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 import msgspec
 
 from antiphon.live.supervisor.messages import ChildState
-from antiphon.types import Health, Role, WorkerInfo, WorkerView
-
-
-@dataclass(frozen=True, slots=True)
-class Member:
-    """A worker that has joined, as the gateway sees it."""
-
-    info: WorkerInfo
-    health: Health
-    view: WorkerView
+from antiphon.types import Health, Member, Role
 
 
 class WorkerStatus(msgspec.Struct, frozen=True, kw_only=True):

@@ -5,11 +5,11 @@ from collections.abc import Callable, Iterator, Sequence
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
 from antiphon.core.requests import RequestBook
-from antiphon.live.admin.status import Member
 from antiphon.types import (
     Admitted,
     Event,
     GrantAnswered,
+    Member,
     Offer,
     Pulled,
     Rejected,
@@ -63,7 +63,7 @@ _COUNTERS: tuple[tuple[str, str, Callable[[WorkerView], float]], ...] = (
 
 def worker_families(model: str, members: Sequence[Member]) -> Iterator[Metric]:
     """One sample a worker. A restarted worker's counters begin at 0, as Prometheus expects."""
-    seen = [(_labels(model, member), member.view) for member in members if member.view]
+    seen = [(_labels(model, member), member.view) for member in members]
     for name, text, read in _GAUGES:
         gauge = GaugeMetricFamily(name, text, labels=_WORKER_LABELS)
         for labels, view in seen:

@@ -14,7 +14,6 @@ from typing import Protocol, runtime_checkable
 
 from antiphon.core.membership import Membership
 from antiphon.errors import PeerError
-from antiphon.live.admin.status import Member
 from antiphon.live.worker_link import WorkerLink
 from antiphon.types import (
     ClusterConfig,
@@ -23,6 +22,7 @@ from antiphon.types import (
     Health,
     HealthChanged,
     JoinRefused,
+    Member,
     Role,
     RoleChanged,
     Seconds,

@@ -3,8 +3,7 @@
 from collections.abc import Sequence
 
 from antiphon.errors import PeerError
-from antiphon.live.admin.status import Member
-from antiphon.types import Incarnation, Role, Seconds, WorkerId
+from antiphon.types import Incarnation, Member, Role, Seconds, WorkerId
 
 from .gateway import Gateway
 

@@ -20,6 +20,7 @@ from antiphon.types import (
     Outcome,
     Release,
     Renew,
+    Request,
     RequestId,
     Seconds,
     Settle,
@@ -72,7 +73,10 @@ class HandoverGateway:
         """Do what the book says."""
         for command in commands:
             match command:
-                case Dispatch(worker=worker) | Adopt(worker=worker) | Abort(worker=worker):
+                case Dispatch(worker=worker) | Adopt(worker=worker):
+                    self._check_resumed(command.request)
+                    send(worker, command)
+                case Abort(worker=worker):
                     send(worker, command)
                 case Grant(request=request, attempt=attempt, lease=lease, taker=taker):
                     send(command.owner, GrantTo(request, attempt, lease, incarnation_of(taker)))
@@ -94,10 +98,15 @@ class HandoverGateway:
             raise LawBroken(f"I14: {token} comes after {client.tokens}")
         client.tokens.append(token.token)
 
+    def _check_resumed(self, request: Request) -> None:
+        has = self.clients[request.id].tokens
+        if list(request.resumed[0] if request.resumed else ()) != has:
+            raise LawBroken(f"I14: {request.id} goes on from {request.resumed}, {has} is there")
+
     def _end(self, end: EndSequence) -> None:
         client = self.clients[end.request]
         if client.ended or len(client.tokens) != OUTPUT_TOKENS:
-            raise LawBroken(f"I18: {end} comes after {client.tokens}")
+            raise LawBroken(f"I20: {end} comes after {client.tokens}")
         client.ended = True
 
     def _settle(self, settle: Settle) -> None:
@@ -106,7 +115,7 @@ class HandoverGateway:
         if client.settled:
             raise LawBroken(f"I1: {record.request} is settled twice")
         if record.outcome is not Outcome.FINISHED:
-            raise LawBroken(f"I19: {record.request} is {record.outcome}: {record.message}")
+            raise LawBroken(f"I21: {record.request} is {record.outcome}: {record.message}")
         client.settled = True
 
 

@@ -4,18 +4,20 @@ from collections.abc import Collection, Mapping
 
 from antiphon.core.handover import LeaseBook
 from antiphon.core.handover.puller import _Pulling  # pyright: ignore[reportPrivateUsage]
+from antiphon.core.requests.attempt import Attempt
 from antiphon.core.requests.open_request import OpenRequest
 from antiphon.core.requests.request_book import RequestBook
 
 IGNORED: Mapping[type, Collection[str]] = {
     OpenRequest: frozenset(
         {
-            *("started_at", "routed_at", "offered_at", "adopted_at", "pulled_at"),
+            "started_at",
             *("_first_token_at", "_last_token_at", "_arrived_at"),
             *("preemptions", "pulled_tokens", "recomputed_tokens", "exact", "numerics"),
-            *("_routes", "_attempts", "_message", "_cached_tokens"),
+            *("_trail", "_earlier", "_message", "_cached_tokens"),
         }
     ),
+    Attempt: frozenset({"began_at", "record"}),
     RequestBook: frozenset({"_dropped"}),
     LeaseBook: frozenset({"expired_total"}),
     _Pulling: frozenset({"began_at"}),

@@ -32,7 +32,12 @@ Move: TypeAlias = tuple[str, ...]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bounds:
-    """How much can happen. `waits`: how often time passes while there is something else to do."""
+    """How much can happen.
+
+    `waits`: how often time passes while there is something else to do, to the next deadline (of a
+    renewal, say) or past a whole time to live. So one is enough for a lease that is renewed once,
+    and for one that runs out at any moment.
+    """
 
     prefill: int = 2
     decode: int = 2

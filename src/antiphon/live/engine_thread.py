@@ -1,0 +1,42 @@
+"""An engine on the one thread that may use it."""
+
+import asyncio
+import logging
+from concurrent.futures import ThreadPoolExecutor
+
+from antiphon.types import Engine, StepPlan, StepResult
+
+_log = logging.getLogger(__name__)
+
+
+class EngineThread:
+    """Computes one plan after the other, and counts those that failed: ever, and in a row."""
+
+    def __init__(self, engine: Engine, name: str) -> None:
+        self.faults_total = 0
+        self.faults_in_a_row = 0
+        self._engine = engine
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix=name)
+
+    async def forward(self, plan: StepPlan) -> StepResult | None:
+        """The result; None if the engine raised anything, which the log has then."""
+        loop = asyncio.get_running_loop()
+        result = await loop.run_in_executor(self._thread, self._compute, plan)
+        if isinstance(result, Exception):
+            _log.error("forward pass %d failed", plan.number, exc_info=result)
+            self.faults_total += 1
+            self.faults_in_a_row += 1
+            return None
+        self.faults_in_a_row = 0
+        return result
+
+    def shutdown(self) -> None:
+        """Wait for the running pass, and end the thread."""
+        self._thread.shutdown()
+
+    def _compute(self, plan: StepPlan) -> StepResult | Exception:
+        """Errors are returned: a future can't carry all of them."""
+        try:
+            return self._engine.forward(plan)
+        except Exception as error:  # noqa: BLE001  whatever fails here, the others must be served
+            return error
