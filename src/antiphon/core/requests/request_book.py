@@ -107,14 +107,16 @@ class RequestBook:
 
     def next_deadline(self) -> Seconds | None:
         """When `due` must be called next, at the latest. None: there is nothing to wait for."""
-        times = (
-            self._requests.deadlines.next(),
+        earliest = self._requests.deadlines.next()
+        for at in (
             self._requests.for_decode.wake_at,
             self._requests.for_route.wake_at,
             self._dispatcher.handovers.next(),
             self._dispatcher.fleet.next_drain(),
-        )
-        return min((at for at in times if at is not None), default=None)
+        ):
+            if at is not None and (earliest is None or at < earliest):
+                earliest = at
+        return earliest
 
     # ── what a driver tells ──────────────────────────────────────────────────────────────────
 
