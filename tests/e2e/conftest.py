@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from e2e_process import Served, config_file, joined
+from e2e_process import SHAPES, Served, config_file, joined
 
 from antiphon.testing.tiny_models import TINY_SPEC, random_tensors, write_gguf
 
@@ -78,15 +78,6 @@ def cluster(
     finally:
         for served in started.values():
             kill(served)
-
-
-SHAPES = {
-    "1M": ("--mixed", "1"),
-    "1P1D": ("--prefill", "1", "--decode", "1"),
-    "2P1D": ("--prefill", "2", "--decode", "1"),
-    "1P2D": ("--prefill", "1", "--decode", "2"),
-    "2M": ("--mixed", "2"),
-}
 
 
 def kill(served: Served) -> None:

@@ -24,6 +24,15 @@ START_S = 120.0
 WAIT_S = 60.0
 """For what takes a moment, the restart of a worker at most."""
 
+SHAPES = {
+    "1M": ("--mixed", "1"),
+    "1P1D": ("--prefill", "1", "--decode", "1"),
+    "2P1D": ("--prefill", "2", "--decode", "1"),
+    "1P2D": ("--prefill", "1", "--decode", "2"),
+    "2M": ("--mixed", "2"),
+}
+"""Options of a cluster, by its shape."""
+
 
 class Served:
     """An `antiphon serve` process that has said where it listens."""
