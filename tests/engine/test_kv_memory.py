@@ -1,14 +1,13 @@
 """Layout, copies and limits of the KV memory."""
 
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 from tiny_llama import EVEN_SPEC, ODD_SPEC
 
-from antiphon.engine.kv_memory import KvDtype, KvMemory, available_bytes, kv_dtype_of, layout_of
+from antiphon.engine.kv_memory import KvDtype, KvMemory, kv_dtype_of, layout_of
 from antiphon.errors import BugError, UsageError
 from antiphon.types import PageCopy
 
@@ -75,57 +74,6 @@ def test_less_than_a_page_is_refused() -> None:
 def test_more_than_the_machine_has_is_refused_before_anything_is_allocated() -> None:
     with pytest.raises(UsageError, match=r"lower kv\.memory_bytes"):
         KvMemory(layout_of(ODD_SPEC, 4), 2**45)
-
-
-def machine(root: Path, available_kib: int, cgroup: dict[str, str]) -> Path:
-    (root / "proc").mkdir()
-    meminfo = f"MemTotal: 99999999 kB\nMemAvailable: {available_kib} kB\n"
-    (root / "proc/meminfo").write_text(meminfo)
-    for name, value in cgroup.items():
-        path = root / "sys/fs/cgroup" / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(value + "\n")
-    return root
-
-
-@pytest.mark.parametrize(
-    ("cgroup", "expected"),
-    [
-        ({}, 1000 * 1024),
-        ({"memory.max": "max", "memory.current": "5"}, 1000 * 1024),
-        ({"memory.max": "500000", "memory.current": "100000"}, 400000),
-        ({"memory.max": "100", "memory.current": "200"}, 0),
-        (
-            {"memory/memory.limit_in_bytes": "9000", "memory/memory.usage_in_bytes": "1000"},
-            8000,
-        ),
-        ({"memory.max": "9000000000", "memory.current": "0"}, 1000 * 1024),
-        (
-            {
-                "memory.max": "500000",
-                "memory.current": "450000",
-                "memory.stat": "anon 50000\nfile 400000\ninactive_file 390000",
-            },
-            440000,
-        ),
-        (
-            {
-                "memory/memory.limit_in_bytes": "9000",
-                "memory/memory.usage_in_bytes": "8000",
-                "memory/memory.stat": "inactive_file 1\ntotal_inactive_file 6000",
-            },
-            7000,
-        ),
-    ],
-)
-def test_available_memory_heeds_the_container(
-    tmp_path: Path, cgroup: dict[str, str], expected: int
-) -> None:
-    assert available_bytes(machine(tmp_path, 1000, cgroup)) == expected
-
-
-def test_where_nothing_is_known_nothing_is_refused(tmp_path: Path) -> None:
-    assert available_bytes(tmp_path) == 2**63
 
 
 class Area:

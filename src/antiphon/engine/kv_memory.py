@@ -4,7 +4,6 @@ import mmap
 from contextlib import suppress
 from dataclasses import dataclass
 from enum import Enum
-from pathlib import Path
 from typing import Protocol, assert_never
 
 import numpy as np
@@ -13,6 +12,7 @@ import torch
 
 from antiphon.checkpoint import ModelSpec
 from antiphon.errors import BugError, UsageError
+from antiphon.host import available_bytes
 from antiphon.types import PageCopy, PageId
 
 from .llama_weights import whole_vectors
@@ -21,11 +21,13 @@ _LARGEST_PAGE_TOKENS = 64
 
 
 class KvDtype(Enum):
-    """What keys and values are kept as. Arithmetic on them is float32 either way."""
+    """What keys and values are kept as, and with it how attention over them is computed."""
 
     FP32 = "fp32"
+    """Attention in float32."""
     BF16 = "bf16"
-    """The upper half of a float32, rounded to nearest even: half the memory, 8 bits kept."""
+    """The upper half of a float32, rounded to nearest even: half the memory, 8 bits kept.
+    Attention in whole numbers (docs/decisions/0008-attention-in-whole-numbers.md)."""
 
     @property
     def torch_dtype(self) -> torch.dtype:
@@ -192,56 +194,3 @@ def _anonymous(size: int) -> torch.Tensor:
         with suppress(OSError):  # a system without huge pages: slower, nothing else
             area.madvise(mmap.MADV_HUGEPAGE)
     return torch.frombuffer(area, dtype=torch.uint8)
-
-
-def available_bytes(root: Path = Path("/")) -> int:
-    """Memory that the process could still take: the machine's, or less where a cgroup says so.
-
-    Reads Linux's /proc and /sys under `root`; where they are absent nothing is known and the
-    answer is a bound that no allocation reaches.
-    """
-    bounds = [2**63, *_cgroup_bounds(root / "sys/fs/cgroup")]
-    for line in _lines(root / "proc/meminfo"):
-        name, _, rest = line.partition(":")
-        if name == "MemAvailable":
-            bounds.append(int(rest.split()[0]) * 1024)
-    return min(bounds)
-
-
-def _cgroup_bounds(folder: Path) -> list[int]:
-    """Limit less usage, for cgroup v2 and v1 as a container sees them.
-
-    Usage counts file pages that the kernel gives up at need (the model's file among them): not
-    those that it calls inactive.
-    """
-    bounds = []
-    for limit_name, usage_name, stat_name, inactive in (
-        ("memory.max", "memory.current", "memory.stat", "inactive_file"),
-        (
-            "memory/memory.limit_in_bytes",
-            "memory/memory.usage_in_bytes",
-            "memory/memory.stat",
-            "total_inactive_file",
-        ),
-    ):
-        limit, usage = _lines(folder / limit_name), _lines(folder / usage_name)
-        if limit and usage and limit[0].isdigit() and usage[0].isdigit():
-            held = int(usage[0]) - _counter(folder / stat_name, inactive)
-            bounds.append(max(int(limit[0]) - max(held, 0), 0))
-    return bounds
-
-
-def _counter(path: Path, name: str) -> int:
-    """A "name value" line of a file; 0 without it."""
-    for line in _lines(path):
-        key, _, value = line.partition(" ")
-        if key == name and value.strip().isdigit():
-            return int(value)
-    return 0
-
-
-def _lines(path: Path) -> list[str]:
-    try:
-        return path.read_text(encoding="ascii", errors="replace").splitlines()
-    except OSError:
-        return []

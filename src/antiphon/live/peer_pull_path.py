@@ -32,7 +32,7 @@ from .peer_client import PeerClient
 
 MAX_OWNERS = 512
 KEPT_S: Seconds = 2.0
-"""How long the memory of an owner that went away can still be read, for pulls that are under way."""
+"""How long memory of an owner that went away can still be read, for pulls that are under way."""
 
 
 class _Peer:

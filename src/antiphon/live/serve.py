@@ -10,8 +10,10 @@ import socket
 import time
 from collections.abc import Callable
 
-from antiphon.core.worker_spec import worker_specs
+from antiphon.core.config import format_size
+from antiphon.core.worker_spec import worker_count, worker_specs
 from antiphon.errors import ConfigError
+from antiphon.host import available_bytes
 from antiphon.types import Config
 
 from .listener import listen
@@ -39,6 +41,7 @@ def serve(
     """
     cores = _usable_cores(config.engine.cores)
     specs = worker_specs(config.cluster, cores)
+    check_memory(config, available_bytes())
     with listen(config.http) as listener, registered(config.cluster.socket_dir) as entry:
         url = _url(listener)
 
@@ -59,6 +62,19 @@ def serve(
         )
         entry.publish(url)
         return asyncio.run(supervisor.run())
+
+
+def check_memory(config: Config, available: int) -> None:
+    """Refuse what the workers together can't get. Each alone would look before another has taken
+    its part, and memory that is shared is taken at once: the system would kill one of them then."""
+    workers, each = worker_count(config.cluster), config.kv.memory_bytes
+    if workers > 1 and workers * each > available:
+        raise ConfigError(
+            f"kv.memory_bytes = {format_size(each)} is for each of {workers} workers, in all "
+            f"{format_size(workers * each)}, but this machine (or its container) has only "
+            f"{available / 2**30:.1f}GiB free: lower kv.memory_bytes (--kv-memory) to "
+            f"{available // workers // 2**20}MiB or less, or start fewer workers"
+        )
 
 
 def _usable_cores(wanted: tuple[int, ...]) -> tuple[int, ...]:

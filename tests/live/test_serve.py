@@ -1,0 +1,31 @@
+"""What `antiphon serve` refuses before it starts anything."""
+
+import pytest
+
+from antiphon.core.config import build
+from antiphon.errors import ConfigError
+from antiphon.live.serve import check_memory, serve
+
+GIB = 2**30
+
+
+def nothing(line: str) -> None:
+    raise AssertionError(f"a server that can't be started said {line}")
+
+
+def test_a_cluster_that_does_not_fit_is_refused_before_a_process_starts() -> None:
+    config = build({"cluster": {"prefill": 1, "decode": 2}, "kv": {"memory_bytes": "32TiB"}})
+    with pytest.raises(ConfigError, match=r"32TiB is for each of 3 workers, in all 96TiB"):
+        serve(config, say=nothing, log=nothing, announce=nothing)
+
+
+def test_the_whole_counts_and_the_remedy_fits() -> None:
+    tables = {"cluster": {"prefill": 1, "decode": 1}, "kv": {"memory_bytes": "2GiB"}}
+    check_memory(build(tables), 4 * GIB)
+    with pytest.raises(ConfigError, match=r"only 4\.0GiB free.*\(--kv-memory\) to 2047MiB"):
+        check_memory(build(tables), 4 * GIB - 1)
+    check_memory(build({**tables, "kv": {"memory_bytes": "2047MiB"}}), 4 * GIB - 1)
+
+
+def test_a_worker_alone_takes_memory_as_it_fills_and_looks_itself() -> None:
+    check_memory(build({"kv": {"memory_bytes": "2GiB"}}), GIB)
