@@ -43,7 +43,7 @@ from antiphon.live.socket_folder import private_folder
 from antiphon.live.supervisor.child_process import ChildProcess, command_of
 from antiphon.live.supervisor.messages import Drain, Drained, Launch, Ready, Stop
 from antiphon.live.supervisor.parent import Parent, run_child
-from antiphon.types import Config, HttpConfig, ModelConfig, Role, RouterConfig
+from antiphon.types import ClusterConfig, Config, HttpConfig, ModelConfig, Role, RouterConfig
 
 CONNECTIONS = 32
 ROUNDS = 5
@@ -54,6 +54,8 @@ GATEWAY_CORE, OTHER_CORE = CORES[0], CORES[-1]
 CONFIG = Config(
     model=ModelConfig(name="smollm2-135m", served_name="scripted"),
     http=HttpConfig(port=0),
+    # Workers that another program keeps from running for seconds are not to be lost.
+    cluster=ClusterConfig(lost_after_s=60.0),
     # Targets of which no prompt is short enough for a decode worker: all are handed over.
     router=RouterConfig(ttft_s=3600.0, tpot_s=0.001),
 )
