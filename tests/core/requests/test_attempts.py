@@ -326,7 +326,10 @@ def test_a_decode_worker_that_dies_before_it_has_pulled_costs_no_prefill() -> No
     assert isinstance(adopt, Adopt)
     assert adopt.worker == E
     record = settle_of(case.book.heard(ended(attempt=2), 7.0)).record
-    assert record.routes == ("p > d: chosen at its offer", "p > e: its KV is still offered")
+    assert [one.route for one in record.trail] == [
+        "p > d: chosen at its offer",
+        "p > e: its KV is still offered",
+    ]
     assert record.attempts == 2
 
 

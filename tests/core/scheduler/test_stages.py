@@ -6,7 +6,7 @@ import pytest
 from handover_pair import TAKER, Pair
 from scheduler_bench import SETUP, Bench, ends, request, tokens
 
-from antiphon.core.scheduler import HoldReason
+from antiphon.core.scheduler import DeferReason
 from antiphon.errors import BugError
 from antiphon.testing.strategies import EOS
 from antiphon.types import (
@@ -136,7 +136,10 @@ def test_offers_and_prefills_stay_within_half_of_the_memory() -> None:
     bench.turn()
     view = bench.scheduler.view(0.0)
     assert (view.offered_pages, view.waiting, view.running) == (9, 1, 0)
-    assert bench.scheduler.hold is not None and bench.scheduler.hold.reason is HoldReason.OFFERS
+    assert (
+        bench.scheduler.deferred is not None
+        and bench.scheduler.deferred.reason is DeferReason.OFFERS
+    )
     assert bench.scheduler.step(0.0) is None, "nothing is to be done until somebody takes it"
     bench.scheduler.leases.release(LeaseId("lease1"), 0.0)
     bench.turn()

@@ -39,7 +39,7 @@ from antiphon.types import (
     WorkerView,
 )
 
-from .admission import Hold, HoldReason
+from .admission import DeferReason, Deferred
 from .batching import Flight
 from .intake import Intake
 from .limits import limits_of
@@ -115,7 +115,7 @@ class Scheduler:
         self._starting = Starting(
             self._roster, self._memory, self._admission, self.leases, self._pulling
         )
-        self.hold: Hold | None = None
+        self.deferred: Deferred | None = None
         """Why the head of the queue did not start when it was last looked at; None: it did."""
         self._preemptions = self._computed = 0
         self._busy_s: Seconds = 0.0
@@ -219,9 +219,11 @@ class Scheduler:
         roster = self._roster
         preempted = self._secure_decodes()
         if preempted and roster.running:
-            self.hold = Hold(HoldReason.PAGES, "memory ran out: a running sequence gave way")
+            self.deferred = Deferred(
+                DeferReason.PAGES, "memory ran out: a running sequence gave way"
+            )
         elif roster.changed:
-            self.hold = self._starting.run(now, self._events)
+            self.deferred = self._starting.run(now, self._events)
         self._flight = self._parts.batch(
             roster.running.values(),
             self._memory,
