@@ -112,7 +112,7 @@ class RequestBook:
             self._requests.for_decode.wake_at,
             self._requests.for_route.wake_at,
             self._dispatcher.handovers.next(),
-            self._dispatcher.fleet.next_drain(),
+            self._dispatcher.workers.next_drain(),
         ):
             if at is not None and (earliest is None or at < earliest):
                 earliest = at
@@ -193,7 +193,7 @@ class RequestBook:
         match event:
             case HealthChanged(worker, Health.LOST):
                 commands += self._attempts.lose(worker, now)
-            case WorkerJoined(info) if self._dispatcher.fleet.replaces(info):
+            case WorkerJoined(info) if self._dispatcher.workers.replaces(info):
                 commands += self._attempts.lose(info.id, now)
                 self._dispatcher.observe(event, now)
             case _:
@@ -207,7 +207,7 @@ class RequestBook:
 
         It stays without work until it is seen as JOINED again, or joins anew.
         """
-        if worker not in self._dispatcher.fleet:
+        if worker not in self._dispatcher.workers:
             return (Drained(worker),)
         self._dispatcher.drain(worker, until, now)
         self._requests.stirred = True
