@@ -46,10 +46,10 @@ def work(parent: Parent) -> int:
         loaded = load_engine(checkpoint, config, parent.say, shares_kv=shares_kv)
         if log is not None:
             log.begin(_setup(parent, loaded))
-        return uvloop.run(_serve(parent, loaded, log and DecisionLog(log)))
+        return uvloop.run(serve_worker(parent, loaded, log and DecisionLog(log)))
 
 
-async def _serve(parent: Parent, loaded: LoadedEngine, log: DecisionLog | None) -> int:
+async def serve_worker(parent: Parent, loaded: LoadedEngine, log: DecisionLog | None) -> int:
     """Join, serve and join anew until told to stop, or until the engine is beyond help."""
     stop = asyncio.Event()
 
