@@ -9,6 +9,7 @@ from typing import Any, cast
 import pytest
 from link_kit import IDENTITY, KV, Door, request, until
 from live_kit import MODEL, Engine, scheduler
+from peer_kit import Taker
 
 from antiphon.core.config import as_mapping, build
 from antiphon.live.loaded_engine import LoadedEngine
@@ -105,4 +106,20 @@ async def test_among_others_it_does_while_it_serves(tmp_path: Path) -> None:
         assert data_socket(tmp_path, NAME).is_socket()
     assert process.code.result() == 0
     assert not data_socket(tmp_path, NAME).exists()
+    region.close()
+
+
+async def test_takers_of_a_former_life_are_let_go(tmp_path: Path) -> None:
+    """vLLM 49238: after a restart under the same name stale metadata was used."""
+    region = OwnedRegion(KV)
+    async with Process(tmp_path, region=region) as process:
+        link = await process.door.link()
+        life = link.info.incarnation
+        taker = Taker(data_socket(tmp_path, NAME), owner=NAME, owner_life=life)
+        assert await taker.client.open()
+        await link.close("the gateway has given it up")
+        await until(lambda: not taker.client.connected)
+        assert (await process.door.link(1)).info.incarnation != life
+        assert not await taker.client.open()
+        taker.client.close()
     region.close()
