@@ -75,14 +75,16 @@ class WilfulRouter:
             case _:
                 pass
 
-    def choose(self, request: Request, now: float) -> Route | Hold | Rejected:
+    def choose(
+        self, request: Request, now: float, *, whole: bool = False
+    ) -> Route | Hold | Rejected:
         assert request.id not in self.loads, "the last choice was not taken back"
         if (answer := self._nobody(request, now)) is not None:
             return answer
         self.loads.add(request.id)
         prefill, decode = self.chance.choices(self.takers, k=2)
         prefill = prefill if self.chance.random() < 0.3 else self.takers[0]
-        whole = self.kind or self.chance.random() < 0.3
+        whole |= self.kind or self.chance.random() < 0.3
         return Route(
             request=request.id,
             prefill=None if whole else prefill,

@@ -64,11 +64,13 @@ class Chosen:
     def first(self, names: tuple[str, ...]) -> WorkerId | None:
         return next((WorkerId(name) for name in names if name in self.well), None)
 
-    def choose(self, request: Request, now: float) -> Route | Hold | Rejected:
+    def choose(
+        self, request: Request, now: float, *, whole: bool = False
+    ) -> Route | Hold | Rejected:
         decode = self.first(self.prefer)
         if decode is None:
             return Rejected(request=request.id, reason=RejectReason.NO_WORKER, message="all gone")
-        prefill = self.first(self.prefill)
+        prefill = None if whole else self.first(self.prefill)
         return Route(request=request.id, prefill=prefill, decode=decode, reason="chosen")
 
     def choose_decode(self, offer: Offer, request: Request, now: float):

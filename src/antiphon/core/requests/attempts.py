@@ -112,21 +112,31 @@ class Attempts:
     # ── what workers answer ──────────────────────────────────────────────────────────────────
 
     def rejected(self, entry: OpenRequest, fact: Rejected, now: Seconds) -> list[Command]:
-        """A worker does not take the request: another one may have room."""
-        stop: list[Command] = []
+        """A worker does not take the request: another one may have room.
+
+        If a part of it is too long for who would pass it on, or go on with it, one does it all.
+        """
         match entry.attempt.place:
-            case Serving(worker, adopted):
-                stop = self._dispatcher.stop(entry) if adopted else []
-            case Prefilling(worker):
+            case Serving(worker, part):
                 pass
+            case Prefilling(worker):
+                part = True
             case Waiting() | Granting():
                 return []
+        if fact.reason is RejectReason.TOO_LONG and part and not entry.whole:
+            entry.whole = True
+            return [*self._give_up_offer(entry), *self._again(entry, now, fruitless=False)]
         if fact.reason not in (RejectReason.QUEUE_FULL, RejectReason.DRAINING):
-            return [*stop, *self._requests.refuse(entry, fact, now)]
+            return self._requests.refuse(entry, fact, now)
         entry.refused_by.append(worker)
         entry.refusal = fact
         self._dispatcher.refused(worker, now)
-        return [*stop, *self._again(entry, now, fruitless=False)]
+        return self._again(entry, now, fruitless=False)
+
+    def broken(self, entry: OpenRequest, now: Seconds) -> list[Command]:
+        """Tokens are missing: begin anew after the last that was delivered."""
+        stop = self._dispatcher.stop(entry)
+        return [*stop, *self._give_up_offer(entry), *self._again(entry, now, fruitless=True)]
 
     def offered(self, entry: OpenRequest, offer: Offer, now: Seconds) -> list[Command]:
         """The prompt is computed: find somebody who goes on."""

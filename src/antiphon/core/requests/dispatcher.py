@@ -25,6 +25,7 @@ from antiphon.types import (
     RequestId,
     Route,
     Seconds,
+    SequenceEnded,
     Stage,
     WorkerId,
 )
@@ -84,7 +85,7 @@ class Dispatcher:
             return self._grant(entry, entry.offer, now)
         if not entry.untouched:  # a sequence may have been cancelled while it waited
             entry.attempt.request = entry.resumed()
-        route = self._router.choose(entry.request, now)
+        route = self._router.choose(entry.request, now, whole=entry.whole)
         if not isinstance(route, Route):
             return route
         first = route.decode if route.prefill is None else route.prefill
@@ -136,6 +137,12 @@ class Dispatcher:
         if worker is None or worker not in self.workers:
             return []
         return [Abort(entry.id, entry.request.attempt, worker, sequence)]
+
+    def cuts_short(self, entry: OpenRequest, fact: SequenceEnded) -> bool:
+        """The worker says that a sequence is complete, but its last tokens are not here."""
+        worker = entry.attempt.worker
+        assert worker is not None
+        return entry.is_cut_short(fact.sequence, fact.reason, self.workers.longest(worker))
 
     def token(self, entry: OpenRequest, now: Seconds) -> None:
         """Mutates: the attempt's first token is there."""

@@ -26,10 +26,13 @@ class Demand:
         """Unfinished ones."""
         return len(self.resumed)
 
-    def pages(self, page_tokens: int, block_tokens: int) -> int:
-        """Pages that it fills before its next token: sequences share the prompt's whole blocks."""
+    def pages(self, page_tokens: int, block_tokens: int, new: int = 0) -> int:
+        """Pages that it fills with `new` more tokens a sequence.
+
+        Sequences share the prompt's whole blocks.
+        """
         tail = self.prompt % block_tokens
-        own = sum(-(-(tail + resumed) // page_tokens) for resumed in self.resumed)
+        own = sum(-(-(tail + resumed + new) // page_tokens) for resumed in self.resumed)
         return (self.prompt - tail) // page_tokens + own
 
 

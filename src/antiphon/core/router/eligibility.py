@@ -28,6 +28,12 @@ def could_run(worker: WorkerBelief, demand: Demand) -> bool:
     return pages <= total and demand.longest + 1 <= room
 
 
+def could_adopt(worker: WorkerBelief, demand: Demand) -> bool:
+    """It could go on with its KV, each sequence with room for one more token."""
+    pages, total = worker.pages_of(demand, new=1), worker.total_pages
+    return could_run(worker, demand) and (pages is None or total is None or pages <= total)
+
+
 def has_memory(worker: WorkerBelief, demand: Demand, max_sequences: int | None) -> bool:
     """It can start the request beside all that it has."""
     load = worker.load
@@ -45,8 +51,11 @@ def has_room(worker: WorkerBelief, demand: Demand, max_sequences: int | None) ->
 
 
 def may_offer(worker: WorkerBelief, demand: Demand) -> bool:
-    """Its prompt is within half of the pool, so that this worker may offer it at all."""
-    pages, total = worker.pages_of(demand), worker.total_pages
+    """Its prompt is within half of the pool, so that this worker may offer it at all.
+
+    As the worker counts it: each sequence with the token that is drawn last.
+    """
+    pages, total = worker.pages_of(demand, new=1), worker.total_pages
     return pages is not None and total is not None and 2 * pages <= total
 
 

@@ -40,8 +40,11 @@ class RouteChoice:
     max_sequences: int | None
     hold_s: Seconds
 
-    def best(self, workers: Sequence[WorkerBelief]) -> Option | NoRoom:
-        """The route, as an option of one or two workers. Reads `workers`, sorted by id, only."""
+    def best(self, workers: Sequence[WorkerBelief], *, whole: bool = False) -> Option | NoRoom:
+        """The route, as an option of one or two workers, or of one if it is to be `whole`.
+
+        Reads `workers`, sorted by id, only.
+        """
         decoders = [worker for worker in workers if worker.role is not Role.PREFILL]
         if not decoders:
             ready = self._with_room(workers)
@@ -56,7 +59,7 @@ class RouteChoice:
             and may_offer(worker, self.forecast.demand)
         ]
         full = f"all {len(decoders)} workers that decode are full"
-        if not pool:
+        if whole or not pool:
             return self._pick(self._wholes(ready), full)
         split = self._split(pool, ready)
         mixed = self._wholes([worker for worker in ready if worker.role is Role.MIXED])

@@ -79,10 +79,13 @@ class WorkerBelief:
             self._load = self._compute()
         return self._load
 
-    def pages_of(self, demand: Demand) -> int | None:
-        """Pages that the request fills here; None: page size not known."""
+    def pages_of(self, demand: Demand, new: int = 0) -> int | None:
+        """Pages that the request fills here, with `new` tokens more a sequence.
+
+        None: page size not known.
+        """
         kv = self.info.kv
-        return demand.pages(kv.page_tokens, kv.block_tokens) if kv else None
+        return demand.pages(kv.page_tokens, kv.block_tokens, new) if kv else None
 
     # ── what happens to it ───────────────────────────────────────────────────────────────────
 
