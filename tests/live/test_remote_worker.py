@@ -25,6 +25,7 @@ from antiphon.live.remote_worker import RemoteWorker
 from antiphon.types import (
     Aborted,
     Admitted,
+    AttemptFailed,
     Incarnation,
     LeaseHeld,
     LeaseId,
@@ -33,7 +34,6 @@ from antiphon.types import (
     Rejected,
     RejectReason,
     Role,
-    SequenceEnded,
     Stage,
     Started,
     Unknown,
@@ -331,7 +331,7 @@ async def test_a_prompt_that_no_message_holds_is_refused_and_the_stream_lives(
         assert await link.add(request()) == Admitted(request=request().id)
 
 
-async def test_too_many_events_go_in_parts_and_too_long_an_offer_ends(
+async def test_too_many_events_go_in_parts_and_too_long_an_offer_is_given_up(
     folder, worker, monkeypatch
 ) -> None:
     shrink(monkeypatch, Kind.EVENTS, 2000)
@@ -344,10 +344,11 @@ async def test_too_many_events_go_in_parts_and_too_long_an_offer_ends(
         worker.say(*tokens, token(two, 0), offer(two, pages=500))
         got: list = []
         reader = link.events()
-        while not got or type(got[-1]) is not SequenceEnded:
+        while not got or type(got[-1]) is not AttemptFailed:
             got += await next_batch(reader)
         assert got[:-1] == [*tokens, token(two, 0)]
-        assert (got[-1].request, got[-1].reason) == (two.id, "error")
+        assert got[-1].request == two.id
+        assert "the offer can't be told" in got[-1].message
         assert worker.calls("release") == [(LEASE,)]
 
 

@@ -10,7 +10,7 @@ cross as durations: see `wire.durations`.
 from dataclasses import dataclass
 from enum import StrEnum
 
-from .events import Preempted, Pulled, SequenceEnded, Started, TokenGenerated
+from .events import AttemptFailed, Preempted, Pulled, SequenceEnded, Started, TokenGenerated
 from .fleet import KvShape, WorkerInfo, WorkerView
 from .handover import LeaseRefused, Offer
 from .ids import Incarnation, LeaseId, Seconds, WorkerId
@@ -81,6 +81,7 @@ class EventBatch:
     preempted: tuple[Preempted, ...] = ()
     offers: tuple[Offer, ...] = ()
     pulled: tuple[Pulled, ...] = ()
+    failed: tuple[AttemptFailed, ...] = ()
     runs: tuple[tuple[int, int], ...] = ()
 
 

@@ -151,7 +151,7 @@ class Client:
     raises_paid: int = 0
 
     def failed(self) -> None:
-        """An attempt was ended by a death, or by the loss of its KV."""
+        """An attempt was ended by a death or a fault of its worker."""
         self.fruitless += not self.gained
         self.gained = False
 
@@ -186,7 +186,6 @@ class FleetModel:
     def run(self, commands: Sequence[Command]) -> Sequence[Command]:
         for id in self.router.refused_offers:  # the book gives such an offer up and begins anew
             self.clients[id].raises_paid += 1
-            self.clients[id].failed()
         self.router.refused_offers.clear()
         for command in commands:
             self._one(command)
@@ -332,6 +331,8 @@ class FleetModel:
         if client.holder is not None:
             assert not client.holder.owes, "a worker goes on with what is over"
         assert client.fruitless <= 3
+        if "attempts in a row" in record.message:
+            assert client.fruitless == 3, "what no worker is to blame for was counted"
         assert record.output_tokens == sum(map(len, client.delivered.values()))
         stamps = (record.started_at, record.first_token_at, record.last_token_at)
         reached = [record.arrived_at, *(s for s in stamps if s is not None), record.ended_at]

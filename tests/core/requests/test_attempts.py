@@ -15,6 +15,7 @@ from antiphon.types import (
     Abort,
     Admitted,
     Adopt,
+    AttemptFailed,
     Command,
     Deliver,
     Dispatch,
@@ -515,6 +516,57 @@ def test_three_deaths_in_a_row_without_a_token_end_the_request() -> None:
     settle = settle_of(lose(book, names[-1], 3.0))
     assert (settle.record.outcome, settle.record.attempts) == (Outcome.FAILED, 5)
     assert settle.record.message == "3 attempts in a row broke off before a token came"
+
+
+def given_up(attempt: int = 1) -> AttemptFailed:
+    return AttemptFailed(request=ID, attempt=attempt, message="the engine failed 3 times in a row")
+
+
+def test_a_workers_own_fault_moves_its_request() -> None:
+    """Dynamo's migration moved what a lost worker had; what a sick one had failed."""
+    book = book_of(ScriptedRouter(routes=[(None, "p"), (None, "d")]), "p", "d")
+    book.start(request(), 0.0)
+    book.heard(token(0), 1.0)
+    (dispatch,) = book.heard(given_up(), 2.0)
+    assert isinstance(dispatch, Dispatch), "and nobody is told to stop: it has"
+    assert (dispatch.worker, dispatch.request.attempt) == (D, 2)
+    assert dispatch.request.resumed == ((10,),)
+    assert book.heard(given_up(), 2.5) == (), "the word of an attempt that is over"
+    assert settle_of(finish(book, 1, 3.0, attempt=2)).record.outcome is Outcome.FINISHED
+
+
+def test_a_taker_that_gives_up_leaves_the_offer_to_another() -> None:
+    case = Split(split_router("d", "e")).adopted()
+    assert case.book.heard(given_up(), 5.0) == (grant("p", "e", attempt=2),)
+
+
+def test_a_prompt_that_cannot_be_offered_is_run_whole() -> None:
+    case = Split()
+    (dispatch,) = case.book.heard(given_up(), 3.0)
+    assert isinstance(dispatch, Dispatch)
+    assert (dispatch.worker, dispatch.stage, dispatch.request.attempt) == (D, Stage.WHOLE, 2)
+
+
+def test_three_faults_in_a_row_without_a_token_end_the_request() -> None:
+    book = book_of(ScriptedRouter(routes=[(None, "p")]), "p")
+    book.start(request(), 0.0)
+    for attempt in (1, 2):
+        assert isinstance(book.heard(given_up(attempt), 1.0)[0], Dispatch)
+    assert settle_of(book.heard(given_up(3), 2.0)).record.outcome is Outcome.FAILED
+
+
+def test_lost_kv_is_nobodys_death() -> None:
+    """Two deaths and a lease that was gone are not three deaths."""
+    case = Split(split_router("d", "e")).adopted()
+    lose(case.book, "d", 5.0)
+    case.router.routes = [(None, "q")]
+    case.book.heard(answer(attempt=2, refused=LeaseRefusal.GONE), 6.0)
+    case.router.routes = [(None, "e")]
+    lose(case.book, "q", 7.0)
+    case.router.routes = [(None, "p")]
+    (dispatch,) = lose(case.book, "e", 8.0)
+    assert isinstance(dispatch, Dispatch)
+    assert dispatch.worker == P
 
 
 def test_another_life_of_a_worker_has_nothing_of_the_former() -> None:

@@ -33,6 +33,7 @@ from antiphon.errors import BugError
 from antiphon.perf import DEFAULT_LINK_TIME, DEFAULT_STEP_TIME, FittedPhaseTime
 from antiphon.types import (
     Admitted,
+    AttemptFailed,
     Command,
     Deliver,
     EndSequence,
@@ -306,7 +307,6 @@ class HostileFleet(RuleBasedStateMachine):
         else:
             client.grant = None
             client.raises_paid += 1
-            client.failed()
         self.hear(
             GrantAnswered(
                 request=grant.request, attempt=grant.attempt, lease=grant.lease, refused=refused
@@ -330,6 +330,20 @@ class HostileFleet(RuleBasedStateMachine):
                 cached_tokens=0,
                 missing_tokens=missing,
             )
+        )
+
+    @precondition(any_open)
+    @rule(pick=picks)
+    def gives_up(self, pick: int) -> None:
+        """The fault of whoever has it: another goes on, with its offer if it has one."""
+        client = self.pick(pick)
+        if client.holder is None:
+            return
+        client.holder = None
+        client.raises_paid += 1
+        client.failed()
+        self.hear(
+            AttemptFailed(request=client.request.id, attempt=client.now.attempt, message="broken")
         )
 
     @precondition(any_open)
@@ -440,7 +454,7 @@ class HostileFleet(RuleBasedStateMachine):
         """Nobody's word now, so the model is not told; but an offer must be answered for."""
         client = self.model.clients.get(fact.request)
         current = client is not None and client.now.attempt == fact.attempt
-        if current and isinstance(fact, Pulled | SequenceEnded | Offer):
+        if current and isinstance(fact, Pulled | SequenceEnded | Offer | AttemptFailed):
             return  # nobody could tell it from an honest one
         if isinstance(fact, Offer):
             alive = self.model.alive.get(fact.owner)

@@ -1,8 +1,9 @@
 """How requests come to workers, and what happens when one can't go on where it is.
 
 Every attempt after the first is paid for by something outside: a worker's death, a refusal, lost
-KV, a drain. Deaths without progress are counted, refusals are spread out in time, and deadlines
-end the rest, so that nothing is tried without bound.
+KV, a drain. Deaths and faults of workers without progress are counted, and refusals are spread out
+in time. Lost KV needs no count: it was offered with a new token, and is lost once. Deadlines end
+the rest, so that nothing is tried without bound.
 """
 
 from collections.abc import Iterable
@@ -30,7 +31,7 @@ from .open_request import OpenRequest
 from .open_requests import OpenRequests
 
 MAX_FRUITLESS = 3
-"""That many attempts in a row, ended by a death without a new token, end the request."""
+"""That many attempts in a row that a worker died of or broke off, without a new token."""
 _HOLDS_A_PASS = 16
 """After that many who can't be placed nobody further behind is asked for."""
 _LEAST_WAIT_S = 0.01
@@ -107,7 +108,7 @@ class Attempts:
         """Nobody can use its offer: begin anew without it. Nobody can serve it: it is over."""
         if entry.offer is None:
             return self._requests.refuse(entry, rejected, now)
-        return [*self._give_up_offer(entry), *self._again(entry, now, fruitless=True)]
+        return [*self._give_up_offer(entry), *self._again(entry, now, fruitless=False)]
 
     # ── what workers answer ──────────────────────────────────────────────────────────────────
 
@@ -133,6 +134,16 @@ class Attempts:
         self._dispatcher.refused(worker, now)
         return self._again(entry, now, fruitless=False)
 
+    def failed(self, entry: OpenRequest, now: Seconds) -> list[Command]:
+        """The worker gives the attempt up, by its own fault: another may do better.
+
+        If it was to pass the request on, that may be what it can't do: then one does it all.
+        """
+        entry.whole |= isinstance(entry.attempt.place, Prefilling)
+        if (worker := entry.attempt.worker) is not None:
+            self._dispatcher.refused(worker, now)
+        return self._again(entry, now, fruitless=True)
+
     def broken(self, entry: OpenRequest, now: Seconds) -> list[Command]:
         """Tokens are missing: begin anew after the last that was delivered."""
         stop = self._dispatcher.stop(entry)
@@ -153,7 +164,7 @@ class Attempts:
             return []
         if fact.refused is None:
             return [self._dispatcher.adopt(entry, offer, place.taker, now)]
-        return [*self._give_up_offer(entry), *self._again(entry, now, fruitless=True)]
+        return [*self._give_up_offer(entry), *self._again(entry, now, fruitless=False)]
 
     # ── workers that go ──────────────────────────────────────────────────────────────────────
 

@@ -41,7 +41,7 @@ class OpenRequest:
         self.offer: Offer | None = None
         """KV that was offered and is not taken yet. It outlives attempts."""
         self.fruitless = 0
-        """Attempts in a row that a worker's death or lost KV ended before a new token came."""
+        """Attempts in a row that a worker's death or fault ended before a new token came."""
         self.refused_by: list[WorkerId] = []
         """Workers that had no room for it since it was last asked for in vain."""
         self.refusal: Rejected | None = None

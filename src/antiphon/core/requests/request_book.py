@@ -26,6 +26,7 @@ from collections.abc import Mapping, Sequence
 from antiphon.errors import BugError
 from antiphon.types import (
     Admitted,
+    AttemptFailed,
     Command,
     Deliver,
     Drained,
@@ -260,6 +261,8 @@ class RequestBook:
                 end = entry.end(fact.sequence, fact.reason, fact.message)
                 entry.attempt.known = True
                 return [end, *self._requests.settle_if_over(entry, now)]
+            case AttemptFailed():
+                return self._attempts.failed(entry, now)
             case Started():
                 entry.start(fact.cached_tokens, fact.queued_s, now)
             case Preempted():
