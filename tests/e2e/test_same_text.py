@@ -110,7 +110,6 @@ def test_split_over_processes_the_text_is_the_same(
         assert counts["pulled_tokens"] > sum(LENGTHS) / 2, counts
         assert ask_all(served, asked, streamed=True) == alone
         assert moved()["offers"] == 2 * counts["offers"]
-        assert all(count > 10 for count in steps_of(served).values()), "all of them work"
 
 
 @contextlib.contextmanager
@@ -131,12 +130,6 @@ def shape_of(served: Served) -> str:
     """The workers that take requests, by role."""
     roles = [w["role"] for w in served.status()["workers"] if w["health"] != "draining"]
     return "".join(f"{roles.count(role)}{role[0].upper()}" for role in ("prefill", "decode"))
-
-
-def steps_of(served: Served) -> dict[str, float]:
-    metrics = served.metrics()
-    names = [w["id"] for w in served.status()["workers"]]
-    return {name: metrics("antiphon_steps_total", worker=name) for name in names}
 
 
 # ── SmolLM2 ──────────────────────────────────────────────────────────────────────────────────
