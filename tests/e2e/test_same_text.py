@@ -107,7 +107,7 @@ def test_split_over_processes_the_text_is_the_same(
         counts = moved()
         assert counts["local_prefills"] == counts["recomputed_tokens"] == counts["retries"] == 0
         assert counts["offers"] == counts["pulls"] > len(asked) * 0.9, "few end with one token"
-        assert counts["pulled_tokens"] > sum(LENGTHS) / 2, counts
+        assert counts["pulled_tokens"] > sum(LENGTHS) / 4, "what decode had before is not moved"
         assert ask_all(served, asked, streamed=True) == alone
         assert moved()["offers"] == 2 * counts["offers"]
 
