@@ -8,12 +8,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from antiphon.core.draws import Draws
 from antiphon.core.faults import (
     DISHONEST,
     HONEST,
     At,
     Crash,
-    Draws,
     FaultPlan,
     Kind,
     LinkFault,

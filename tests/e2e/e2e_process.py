@@ -1,16 +1,19 @@
 """An `antiphon` process, started as a user would."""
 
 import contextlib
+import json
+import os
 import re
 import signal
 import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 
 from antiphon.errors import PeerError
@@ -18,6 +21,17 @@ from antiphon.live.admin.client import find_server
 
 START_S = 120.0
 """The first start of all converts weights and compiles kernels."""
+WAIT_S = 60.0
+"""For what takes a moment, the restart of a worker at most."""
+
+SHAPES = {
+    "1M": ("--mixed", "1"),
+    "1P1D": ("--prefill", "1", "--decode", "1"),
+    "2P1D": ("--prefill", "2", "--decode", "1"),
+    "1P2D": ("--prefill", "1", "--decode", "2"),
+    "2M": ("--mixed", "2"),
+}
+"""Options of a cluster, by its shape."""
 
 
 class Served:
@@ -67,15 +81,27 @@ class Served:
 
     def until(self, condition: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
         """Wait for a status like that and return it."""
-        end = time.monotonic() + START_S
+        return self._until(self.status, condition)
+
+    def until_metrics(self, condition: Callable[["Metrics"], bool]) -> "Metrics":
+        """Wait for metrics like that and return them."""
+        return self._until(self.metrics, condition)
+
+    def _until(self, look: Callable[[], Any], condition: Callable[[Any], bool]) -> Any:
+        end = time.monotonic() + WAIT_S
+        seen = None
         while True:
-            with contextlib.suppress(PeerError):  # the gateway may be starting anew
-                status = self.status()
-                if condition(status):
-                    return status
+            with contextlib.suppress(PeerError, httpx.HTTPError):  # the gateway may start anew
+                seen = look()
+                if condition(seen):
+                    return seen
             assert self.process.poll() is None, "".join(self.output)
-            assert time.monotonic() < end, "".join(self.output)
-            time.sleep(0.02)
+            assert time.monotonic() < end, f"{seen}\n{''.join(self.output)}"
+            time.sleep(0.01)
+
+    def metrics(self) -> "Metrics":
+        """What `/metrics` shows."""
+        return Metrics(httpx.get(f"{self.url}/metrics", timeout=60).text)
 
     def pids(self) -> list[int]:
         """The supervisor's and those of its children."""
@@ -95,6 +121,55 @@ class Served:
         return code
 
 
+class Metrics:
+    """One reading of a server's metrics."""
+
+    def __init__(self, page: str) -> None:
+        self._samples = [
+            (name, dict(re.findall(r'(\w+)="([^"]*)"', labels)), float(value))
+            for name, labels, value in re.findall(r"^(\S+)\{(.*)\} (\S+)$", page, re.M)
+        ]
+
+    def __call__(self, name: str, **labels: str) -> float:
+        """The sum over all samples of that name with those labels."""
+        return sum(
+            value
+            for sample, own, value in self._samples
+            if sample == name and labels.items() <= own.items()
+        )
+
+    def __repr__(self) -> str:
+        return repr([sample for sample in self._samples if "bucket" not in sample[0]])
+
+
+def at_rest(metrics: Metrics) -> bool:
+    """No worker and no gateway holds anything for anybody."""
+    return not any(
+        metrics(name)
+        for name in (
+            "vllm:num_requests_running",
+            "vllm:num_requests_waiting",
+            "vllm:kv_cache_usage_perc",
+            "antiphon_waiting_tokens",
+            "antiphon_pulling_requests",
+            "antiphon_offered_pages",
+            "antiphon_worker_leases",
+            "antiphon_held_requests",
+            "antiphon_leases",
+        )
+    )
+
+
+@contextlib.contextmanager
+def standing_still(pid: int) -> Iterator[None]:
+    """The process gets no time meanwhile."""
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        os.kill(pid, signal.SIGCONT)
+
+
 def alive(pid: int) -> bool:
     """Whether the process runs; one that only waits to be collected does not."""
     try:
@@ -106,6 +181,17 @@ def alive(pid: int) -> bool:
 def joined(status: dict[str, Any]) -> bool:
     """All workers are there."""
     return all(worker["health"] == "joined" for worker in status["workers"])
+
+
+def config_file(path: Path, **sections: dict[str, Any]) -> Path:
+    """Write a configuration file; returns its path."""
+    lines = [
+        line
+        for section, values in sections.items()
+        for line in (f"[{section}]", *(f"{k} = {json.dumps(v)}" for k, v in values.items()))
+    ]
+    path.write_text("\n".join(lines))
+    return path
 
 
 def antiphon(*arguments: str) -> list[str]:

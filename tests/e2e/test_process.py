@@ -131,6 +131,9 @@ def test_keys_names_and_the_decision_log(serve: Start, tmp_path: Path) -> None:
     good = httpx.post(url, json=body, headers={"Authorization": "Bearer secret-key"})
     assert good.json()["usage"]["completion_tokens"] == 3
     assert any("Authorization: Bearer KEY" in line for line in served.output)
+    for pid in served.pids()[1:]:
+        command = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+        assert len([word for word in command if word]) == 5, "no secret is on a command line"
     assert served.stop() == 0
     assert stat.S_IMODE(log.stat().st_mode) == 0o600
     worker = log.with_name("decisions.mixed-0.jsonl")
@@ -159,8 +162,8 @@ def refusal(*arguments: str) -> str:
     return lines[0]
 
 
-def test_the_port_is_taken(serve: Start, tiny: Path) -> None:
-    served = serve()
+def test_the_port_is_taken(cluster: Callable[[str], Served], tiny: Path) -> None:
+    served = cluster("1M")
     line = refusal(str(tiny), "--port", str(served.port))
     assert str(served.port) in line
     assert "--port" in line
@@ -179,7 +182,7 @@ def test_a_truncated_file(tiny: Path, tmp_path: Path) -> None:
     [
         (("no/such.gguf",), ("no/such.gguf",)),
         (("MODEL", "--kv-memory", "60TiB"), ("--kv-memory", "free")),
-        (("MODEL", "--max-model-len", "100000"), ("model.max_model_len", "256")),
+        (("MODEL", "--max-model-len", "100000"), ("model.max_model_len", "4096")),
         (("MODEL", "--cores", "60000"), ("60000",)),
         (("MODEL", "--host", "0.0.0.0"), ("--api-key-file",)),
         (("MODEL", "--host", "no.such.host.invalid", "--api-key-file", "KEYS"), ("http.host",)),

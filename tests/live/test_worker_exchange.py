@@ -97,6 +97,33 @@ async def test_a_sequence_that_ends_while_pages_are_sealed_is_not_offered() -> N
         assert [one.sequence for one in offer.sequences] == [1]
 
 
+async def test_a_later_attempt_ends_the_earlier_one_and_its_pull() -> None:
+    """Its abort was lost, or comes later and then finds nothing."""
+    asked = request("r", PROMPT, max_tokens=8)
+    async with ExchangePair() as pair:
+        pair.decode.copy_gate.clear()
+        await pair.adopted(asked)
+        link = pair.decode.worker
+        await until(lambda: link.view().pulling == 1 and link.view().held_pages > 0)
+        again = replace(asked, attempt=2)
+        assert isinstance(await link.add(again), Admitted)
+        assert await link.abort(ID, 1) == Unknown(request=ID)
+        answer = await link.add(asked)
+        assert isinstance(answer, Rejected) and answer.reason is RejectReason.DUPLICATE
+        pair.decode.copy_gate.set()
+        while len([e for e in pair.decode.events if isinstance(e, SequenceEnded)]) < 2:
+            pair.decode.events += await asyncio.wait_for(anext(pair.decode.reader), 30)
+        ends = [e for e in pair.decode.events if isinstance(e, SequenceEnded)]
+        assert [(end.attempt, end.reason) for end in ends] == [
+            (1, FinishReason.ABORTED),
+            (2, FinishReason.LENGTH),
+        ]
+        tokens = [e for e in pair.decode.events if isinstance(e, TokenGenerated)]
+        assert [(token.attempt, token.index) for token in tokens] == [(2, k) for k in range(8)]
+        await pair.prefill.worker.abort(ID, 1)
+        await pair.rest()
+
+
 async def test_an_abort_after_the_offer_ends_the_lease() -> None:
     asked = request("r", PROMPT, max_tokens=8)
     async with ExchangePair() as pair:

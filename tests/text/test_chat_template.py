@@ -5,10 +5,10 @@ from datetime import datetime
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from text_corpus import CORPUS
 from tokenizers import AddedToken
 
 from antiphon.errors import BugError, ClientError, ModelFileError
+from antiphon.testing.text_corpus import CORPUS
 from antiphon.text import ChatTemplate
 from antiphon.text.special_text import Disguise, SpecialText
 

@@ -7,9 +7,9 @@ from unicodedata import normalize
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from text_corpus import CORPUS, DIGITS_AFTER_BLANKS
 
 from antiphon.errors import ModelFileError
+from antiphon.testing.text_corpus import CORPUS, DIGITS_AFTER_BLANKS
 from antiphon.text import Tokenizer
 
 

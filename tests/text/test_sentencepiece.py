@@ -5,11 +5,11 @@ from itertools import pairwise
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from text_corpus import CORPUS
 from tokenizers import Tokenizer as Backend
 from tokenizers import models, normalizers, trainers
 
 from antiphon.checkpoint.tokenizer_source import GgufTokenizer
+from antiphon.testing.text_corpus import CORPUS
 from antiphon.text import Tokenizer
 
 _TRAINING = (

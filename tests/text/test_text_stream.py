@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from test_sentencepiece import SOURCE as SENTENCEPIECE
-from text_corpus import CORPUS
 
+from antiphon.testing.text_corpus import CORPUS
 from antiphon.text import TextStream, Tokenizer
 
 EMOJI = "👩‍👩‍👧‍👦🏳️‍🌈𝔘é"

@@ -6,11 +6,11 @@ import pytest
 import tokenizers
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from text_corpus import CORPUS
 from tokenizers import AddedToken, decoders, models, pre_tokenizers
 
 from antiphon.checkpoint.tokenizer_source import TokenizerFiles
 from antiphon.errors import ClientError, ModelFileError
+from antiphon.testing.text_corpus import CORPUS
 from antiphon.text import Tokenizer
 
 SPECIALS = ("<|im_start|>", "<|im_end|>", "<|endoftext|>", "<repo_name>")

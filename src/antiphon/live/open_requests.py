@@ -1,48 +1,40 @@
 """What a worker's scheduler holds, counted in sequences."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from antiphon.types import Request, RequestId
 
 
-@dataclass(slots=True)
-class _Open:
-    attempt: int
-    sequences: int
-
-
 class OpenRequests:
-    """Requests with a sequence that has neither ended nor been passed on."""
+    """Attempts with a sequence that has neither ended nor been passed on.
+
+    For a moment a request may have two: until it is said that the later one has ended the earlier.
+    """
 
     def __init__(self) -> None:
-        self._requests: dict[RequestId, _Open] = {}
+        self._sequences: dict[tuple[RequestId, int], int] = {}
 
     def __len__(self) -> int:
         """How many there are."""
-        return len(self._requests)
-
-    def __contains__(self, id: RequestId) -> bool:
-        """Whether an attempt of the request is open."""
-        return id in self._requests
+        return len(self._sequences)
 
     def __iter__(self) -> Iterator[tuple[RequestId, int]]:
-        """Each with its attempt; may be changed meanwhile."""
-        return iter([(id, one.attempt) for id, one in self._requests.items()])
+        """Each request with the attempt; may be changed meanwhile."""
+        return iter(tuple(self._sequences))
 
     def has(self, id: RequestId, attempt: int) -> bool:
         """Whether this very attempt is open."""
-        one = self._requests.get(id)
-        return one is not None and one.attempt == attempt
+        return (id, attempt) in self._sequences
 
     def take(self, request: Request) -> None:
         """All its sequences are open, but for those that are done."""
         sequences = request.sampling.n - len(request.done)
-        self._requests[request.id] = _Open(request.attempt, sequences)
+        self._sequences[request.id, request.attempt] = sequences
 
-    def ended(self, id: RequestId, sequences: int) -> None:
-        """So many of its sequences are over here."""
-        one = self._requests[id]
-        one.sequences -= sequences
-        if not one.sequences:
-            del self._requests[id]
+    def ended(self, id: RequestId, attempt: int, sequences: int) -> None:
+        """So many of the attempt's sequences are over here."""
+        left = self._sequences[id, attempt] - sequences
+        if left:
+            self._sequences[id, attempt] = left
+        else:
+            del self._sequences[id, attempt]

@@ -138,10 +138,10 @@ class Worker:
         self, id: RequestId, attempt: int, sequence: int | None = None
     ) -> Aborted | Unknown:
         """See `WorkerLink`."""
-        if self._live.has(id, attempt):
+        if self._scheduler.has(id, attempt):
             answer = self._scheduler.abort(id, self._clock(), sequence)
             if isinstance(answer, Aborted):
-                self._live.ended(id, len(answer.sequences))
+                self._live.ended(id, attempt, len(answer.sequences))
                 self._stop_pull(id, attempt)
             self._wake.set()
             return answer
@@ -320,11 +320,11 @@ class Worker:
             match event:
                 case Prefilled():
                     assert self._kv is not None
-                    self._live.ended(event.request, len(event.sequences))
+                    self._live.ended(event.request, event.attempt, len(event.sequences))
                     self._kv.offer(event)
                     continue
                 case SequenceEnded():
-                    self._live.ended(event.request, 1)
+                    self._live.ended(event.request, event.attempt, 1)
                     self._stop_pull(event.request, event.attempt)
                 case _:
                     pass
@@ -353,8 +353,8 @@ class Worker:
         self._wake.set()
 
     def _stop_pull(self, id: RequestId, attempt: int) -> None:
-        """Once a request has ended, nobody waits for its pages."""
-        if self._kv is not None and id not in self._live:
+        """Once an attempt has ended, nobody waits for its pages."""
+        if self._kv is not None and not self._live.has(id, attempt):
             self._kv.stop_pull(id, attempt)
 
     def _break(self, error: BaseException) -> None:
@@ -366,9 +366,11 @@ class Worker:
         """End everything with an error. The scheduler keeps nothing but what a pass still uses."""
         ends: list[tuple[RequestId, int, tuple[int, ...]]] = []
         for id, attempt in self._live:
+            if not self._scheduler.has(id, attempt):
+                continue  # its end is about to be said
             answer = self._scheduler.abort(id, self._clock())
             if isinstance(answer, Aborted):
-                self._live.ended(id, len(answer.sequences))
+                self._live.ended(id, attempt, len(answer.sequences))
                 self._stop_pull(id, attempt)
                 ends.append((id, attempt, answer.sequences))
         if self._kv is not None:

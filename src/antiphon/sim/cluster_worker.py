@@ -26,6 +26,7 @@ from antiphon.types import (
     RequestId,
     SchedulerEvent,
     Seconds,
+    SequenceEnded,
     Stage,
     StepPlan,
     StepResult,
@@ -239,7 +240,6 @@ class WorkerLife:
         self.wake()
 
     def _add(self, request: Request, stage: Stage) -> None:
-        self._supersede(request)
         lease = None
         if stage is Stage.PREFILL:
             self._offers += 1
@@ -247,13 +247,7 @@ class WorkerLife:
         self._answer(request, self.scheduler.add(request, self.now, stage, lease))
 
     def _take_over(self, request: Request, offer: Offer) -> None:
-        self._supersede(request)
         self._answer(request, self.scheduler.adopt(request, offer, self.now))
-
-    def _supersede(self, request: Request) -> None:
-        """An attempt that is over makes room, though its `Abort` was lost or comes late."""
-        if self._attempts.get(request.id, request.attempt) < request.attempt:
-            self._abort(request.id, self._attempts[request.id], None)
 
     def _answer(self, request: Request, answer: Admitted | Rejected) -> None:
         if isinstance(answer, Admitted):
@@ -284,7 +278,16 @@ class WorkerLife:
     def say(self, events: Sequence[SchedulerEvent]) -> None:
         """Pass on what happened; what is offered is sealed first."""
         for event in events:
-            self.tell(self.owner.offer(event) if isinstance(event, Prefilled) else event)
+            match event:
+                case Prefilled():
+                    self.tell(self.owner.offer(event))
+                    continue
+                case SequenceEnded(request=request, attempt=attempt):
+                    if not self.scheduler.has(request, attempt):
+                        self.taker.cancel(request, attempt)
+                case _:
+                    pass
+            self.tell(event)
 
     def wake(self) -> None:
         """Look for work as soon as all that is due now is done."""

@@ -78,7 +78,7 @@ class RejectReason(StrEnum):
     DEADLINE = "deadline"
     """Its deadline had passed before it could be taken."""
     DUPLICATE = "duplicate"
-    """A request with this id is already here."""
+    """This attempt of the request, or a later one, is already here."""
     NO_WORKER = "no_worker"
     """Nobody is there who could run it, now or soon."""
 

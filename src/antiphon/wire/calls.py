@@ -53,15 +53,15 @@ class Calls:
         if self.full:
             raise PeerError(f"{self._who} leaves {MAX_CALLS} calls unanswered")
         number = self._next_number()
-        answer = asyncio.get_running_loop().create_future()
+        loop = asyncio.get_running_loop()
+        answer = loop.create_future()
         self._calls[number] = _Call(answer, answers, about)
+        timer = loop.call_later(self._timeout_s, self._too_late, answer)
         try:
             self._stream.send(kind, message, number)
-            async with asyncio.timeout(self._timeout_s):
-                return await answer
-        except TimeoutError:
-            raise PeerError(f"{self._who} did not answer within {self._timeout_s} s") from None
+            return await answer
         finally:
+            timer.cancel()
             del self._calls[number]
 
     def answered(self, frame: Frame) -> None:
@@ -75,6 +75,12 @@ class Calls:
         if call.about and call.about != getattr(answer, "request", getattr(answer, "lease", "")):
             raise FrameError("an answer is about something else than its call")
         call.answer.set_result(answer)
+
+    def _too_late(self, answer: asyncio.Future[Any]) -> None:
+        if not answer.done():
+            answer.set_exception(
+                PeerError(f"{self._who} did not answer within {self._timeout_s} s")
+            )
 
     def fail(self, reason: str) -> None:
         """The stream is over: all calls that wait raise `PeerError`."""

@@ -326,7 +326,9 @@ def test_a_decode_worker_that_dies_before_it_has_pulled_costs_no_prefill() -> No
     assert isinstance(adopt, Adopt)
     assert adopt.worker == E
     record = settle_of(case.book.heard(ended(attempt=2), 7.0)).record
-    assert record.routes == ("p > d: chosen at its offer", "p > e: its KV is still offered")
+    routes = [attempt.route for attempt in record.trail]
+    assert routes == ["p > d: chosen at its offer", "p > e: its KV is still offered"]
+    assert [attempt.began_at for attempt in record.trail] == [1.0, 5.0]
     assert record.attempts == 2
 
 

@@ -169,10 +169,11 @@ class Pair:
         return side.plan
 
     def complete(self, side: Side, faulty: bool = False) -> None:
-        plan, side.plan = side.plan, None
-        assert plan is not None
+        assert side.plan is not None
         side.faulty = faulty
-        self.hear(side, side.scheduler.complete(plan, side.engine.forward(plan), self.now))
+        result = side.engine.forward(side.plan)  # a fault found leaves it outstanding
+        plan, side.plan = side.plan, None
+        self.hear(side, side.scheduler.complete(plan, result, self.now))
 
     def fail(self, side: Side) -> None:
         plan, side.plan = side.plan, None
@@ -204,6 +205,10 @@ class Pair:
     def hear(self, side: Side, events) -> None:
         for event in events:
             entry = self.book[event.request]
+            if event.attempt < entry.request.attempt:
+                news = TokenGenerated | Prefilled | Pulled
+                assert not isinstance(event, news), "an attempt that is over goes on"
+                continue
             assert event.attempt == entry.request.attempt
             match event:
                 case TokenGenerated():

@@ -3,7 +3,7 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from antiphon.core.scheduler.admission import HoldReason, Load, peak_pages
+from antiphon.core.scheduler.admission import DeferReason, Load, peak_pages
 from antiphon.sim import ConstantStepTime, ScriptedEngine, ShadowKv, Submit, run_worker
 from antiphon.testing.strategies import WorkerSetup
 from antiphon.types import KvConfig, Request, RequestId, SamplingParams, SchedulerConfig
@@ -88,22 +88,22 @@ def test_a_hold_says_why() -> None:
     worker.add(request("a", 4, 4), 0.0)
     worker.add(request("b", 4, 4), 0.0)
     worker.step(0.0)
-    assert worker.hold and worker.hold.reason is HoldReason.SEQUENCES
-    assert worker.hold.message == "1 sequences run, 1 more exceed 1"
+    assert worker.deferred and worker.deferred.reason is DeferReason.SEQUENCES
+    assert worker.deferred.message == "1 sequences run, 1 more exceed 1"
 
     worker = setup(max_batched_tokens=8).build()
     worker.add(request("a", 10, 4), 0.0)
     worker.add(request("b", 4, 4), 0.0)
     worker.step(0.0)
-    assert worker.hold and worker.hold.reason is HoldReason.BUDGET
-    assert "10 tokens fill the next step" in worker.hold.message
+    assert worker.deferred and worker.deferred.reason is DeferReason.BUDGET
+    assert "10 tokens fill the next step" in worker.deferred.message
 
     worker = setup().build()
     worker.add(request("a", 16, 30), 0.0)
     worker.add(request("b", 8, 30), 0.0)
     worker.step(0.0)
-    assert worker.hold and worker.hold.reason is HoldReason.PEAK
-    assert "of 16 usable" in worker.hold.message
+    assert worker.deferred and worker.deferred.reason is DeferReason.PEAK
+    assert "of 16 usable" in worker.deferred.message
 
 
 def test_what_is_short_lived_by_experience_starts_though_its_limit_would_not_fit() -> None:
@@ -154,5 +154,5 @@ def test_pages_in_use_now_hold_too() -> None:
     worker._admission.short_of_memory = lambda *_: None  # type: ignore[method-assign]
     worker.add(request("b", 20, 2, first=2), 0.0)
     worker.step(0.0)
-    assert worker.hold and worker.hold.reason is HoldReason.PAGES
-    assert worker.hold.message == "5 pages are needed and 2 are available"
+    assert worker.deferred and worker.deferred.reason is DeferReason.PAGES
+    assert worker.deferred.message == "5 pages are needed and 2 are available"

@@ -107,6 +107,14 @@ class HandoverMachine(RuleBasedStateMachine):
         if self.pair.open_of(entry) and not seldom:
             self.pair.abort(entry, sequence)
 
+    @precondition(lambda self: self.pair.book)
+    @rule(data=st.data(), seldom=st.integers(0, 2))
+    def begin_anew(self, data: st.DataObject, seldom: int) -> None:
+        """The next attempt comes to the worker that has this one, and no abort before it."""
+        entry = data.draw(st.sampled_from(list(self.pair.book.values())))
+        if entry.side is self.pair.decode and self.pair.open_of(entry) and not seldom:
+            self.pair.recompute(entry)
+
     @rule(wait_s=st.sampled_from([0.0, 0.1, 0.5, 1.0]))
     def expire(self, wait_s: float) -> None:
         self.pair.now += wait_s

@@ -88,7 +88,7 @@ class SchedulerMachine(RuleBasedStateMachine):
         if not full:
             computing = {chunk.request.id for chunk in self.plan.chunks}
             assert len(computing) == view.running, "I8: a running request is left out"
-            assert not view.waiting or self.scheduler.hold, "I8: somebody waits for no reason"
+            assert not view.waiting or self.scheduler.deferred, "I8: somebody waits for no reason"
 
     @precondition(lambda self: self.plan is not None)
     @rule(faulty=st.sampled_from([False, False, False, False, True]))
@@ -145,7 +145,7 @@ class NeverStarts(admission.Admission):
     """Waits although nothing runs."""
 
     def crowded(self, candidate, crowd):
-        return admission.Hold(admission.HoldReason.BUDGET, "not today")
+        return admission.Deferred(admission.DeferReason.BUDGET, "not today")
 
 
 def favours(running, memory, *, number, budget, ended):

@@ -6,7 +6,7 @@ import pytest
 from handover_pair import TAKER, Pair
 from scheduler_bench import SETUP, Bench, ends, request, tokens
 
-from antiphon.core.scheduler import HoldReason
+from antiphon.core.scheduler import DeferReason
 from antiphon.errors import BugError
 from antiphon.testing.strategies import EOS
 from antiphon.types import (
@@ -136,7 +136,10 @@ def test_offers_and_prefills_stay_within_half_of_the_memory() -> None:
     bench.turn()
     view = bench.scheduler.view(0.0)
     assert (view.offered_pages, view.waiting, view.running) == (9, 1, 0)
-    assert bench.scheduler.hold is not None and bench.scheduler.hold.reason is HoldReason.OFFERS
+    assert (
+        bench.scheduler.deferred is not None
+        and bench.scheduler.deferred.reason is DeferReason.OFFERS
+    )
     assert bench.scheduler.step(0.0) is None, "nothing is to be done until somebody takes it"
     bench.scheduler.leases.release(LeaseId("lease1"), 0.0)
     bench.turn()
@@ -217,6 +220,85 @@ def test_when_the_last_of_a_party_is_aborted_the_rest_is_offered() -> None:
     assert bench.scheduler.next_deadline() == 0.0
     (offered,) = bench.scheduler.expire(0.0)
     assert isinstance(offered, Prefilled) and [one.sequence for one in offered.sequences] == [0]
+
+
+def test_a_party_that_ends_before_its_offer_is_said_leaves_no_lease() -> None:
+    """Said of pages that nobody keeps any more, an offer would break its worker's laws."""
+    bench = Bench(replace(SETUP, config=replace(SETUP.config, max_batched_tokens=8)))
+    prefill(bench, request(prompt=PROMPT, n=2, resumed=((), (8,) * 12), max_tokens=20))
+    bench.turn()
+    bench.turn()
+    id = RequestId("r")
+    assert bench.scheduler.abort(id, 0.0, 1) == Aborted(request=id, sequences=(1,))
+    assert bench.scheduler.abort(id, 0.0) == Aborted(request=id, sequences=(0,))
+    assert bench.scheduler.expire(0.0) == []
+    view = bench.scheduler.view(0.0)
+    assert (view.held_pages, view.leases) == (0, 0)
+
+
+# ── attempts ──────────────────────────────────────────────────────────────────────────────────
+
+
+def later(one):
+    return replace(one, attempt=one.attempt + 1)
+
+
+@pytest.mark.parametrize("steps", [0, 1, 2], ids=["waiting", "running", "parked in part"])
+def test_a_later_attempt_ends_the_earlier_one_though_its_abort_was_lost(steps: int) -> None:
+    bench = Bench(replace(SETUP, config=replace(SETUP.config, max_batched_tokens=8)))
+    one = request(prompt=PROMPT, n=2, resumed=((), (8,) * 12), max_tokens=20)
+    prefill(bench, one)
+    for _ in range(steps):
+        bench.turn()
+    bench.add(later(one))
+    assert bench.scheduler.next_deadline() == 0.0
+    said = bench.scheduler.expire(0.0)
+    assert [event.attempt for event in said] == [1, 1]
+    assert ends(list(said)) == [(0, FinishReason.ABORTED), (1, FinishReason.ABORTED)]
+    assert not bench.scheduler.has(one.id, 1) and bench.scheduler.has(one.id, 2)
+    events = bench.finish()
+    assert {event.attempt for event in events} == {2}
+    assert len(ends(events)) == 2
+    assert bench.scheduler.view(0.0).held_pages == 0
+
+
+def test_a_later_attempt_does_not_wait_for_the_step_that_computes_the_earlier_one() -> None:
+    bench = Bench()
+    one = request()
+    bench.add(one)
+    plan = bench.step()
+    bench.add(later(one))
+    said = list(bench.scheduler.complete(plan, bench.engine.forward(plan), 0.0))
+    assert ends(said) == [(0, FinishReason.ABORTED)] and not tokens(said)
+    assert [index for index, _ in tokens(bench.finish())] == [0, 1, 2, 3]
+    assert bench.scheduler.view(0.0).held_pages == 0
+
+
+def test_a_later_attempt_may_come_while_pages_of_the_earlier_one_are_pulled() -> None:
+    pair = Pair(SETUP)
+    entry = adopted(pair, request(prompt=PROMPT))
+    pair.step(pair.decode)
+    scheduler = pair.decode.scheduler
+    again = replace(entry.request, resumed=(tuple(entry.tokens[0]),), attempt=2)
+    assert isinstance(scheduler.adopt(again, entry.offer, 0.0), Admitted)
+    (end,) = scheduler.expire(0.0)
+    assert (end.attempt, end.reason) == (1, FinishReason.ABORTED)
+    assert scheduler.pulled(entry.request.id, 1, (True,) * 4, 0.0) == []
+    assert scheduler.step(0.0) is None
+    (pull,) = scheduler.pulls()
+    assert pull.attempt == 2
+    (pulled,) = scheduler.pulled(entry.request.id, 2, (True,) * len(pull.pages), 0.0)
+    assert isinstance(pulled, Pulled) and pulled.missing_tokens == 0
+
+
+def test_an_earlier_or_equal_attempt_is_refused_and_changes_nothing() -> None:
+    bench = Bench()
+    bench.add(request(attempt=3))
+    for attempt in (2, 3):
+        answer = bench.scheduler.add(request(attempt=attempt), 0.0)
+        assert isinstance(answer, Rejected) and answer.reason is RejectReason.DUPLICATE
+        assert answer.attempt == attempt
+    assert {event.attempt for event in bench.finish()} == {3}
 
 
 # ── adoption ──────────────────────────────────────────────────────────────────────────────────

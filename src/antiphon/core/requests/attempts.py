@@ -149,7 +149,7 @@ class Attempts:
 
     def lose(self, worker: WorkerId, now: Seconds) -> list[Command]:
         """A worker is gone, and with it all that it had not given away."""
-        draining = worker in self._dispatcher.fleet.drains()
+        draining = worker in self._dispatcher.workers.drains()
         if not self._dispatcher.observe(HealthChanged(worker, Health.LOST), now):
             return []
         commands = self._vacate(worker, now)
@@ -158,16 +158,16 @@ class Attempts:
     def vacate_overdue(self, now: Seconds) -> list[Command]:
         """Move what is left on workers that were to be empty by now."""
         commands: list[Command] = []
-        for worker in self._dispatcher.fleet.overdue(now):
+        for worker in self._dispatcher.workers.overdue(now):
             commands += self._vacate(worker, now)
         return commands
 
     def drained(self) -> list[Command]:
         """Say which of the workers that are being emptied are empty."""
         commands: list[Command] = []
-        for worker in self._dispatcher.fleet.drains():
+        for worker in self._dispatcher.workers.drains():
             if not any(_is_on(entry, worker) for entry in self._requests):
-                self._dispatcher.fleet.drained(worker)
+                self._dispatcher.workers.drained(worker)
                 commands.append(Drained(worker))
         return commands
 
@@ -186,11 +186,11 @@ class Attempts:
         if entry.offer is not None and entry.offer.owner == worker:
             commands += self._give_up_offer(entry)
             again = not isinstance(place, Serving)  # who has adopted it computes what is missing
-            died = worker not in self._dispatcher.fleet
+            died = worker not in self._dispatcher.workers
         match place:
             case Prefilling(holder) | Serving(holder, _) if holder == worker:
                 commands += self._dispatcher.stop(entry)
-                again, died = True, worker not in self._dispatcher.fleet
+                again, died = True, worker not in self._dispatcher.workers
             case Granting(taker) if taker == worker:  # it was never given the request
                 again = True
             case _:

@@ -30,9 +30,9 @@ from antiphon.types import (
 )
 
 from .attempt import WAITING, Granting, Prefilling, Serving
-from .fleet import Fleet
 from .handovers import Handovers
 from .open_request import OpenRequest
+from .reachable_workers import ReachableWorkers
 from .routing import Routing
 
 
@@ -47,13 +47,13 @@ class Dispatcher:
     """Owns what is known of the fleet, and all live offers."""
 
     def __init__(self, router: Routing, handovers: Handovers) -> None:
-        self.fleet = Fleet()
+        self.workers = ReachableWorkers()
         self.handovers = handovers
         self._router = router
 
     def observe(self, event: FleetEvent, now: Seconds) -> bool:
         """Mutates: the fleet has changed. False: it has not, really."""
-        changed = self.fleet.observe(event)
+        changed = self.workers.observe(event)
         if changed:
             self._router.observe(event, now)
         return changed
@@ -70,7 +70,7 @@ class Dispatcher:
 
     def drain(self, worker: WorkerId, until: Seconds, now: Seconds) -> None:
         """Mutates: this member gets nothing new."""
-        self.fleet.drain(worker, until)
+        self.workers.drain(worker, until)
         self._router.observe(HealthChanged(worker, Health.DRAINING), now)
 
     def place(
@@ -133,7 +133,7 @@ class Dispatcher:
     def stop(self, entry: OpenRequest, sequence: int | None = None) -> list[Command]:
         """Tell the worker that has the request, if one has, to end it or one sequence of it."""
         worker = entry.attempt.worker
-        if worker is None or worker not in self.fleet:
+        if worker is None or worker not in self.workers:
             return []
         return [Abort(entry.id, entry.request.attempt, worker, sequence)]
 
@@ -147,7 +147,7 @@ class Dispatcher:
 
     def misfit(self, entry: OpenRequest, offer: Offer) -> str:
         """Why nobody can go on with this offer; empty: it is what was asked for."""
-        if not self.fleet.lives(offer.owner, offer.incarnation):
+        if not self.workers.lives(offer.owner, offer.incarnation):
             return "the worker's offer is from another life of it"
         if self.handovers.has(offer.owner, offer.lease):
             return "the worker's offer has the lease of another one"
@@ -189,21 +189,21 @@ class Dispatcher:
 
     def release(self, offer: Offer) -> list[Command]:
         """Tell the owner of an offer that is not live here; its own end is a release as well."""
-        if not self.fleet.lives(offer.owner, offer.incarnation):
+        if not self.workers.lives(offer.owner, offer.incarnation):
             return []
         if self.handovers.has(offer.owner, offer.lease):
             return []
         return [Release(owner=offer.owner, lease=offer.lease)]
 
     def _check(self, worker: WorkerId) -> None:
-        if not self.fleet.takes(worker):
+        if not self.workers.takes(worker):
             raise BugError(f"the router chose {worker}, which takes no requests")
 
     def _ran_on(self, entry: OpenRequest, worker: WorkerId | None) -> None:
         """What this worker computes goes on from what others have."""
         if worker is None:
             return
-        numerics = self.fleet.numerics(worker)
+        numerics = self.workers.numerics(worker)
         entry.numerics = entry.numerics or numerics
         entry.exact = entry.exact and entry.numerics == numerics
 

@@ -107,14 +107,16 @@ class RequestBook:
 
     def next_deadline(self) -> Seconds | None:
         """When `due` must be called next, at the latest. None: there is nothing to wait for."""
-        times = (
-            self._requests.deadlines.next(),
+        earliest = self._requests.deadlines.next()
+        for at in (
             self._requests.for_decode.wake_at,
             self._requests.for_route.wake_at,
             self._dispatcher.handovers.next(),
-            self._dispatcher.fleet.next_drain(),
-        )
-        return min((at for at in times if at is not None), default=None)
+            self._dispatcher.workers.next_drain(),
+        ):
+            if at is not None and (earliest is None or at < earliest):
+                earliest = at
+        return earliest
 
     # ── what a driver tells ──────────────────────────────────────────────────────────────────
 
@@ -191,7 +193,7 @@ class RequestBook:
         match event:
             case HealthChanged(worker, Health.LOST):
                 commands += self._attempts.lose(worker, now)
-            case WorkerJoined(info) if self._dispatcher.fleet.replaces(info):
+            case WorkerJoined(info) if self._dispatcher.workers.replaces(info):
                 commands += self._attempts.lose(info.id, now)
                 self._dispatcher.observe(event, now)
             case _:
@@ -205,7 +207,7 @@ class RequestBook:
 
         It stays without work until it is seen as JOINED again, or joins anew.
         """
-        if worker not in self._dispatcher.fleet:
+        if worker not in self._dispatcher.workers:
             return (Drained(worker),)
         self._dispatcher.drain(worker, until, now)
         self._requests.stirred = True

@@ -1,6 +1,6 @@
 """Which workers serve a request: filter, then predict, then pick.
 
-    facts ──► Fleet: what is believed of each worker, and where each open request is
+    facts ──► Beliefs: what is believed of each worker, and where each open request is
                  │
     choose ──► filter: well, long enough, right numerics, room ──► options with predicted latency
                  │  nobody can now: Hold, nobody ever: Rejected        │
@@ -34,9 +34,9 @@ from antiphon.types import (
     WorkerId,
 )
 
+from .beliefs import Beliefs
 from .demand import Demand, demand_of
 from .eligibility import could_run, is_open, of_numerics
-from .fleet import Fleet
 from .forecast import Forecast
 from .option import Option
 from .parts import STANDARD_PARTS, Parts, RouterLimits
@@ -71,31 +71,31 @@ class Router:
         self._kv_bytes_per_token = kv_bytes_per_token
         self._scorer = parts.scorer(config.policy, seed)
         self._slo = Slo(ttft_s=config.ttft_s, tpot_s=config.tpot_s)
-        self._fleet = Fleet(times, parts.belief)
+        self._beliefs = Beliefs(times, parts.belief)
 
     @property
     def open_requests(self) -> int:
         """How many requests something is kept of."""
-        return self._fleet.open_requests
+        return self._beliefs.open_requests
 
     @property
     def workers(self) -> Sequence[WorkerBelief]:
         """What is believed of each worker, in the order of ids: to read, not to change."""
-        return self._fleet.workers
+        return self._beliefs.workers
 
     # ── facts ────────────────────────────────────────────────────────────────────────────────
 
     def observe(self, event: FleetEvent, now: Seconds) -> None:
         """Take in what happened to a worker. Mutates."""
-        self._fleet.observe(event, now)
+        self._beliefs.observe(event, now)
 
     def prefilled(self, request: RequestId, now: Seconds) -> None:
         """Its first token is there: load moves from prefill to decode. Mutates, once."""
-        self._fleet.prefilled(request)
+        self._beliefs.prefilled(request)
 
     def refused(self, worker: WorkerId, now: Seconds) -> None:
         """The worker had no room after all: it gets nothing new for `hold_s`. Mutates."""
-        if belief := self._fleet.find(worker):
+        if belief := self._beliefs.find(worker):
             belief.closed_until = now + self._config.hold_s
 
     def settled(self, request: RequestId, now: Seconds, *, again: bool = False) -> None:
@@ -104,20 +104,20 @@ class Router:
         `choose` and `choose_decode` do this themselves for a request that is still open.
         """
         if again:
-            self._fleet.lift(request)
+            self._beliefs.lift(request)
         else:
-            self._fleet.settle(request)
+            self._beliefs.settle(request)
 
     # ── decisions ────────────────────────────────────────────────────────────────────────────
 
     def choose(self, request: Request, now: Seconds) -> Route | Hold | Rejected:
         """Who serves this attempt. Mutates: a route counts as load from now on."""
-        self._fleet.lift(request.id)
+        self._beliefs.lift(request.id)
         demand = demand_of(request)
         workers = self._candidates(request, demand, now)
         if isinstance(workers, Hold | Rejected):
             return workers
-        earlier = self._fleet.numerics_of(request.id) if request.attempt > 1 else None
+        earlier = self._beliefs.numerics_of(request.id) if request.attempt > 1 else None
         equal = of_numerics(workers, earlier)
         exact = request.attempt == 1 or bool(equal) or (earlier is None and _all_equal(workers))
         forecast = self._forecast(request, demand, now)
@@ -135,12 +135,12 @@ class Router:
         The offer's owner itself if it is mixed, or if nobody else is left who can read its pages.
         `Rejected`: nobody can, now or soon, so the offer is of no use; its load is forgotten.
         """
-        before = self._fleet.lift(request.id)
+        before = self._beliefs.lift(request.id)
         demand = demand_of(request)
         wanted = exchange_of(offer.numerics, offer.kv)
         able = [
             worker
-            for worker in self._fleet.workers
+            for worker in self._beliefs.workers
             if worker.exchange == wanted
             and could_run(worker, demand)
             and (worker.role is not Role.PREFILL or worker.info.incarnation == offer.incarnation)
@@ -155,14 +155,14 @@ class Router:
                 message=f"nobody is left who can read the KV that {offer.owner} offers",
             )
         if not takers:
-            self._fleet.put_back(before)
+            self._beliefs.put_back(before)
             return self._hold(request, "no worker that can read the offered KV is well", now)
         choice = self._choice(self._forecast(request, demand, now)).best_decode(takers)
         if isinstance(choice, NoRoom):
-            self._fleet.put_back(before)
+            self._beliefs.put_back(before)
             return self._hold(request, choice.reason, now)
         (worker,) = choice.workers
-        self._fleet.place(
+        self._beliefs.place(
             Placement(
                 demand=demand,
                 phase=Phase.DECODE,
@@ -179,7 +179,7 @@ class Router:
         self, request: Request, demand: Demand, now: Seconds
     ) -> Sequence[WorkerBelief] | Hold | Rejected:
         """All that are well and could run it, by id."""
-        workers = self._fleet.workers
+        workers = self._beliefs.workers
         if not workers:
             return self._nobody(request, now)
         able = [worker for worker in workers if could_run(worker, demand)]
@@ -201,9 +201,9 @@ class Router:
         return well
 
     def _nobody(self, request: Request, now: Seconds) -> Hold | Rejected:
-        if self._fleet.empty_since is None:
-            self._fleet.empty_since = now
-        absent_s = now - self._fleet.empty_since
+        if self._beliefs.empty_since is None:
+            self._beliefs.empty_since = now
+        absent_s = now - self._beliefs.empty_since
         if absent_s < self._limits.no_worker_grace_s:
             return self._hold(request, "no worker is there", now)
         return Rejected(
@@ -240,10 +240,10 @@ class Router:
 
     def _place(self, choice: Option, forecast: Forecast) -> None:
         first, after = choice.workers[0], choice.workers[1:]
-        worker = self._fleet.find(first)
+        worker = self._beliefs.find(first)
         assert worker is not None
         uncached = forecast.uncached(worker)
-        self._fleet.place(
+        self._beliefs.place(
             Placement(
                 demand=forecast.demand,
                 phase=Phase.PREFILL if after else Phase.WHOLE,

@@ -1,6 +1,6 @@
 """Continuous batching of one worker."""
 
-from .admission import Hold, HoldReason
+from .admission import DeferReason, Deferred
 from .parts import STANDARD_PARTS, Parts
 from .scheduler import SCHEDULER, SCHEDULER_METHODS, Scheduler
 
@@ -8,8 +8,8 @@ __all__ = [
     "SCHEDULER",
     "SCHEDULER_METHODS",
     "STANDARD_PARTS",
-    "Hold",
-    "HoldReason",
+    "DeferReason",
+    "Deferred",
     "Parts",
     "Scheduler",
 ]

@@ -22,7 +22,7 @@ from .history import History
 from .sequence import SequenceState, follower_pages, is_prefill
 
 
-class HoldReason(StrEnum):
+class DeferReason(StrEnum):
     """Why the head of the queue does not start now."""
 
     SEQUENCES = "sequences"
@@ -38,10 +38,10 @@ class HoldReason(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Hold:
+class Deferred:
     """The head of the queue waits; `message` has the numbers."""
 
-    reason: HoldReason
+    reason: DeferReason
     message: str
 
 
@@ -119,20 +119,20 @@ class Admission:
         self._max_sequences = max_sequences
         self._usable_pages = pool.total_pages - int(pool.total_pages * config.reserve_fraction)
 
-    def crowded(self, candidate: SequenceState, crowd: Crowd) -> Hold | None:
+    def crowded(self, candidate: SequenceState, crowd: Crowd) -> Deferred | None:
         """Why there is no place for `candidate` in the next step, whatever memory it needs."""
         wanted = 1 + len(candidate.followers)
         if crowd.sequences + wanted > self._max_sequences:
-            return Hold(
-                HoldReason.SEQUENCES,
+            return Deferred(
+                DeferReason.SEQUENCES,
                 f"{crowd.sequences} sequences run, {wanted} more exceed {self._max_sequences}",
             )
         if candidate.owner.adoption is not None:
             return None
         before = crowd.tokens_before(candidate)
         if before >= self._step_tokens:
-            return Hold(
-                HoldReason.BUDGET,
+            return Deferred(
+                DeferReason.BUDGET,
                 f"{before} tokens fill the next step, which computes {self._step_tokens}",
             )
         return None
@@ -143,7 +143,7 @@ class Admission:
         match: Match,
         running: Collection[SequenceState],
         crowd: Crowd,
-    ) -> Hold | None:
+    ) -> Deferred | None:
         """Why `candidate` with this prefix match had better wait for memory; None: it may start.
 
         Where nothing runs it always may: whatever was taken in fits alone. Where all fit at their
@@ -155,8 +155,8 @@ class Admission:
         peak = self.peak(running, candidate, match)
         if peak <= self._usable_pages:
             return None
-        return Hold(
-            HoldReason.PEAK,
+        return Deferred(
+            DeferReason.PEAK,
             f"memory use would peak at {peak} pages of {self._usable_pages} usable",
         )
 
@@ -166,7 +166,7 @@ class Admission:
         promised_pages: int,
         idle_pages: int,
         running: Collection[SequenceState],
-    ) -> Hold | None:
+    ) -> Deferred | None:
         """Why a prefill whose KV is to be offered had better wait; None: it may start.
 
         With its `new_pages` what is offered and what will be stays within half of the memory, so
@@ -175,8 +175,8 @@ class Admission:
         """
         half = self._pool.total_pages // 2
         if promised_pages + new_pages > half:
-            return Hold(
-                HoldReason.OFFERS,
+            return Deferred(
+                DeferReason.OFFERS,
                 f"{promised_pages} pages are promised, {new_pages} more exceed {half}, which is "
                 "half of the memory",
             )
@@ -185,8 +185,8 @@ class Admission:
         peak = self.peak(running) + new_pages + idle_pages
         if peak <= self._usable_pages:
             return None
-        return Hold(
-            HoldReason.PEAK,
+        return Deferred(
+            DeferReason.PEAK,
             f"memory use would peak at {peak} pages of {self._usable_pages} usable",
         )
 

@@ -72,7 +72,8 @@ class Intake:
             return Rejected(
                 request=request.id,
                 reason=RejectReason.DUPLICATE,
-                message=f"a request with id {request.id} is already here",
+                message=f"a request with id {request.id} is already here, in this attempt or a "
+                "later one",
                 field="id",
                 attempt=request.attempt,
             )

@@ -14,14 +14,20 @@ class Offering:
         self._roster = roster
         self._leases = leases
 
-    def take_ready(self, now: Seconds) -> list[Prefilled]:
-        """Offer what is done: roster and engine forget it, and the lease owns its pages."""
-        ready = [
+    def ready(self) -> list[RequestState]:
+        """Parties that can be offered: all that is left of them is parked."""
+        return [
             state
             for state in self._roster.prefills.values()
             if all(one.parked for one in state.alive)
         ]
-        return [self._offer(state, now) for state in ready]
+
+    def take_ready(self, now: Seconds) -> list[Prefilled]:
+        """Offer what is done: roster and engine forget it, and the lease owns its pages.
+
+        The caller says it at once: a lease lives from here on, and may end any time.
+        """
+        return [self._offer(state, now) for state in self.ready()]
 
     def _offer(self, state: RequestState, now: Seconds) -> Prefilled:
         request, lease = state.request, state.lease

@@ -39,7 +39,7 @@ from antiphon.types import (
     WorkerView,
 )
 
-from .admission import Hold, HoldReason
+from .admission import DeferReason, Deferred
 from .batching import Flight
 from .intake import Intake
 from .limits import limits_of
@@ -67,8 +67,9 @@ class Scheduler:
     """Continuous batching with chunked prefill, predicted-peak admission and a prefix cache.
 
     Every request taken ends exactly once for each of its sequences that is not done: by a
-    `SequenceEnded` event, in the answer to `abort`, or by being part of `Prefilled`. Decisions
-    depend on the arguments alone.
+    `SequenceEnded` event, in the answer to `abort`, or by being part of `Prefilled`. Of a request
+    one attempt is here at a time: a later one ends an earlier one, and not the other way round.
+    Decisions depend on the arguments alone.
     """
 
     def __init__(  # noqa: PLR0913  all that decisions depend on
@@ -115,7 +116,7 @@ class Scheduler:
         self._starting = Starting(
             self._roster, self._memory, self._admission, self.leases, self._pulling
         )
-        self.hold: Hold | None = None
+        self.deferred: Deferred | None = None
         """Why the head of the queue did not start when it was last looked at; None: it did."""
         self._preemptions = self._computed = 0
         self._busy_s: Seconds = 0.0
@@ -142,6 +143,7 @@ class Scheduler:
         """
         if (lease is not None) != (stage is Stage.PREFILL):
             raise BugError(f"{request.id} is added as {stage} with lease {lease}")
+        self._supersede(request, now)
         return self._take(self._intake.take(request, now, self._roster, self._history, lease=lease))
 
     def adopt(self, request: Request, offer: Offer, now: Seconds) -> Admitted | Rejected:
@@ -150,6 +152,7 @@ class Scheduler:
         What it lacks of the offer is said by `pulls` once there is room for all of it. Whatever is
         wrong with the offer makes it worthless, not the request: then all is computed here.
         """
+        self._supersede(request, now)
         return self._take(self._intake.take(request, now, self._roster, self._history, offer=offer))
 
     def pulls(self) -> Sequence[Pull]:
@@ -187,7 +190,7 @@ class Scheduler:
         if not ends and not released:
             return Unknown(request=id)
         self._roster.end(ends, now)
-        if self._roster.prefills and self._say(self._offering.take_ready(now)):
+        if self._offering.ready():
             self._events_at = now
         return Aborted(request=id, sequences=tuple(one.key.sequence for one in ends))
 
@@ -200,6 +203,7 @@ class Scheduler:
             self._roster.end(ends, now)
             message = "the request's deadline has passed"
             events += (ended_event(one, FinishReason.DEADLINE, message) for one in ends)
+        events += self._offering.take_ready(now)
         return events
 
     def next_deadline(self) -> Seconds | None:
@@ -219,9 +223,11 @@ class Scheduler:
         roster = self._roster
         preempted = self._secure_decodes()
         if preempted and roster.running:
-            self.hold = Hold(HoldReason.PAGES, "memory ran out: a running sequence gave way")
+            self.deferred = Deferred(
+                DeferReason.PAGES, "memory ran out: a running sequence gave way"
+            )
         elif roster.changed:
-            self.hold = self._starting.run(now, self._events)
+            self.deferred = self._starting.run(now, self._events)
         self._flight = self._parts.batch(
             roster.running.values(),
             self._memory,
@@ -250,8 +256,7 @@ class Scheduler:
         self._busy_s += result.elapsed_s
         self._completion.take(flight, result, now, events)
         self._flight = None
-        if self._roster.prefills:
-            events += self._offering.take_ready(now)
+        events += self._offering.take_ready(now)
         return events
 
     def fail(self, plan: StepPlan, message: str, now: Seconds) -> Sequence[SchedulerEvent]:
@@ -295,7 +300,23 @@ class Scheduler:
             busy_s_total=self._busy_s,
         )
 
+    def has(self, id: RequestId, attempt: int) -> bool:
+        """Whether this attempt of the request waits, runs or is on its way here."""
+        state = self._roster.requests.get(id)
+        return state is not None and state.request.attempt == attempt
+
     # ── taking requests ──────────────────────────────────────────────────────────────────────
+
+    def _supersede(self, request: Request, now: Seconds) -> None:
+        """End an earlier attempt: its gateway has given it up, though no abort came so far."""
+        earlier = self._roster.requests.get(request.id)
+        if earlier is None or earlier.request.attempt >= request.attempt:
+            return
+        message = f"attempt {request.attempt} has come"
+        ends = earlier.alive
+        self._events += (ended_event(one, FinishReason.ABORTED, message) for one in ends)
+        self._events_at = now
+        self._roster.end(ends, now)
 
     def _take(self, taken: RequestState | Rejected) -> Admitted | Rejected:
         """Let the sequences of a new request wait."""
@@ -344,11 +365,6 @@ class Scheduler:
     def _lease_ended(self, references: Sequence[PageId]) -> None:
         self._pool.release(references)
         self._roster.changed = True
-
-    def _say(self, events: Sequence[SchedulerEvent]) -> bool:
-        """Keep what the next `complete` or `expire` says; whether there is anything."""
-        self._events += events
-        return bool(events)
 
     def _take_events(self) -> list[SchedulerEvent]:
         events, self._events = self._events, []

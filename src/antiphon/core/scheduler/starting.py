@@ -5,7 +5,7 @@ from antiphon.core.kv import Match
 from antiphon.errors import BugError
 from antiphon.types import SchedulerEvent, Seconds, Started
 
-from .admission import Admission, Crowd, Hold, HoldReason
+from .admission import Admission, Crowd, DeferReason, Deferred
 from .pulling import Pulling
 from .roster import Roster
 from .sequence import SequenceState
@@ -33,7 +33,7 @@ class Starting:
         self._pulling = pulling
         self.queried_tokens = self.hit_tokens = 0
 
-    def run(self, now: Seconds, events: list[SchedulerEvent]) -> Hold | None:
+    def run(self, now: Seconds, events: list[SchedulerEvent]) -> Deferred | None:
         """Start whoever can; returns why the first of the others has to wait.
 
         Prefills that wait for room to offer are passed by those that offer nothing: it is room
@@ -43,18 +43,18 @@ class Starting:
         crowd = Crowd(worst_pages=len(self._leases.pages))
         for sequence in roster.present():
             crowd.join(sequence)
-        first: Hold | None = None
+        first: Deferred | None = None
         while (
             head := roster.queue.head if first is None else roster.queue.head_to_keep
         ) is not None:
-            hold = self._admission.crowded(head, crowd) or self._take_pages(head, crowd)
-            if hold is None:
+            deferred = self._admission.crowded(head, crowd) or self._take_pages(head, crowd)
+            if deferred is None:
                 self._start(head, now, events)
                 crowd.join(head)
                 continue
-            first = first or hold
-            if hold.reason is not HoldReason.OFFERS:
-                roster.changed = hold.reason is HoldReason.BUDGET
+            first = first or deferred
+            if deferred.reason is not DeferReason.OFFERS:
+                roster.changed = deferred.reason is DeferReason.BUDGET
                 return first
         roster.changed = False
         return first
@@ -82,23 +82,23 @@ class Starting:
             )
         )
 
-    def _take_pages(self, head: SequenceState, crowd: Crowd) -> Hold | None:
+    def _take_pages(self, head: SequenceState, crowd: Crowd) -> Deferred | None:
         """Reserve what the head of the queue needs, or say why it has to wait."""
         present = self._roster.present()
         match = self._memory.match(head)
         if head.owner.lease is None:
-            hold = self._admission.short_of_memory(head, match, present, crowd)
+            deferred = self._admission.short_of_memory(head, match, present, crowd)
         else:
-            hold = self._short_for_offer(head, match)
-        short = self._memory.start(head, match) if hold is None else None
+            deferred = self._short_for_offer(head, match)
+        short = self._memory.start(head, match) if deferred is None else None
         if short is None:
-            return hold
+            return deferred
         message = f"{short.needed} pages are needed and {short.available} are available"
         if not present and not self._leases:
             raise BugError(f"{message}, yet nothing runs")
-        return Hold(HoldReason.PAGES, message)
+        return Deferred(DeferReason.PAGES, message)
 
-    def _short_for_offer(self, head: SequenceState, match: Match) -> Hold | None:
+    def _short_for_offer(self, head: SequenceState, match: Match) -> Deferred | None:
         offered, promised = self._leases.pages, self._roster.promised
         more = sum(page not in offered and page not in promised for page in match.pages)
         new = self._memory.party_pages(head) - len(match.pages)

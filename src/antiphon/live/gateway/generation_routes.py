@@ -7,6 +7,7 @@ from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
 from fastapi import APIRouter, Request
+from fastapi.routing import APIRoute
 from starlette.responses import Response
 
 from antiphon.core.validation import DEFAULT_MAX_TOKENS, check_prompt_len
@@ -29,7 +30,17 @@ from .service import Service, service_of
 
 Result = TypeVar("Result")
 
-router = APIRouter(tags=["generation"])
+
+class DirectRoute(APIRoute):
+    """Calls its endpoint with the request and nothing else: half of what FastAPI costs a request
+    is to solve the dependencies of endpoints that have none."""
+
+    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+        """See `APIRoute`."""
+        return self.endpoint
+
+
+router = APIRouter(tags=["generation"], route_class=DirectRoute)
 
 
 @router.post("/v1/chat/completions", openapi_extra=takes(ChatBody, CHAT_ANSWER))

@@ -22,7 +22,7 @@ from .placement import Phase, Placement
 from .worker_belief import WorkerBelief
 
 
-class Fleet:
+class Beliefs:
     """Facts about workers, and the router's own decisions, kept in step."""
 
     def __init__(self, times: PhaseTime, belief: type[WorkerBelief]) -> None:

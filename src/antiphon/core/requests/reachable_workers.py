@@ -24,7 +24,7 @@ class _Member:
     """A drain is under way; what is left at that time is moved."""
 
 
-class Fleet:
+class ReachableWorkers:
     """Who has joined and is not lost."""
 
     def __init__(self) -> None:
