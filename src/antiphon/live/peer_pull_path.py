@@ -66,8 +66,6 @@ class _Peer:
 
     def close(self) -> None:
         """Give calls, descriptor and mapping back; a copy that runs ends first."""
-        if self.client is not None:
-            self.client.close()
         with self._lock:
             self.closed = True
             if self._descriptor is not None:
@@ -75,6 +73,8 @@ class _Peer:
                 self._descriptor = None
             if self._mapped is not None:
                 self._mapped.close()
+        if self.client is not None:
+            self.client.close()
 
     def _map(self) -> MappedRegion:
         with self._lock:
