@@ -50,6 +50,7 @@ from .gateway import (
 from .http_server import HttpServer
 from .join_socket import JoinSocket
 from .loaded_text import LoadedText, load_text
+from .loop_guard import guard_loop
 from .private_file import private_file
 from .remote_worker import RemoteWorker
 from .router_times import router_times
@@ -109,6 +110,7 @@ class GatewayProcess:
 
     async def run(self, listener: socket.socket, token: bytes | None) -> int:
         """Serve until the supervisor says stop; raises what broke the gateway."""
+        guard_loop(self._fail)
         admin = admin_app(self._operations)
         folder = Path(self._parent.launch.sockets)
         door = self._door(gateway_socket(folder))
@@ -219,7 +221,7 @@ class GatewayProcess:
             clock=time.monotonic,
             created=int(time.time()),
         )
-        self._spawn(gateway.run()).add_done_callback(self._broken)
+        self._spawn(gateway.run())
         return gateway
 
     def _decision_log(self, info: WorkerInfo) -> DecisionLog | None:
@@ -238,17 +240,23 @@ class GatewayProcess:
         )
         return DecisionLog(self._decisions)
 
-    def _broken(self, task: asyncio.Task[None]) -> None:
-        """A gateway that breaks a law ends this process; the supervisor starts another."""
+    def _fail(self, error: BaseException) -> None:
+        """A broken law ends this process, and the supervisor starts another."""
+        self._failure = self._failure or error
+        if self._gateway is not None:
+            self._gateway.fail(error)
+        self._stop.set()
+
+    def _over(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
         error = None if task.cancelled() else task.exception()
         if error is not None:
-            self._failure = error
-            self._stop.set()
+            self._fail(error)
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         task = asyncio.create_task(work)
         self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        task.add_done_callback(self._over)
         return task
 
 
