@@ -2,14 +2,17 @@
 
 import asyncio
 import threading
-from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import replace
 from types import TracebackType
 
 from live_kit import BLOCK_TOKENS, INFO, PAGE_TOKENS, PAGES, SCRIPT, Clock, scheduler
 
-from antiphon.live.pull_path import Exchange, LocalPullPath
+from antiphon.core.handover import Owner
+from antiphon.errors import PeerError
+from antiphon.live.peer_port import TakenLeases
+from antiphon.live.pull_path import Copied, Exchange
 from antiphon.live.worker import Worker
 from antiphon.sim import ScriptedEngine, ShadowKv
 from antiphon.types import (
@@ -17,6 +20,8 @@ from antiphon.types import (
     Incarnation,
     KvShape,
     LeaseHeld,
+    LeaseId,
+    LeaseRefused,
     Offer,
     OfferedPage,
     Pull,
@@ -54,6 +59,48 @@ class ShadowPages:
         return tuple(OfferedPage(page, 2, hash(self.shadow.content(page))) for page in pages)
 
 
+class LocalPullPath:
+    """Owners in the same process, by incarnation; whoever is not in `owners` is gone.
+
+    `copy_pages` does the copying, on a thread of `threads`.
+    """
+
+    def __init__(
+        self,
+        taker: Callable[[], Incarnation],
+        owners: Mapping[Incarnation, TakenLeases],
+        copy_pages: Callable[[Pull], Copied],
+        threads: Executor,
+    ) -> None:
+        self._taker = taker
+        self._owners = owners
+        self.copy_pages = copy_pages
+        self._threads = threads
+
+    async def take(self, owner: Owner, lease: LeaseId, attempt: int) -> LeaseHeld | LeaseRefused:
+        return self._of(owner).take(lease, self._taker(), attempt)
+
+    async def renew(
+        self, owner: Owner, leases: Sequence[LeaseId]
+    ) -> Sequence[LeaseHeld | LeaseRefused]:
+        return self._of(owner).renew_taken(leases, self._taker())
+
+    async def acknowledge(
+        self, owner: Owner, lease: LeaseId, attempt: int
+    ) -> LeaseHeld | LeaseRefused:
+        return self._of(owner).acknowledge(lease, self._taker(), attempt)
+
+    async def copy(self, pull: Pull) -> Copied:
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(self._threads, self.copy_pages, pull)
+
+    def _of(self, owner: Owner) -> TakenLeases:
+        leases = self._owners.get(owner.incarnation)
+        if leases is None:
+            raise PeerError(f"owner {owner.worker} is gone")
+        return leases
+
+
 class Side:
     """A worker, its pages, and how it copies those of others."""
 
@@ -64,7 +111,7 @@ class Side:
         self.copy_gate.set()
         self.bad: set[int] = set()
         self._pair = pair
-        path = LocalPullPath(
+        self.path = LocalPullPath(
             lambda: self.worker.info.incarnation, pair.owners, self._copy, pair.threads
         )
         info = replace(INFO, id=WorkerId(name), incarnation=Incarnation(f"{name}-1"), kv=KV)
@@ -75,13 +122,13 @@ class Side:
             info,
             decisions,
             ScriptedEngine(SCRIPT, shadow=self.shadow),
-            exchange=Exchange(pages=self.pages, path=path),
+            exchange=Exchange(pages=self.pages, path=self.path),
             **how,
         )
         self.reader = self.worker.events()
         self.events: list[Event] = []
 
-    def _copy(self, pull: Pull) -> tuple[bool, ...]:
+    def _copy(self, pull: Pull) -> Copied:
         assert self.copy_gate.wait(60)
         source = self._pair.shadows[pull.offer.owner]
         good = []
@@ -90,7 +137,7 @@ class Side:
             whole = hash(content) == one.source.checksum and number not in self.bad
             self.shadow.pull(one.target, content if whole else (-1,) * PAGE_TOKENS)
             good.append(whole)
-        return tuple(good)
+        return Copied(tuple(good), "" if all(good) else "bad")
 
     async def until(self, kind: type[Event]):
         """The first event of that kind; all that came before are in `events`."""

@@ -6,7 +6,7 @@ import pytest
 import test_remote_worker_faults as laws
 from link_kit import PuppetWorker, worker_info
 
-from antiphon.live import join_gateway, join_socket, worker_port
+from antiphon.live import join_gateway, join_socket, worker_calls
 from antiphon.live.life import Life
 from antiphon.types import Event
 from antiphon.wire import FrameStream
@@ -50,13 +50,13 @@ class Sleepwalker(FrameStream):
 
 
 async def test_old_lives_that_talk_are_found(folder, worker, monkeypatch) -> None:
-    monkeypatch.setattr(worker_port, "Life", Talkative)
+    monkeypatch.setattr(worker_calls, "Life", Talkative)
     with pytest.raises(FOUND):
         await laws.test_what_an_old_life_still_says_reaches_nobody(folder, worker)
 
 
 async def test_requests_that_outlive_their_life_are_found(folder, worker, monkeypatch) -> None:
-    monkeypatch.setattr(worker_port, "Life", Forgetful)
+    monkeypatch.setattr(worker_calls, "Life", Forgetful)
     with pytest.raises(FOUND):
         await laws.test_a_gateway_that_goes_ends_all_it_gave_and_the_next_finds_a_new_life(
             folder, worker

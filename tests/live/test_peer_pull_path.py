@@ -21,6 +21,7 @@ from antiphon.live import peer_pull_path
 from antiphon.live.lease_desk import LeaseDesk
 from antiphon.live.peer_port import PeerPort
 from antiphon.live.peer_pull_path import KEPT_S, PeerPullPath
+from antiphon.live.pull_path import Copied
 from antiphon.live.socket_folder import data_socket
 from antiphon.store.transfer import OwnedRegion
 from antiphon.types import (
@@ -137,7 +138,7 @@ async def handover(tmp_path: Path) -> AsyncIterator[Handover]:
 async def test_take_copy_renew_acknowledge(handover: Handover) -> None:
     pull = handover.pull()
     assert await handover.path.take(handover.owner, LEASE, 1) == LeaseHeld(LEASE)
-    assert await handover.path.copy(pull) == (True,) * 3
+    assert await handover.path.copy(pull) == Copied((True,) * 3)
     for source, target in ((2, 1), (5, 0), (3, 7)):
         assert np.array_equal(handover.page(0, source), handover.page(1, target))
     other = LeaseId("other")
@@ -154,14 +155,16 @@ async def test_a_page_that_was_reassigned_is_not_had(handover: Handover) -> None
     pull = handover.pull()
     await handover.path.take(handover.owner, LEASE, 1)
     handover.regions[0].begin_write([5])
-    assert await handover.path.copy(pull) == (True, False, True)
+    assert await handover.path.copy(pull) == Copied(
+        (True, False, True), "pages were not what was offered: 1 stale"
+    )
 
 
 async def test_memory_outlives_its_owners_sockets(handover: Handover) -> None:
     pull = handover.pull()
     await handover.path.take(handover.owner, LEASE, 1)
     await handover.port.close()
-    assert await handover.path.copy(pull) == (True,) * 3
+    assert await handover.path.copy(pull) == Copied((True,) * 3)
     with pytest.raises(PeerError):
         await handover.path.acknowledge(handover.owner, LEASE, 1)
 
@@ -215,7 +218,7 @@ async def test_an_owner_that_starts_again_and_again_leaves_nothing(handover: Han
         await handover.restart(f"p0-{number}")
         pull = handover.pull()
         assert await handover.path.take(handover.owner, LEASE, 1) == LeaseHeld(LEASE)
-        assert await handover.path.copy(pull) == (True,) * 3
+        assert await handover.path.copy(pull) == Copied((True,) * 3)
     assert len(handover.path) == 1
     assert handover.mapped() == mapped + 1
     handover.path.close()
@@ -249,7 +252,7 @@ async def test_an_owner_whose_stream_came_back_is_kept(tmp_path: Path) -> None:
         await until(lambda: not handover.port.peers)
         assert await handover.path.take(handover.owner, LEASE, 1) == LeaseHeld(LEASE)
         await asyncio.sleep(0.1)
-        assert await handover.path.copy(pull) == (True,) * 3
+        assert await handover.path.copy(pull) == Copied((True,) * 3)
         assert handover.mapped() == mapped + 1
 
 
@@ -261,7 +264,7 @@ async def test_a_late_copy_does_not_push_out_the_owners_new_life(handover: Hando
     await handover.path.take(handover.owner, LEASE, 1)
     with pytest.raises(PeerError, match="is not here"):
         await handover.path.copy(late)
-    assert await handover.path.copy(pull) == (True,) * 3
+    assert await handover.path.copy(pull) == Copied((True,) * 3)
 
 
 async def test_what_is_no_name_is_no_path(handover: Handover) -> None:

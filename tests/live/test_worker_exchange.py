@@ -159,7 +159,7 @@ async def test_a_dead_owner_costs_a_recomputation_and_nothing_else() -> None:
         assert pair.decode.worker.healthy
 
 
-async def test_bad_pages_and_a_copy_that_fails_are_computed() -> None:
+async def test_bad_pages_are_computed_and_the_log_says_why(caplog) -> None:
     asked = request("r", PROMPT, max_tokens=8)
     async with ExchangePair() as pair:
         pair.decode.bad = {3}
@@ -167,6 +167,8 @@ async def test_bad_pages_and_a_copy_that_fails_are_computed() -> None:
         pulled = await pair.finish(asked)
         assert (pulled.pulled_tokens, pulled.missing_tokens) == (12, 10)
         await pair.rest()
+    (line,) = caplog.messages
+    assert line == "the KV of 10 tokens of request r can't be pulled and is computed here: bad"
 
 
 async def test_memory_that_cannot_be_mapped_is_a_problem_of_its_owner_alone() -> None:
@@ -176,7 +178,7 @@ async def test_memory_that_cannot_be_mapped_is_a_problem_of_its_owner_alone() ->
         raise PeerError("not a region")
 
     async with ExchangePair() as pair:
-        pair.decode.worker._copier._path._copy_pages = fails  # pyright: ignore
+        pair.decode.path.copy_pages = fails
         await pair.adopted(asked)
         pulled = await pair.finish(asked)
         assert (pulled.pulled_tokens, pulled.problem) == (0, "not a region")

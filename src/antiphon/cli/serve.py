@@ -55,6 +55,12 @@ def serve(
         int | None, typer.Option(help="Most tokens computed in one step.")
     ] = None,
     cores: options.Cores = None,
+    profile: Annotated[
+        str | None,
+        typer.Option(
+            help="File of `antiphon profile` that the router predicts with.", metavar="FILE"
+        ),
+    ] = None,
     decision_log: Annotated[
         str | None, typer.Option(help="Record every decision, for replay.", metavar="FILE")
     ] = None,
@@ -96,6 +102,7 @@ def serve(
         ("http", "host"): host,
         ("http", "port"): port,
         ("http", "api_key_file"): api_key_file,
+        ("router", "profile"): profile,
         ("log", "decisions"): decision_log,
         ("log", "requests"): request_log,
     }

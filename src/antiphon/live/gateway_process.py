@@ -52,6 +52,7 @@ from .join_socket import JoinSocket
 from .loaded_text import LoadedText, load_text
 from .private_file import private_file
 from .remote_worker import RemoteWorker
+from .router_times import router_times
 from .socket_folder import gateway_socket, listen
 from .supervisor.messages import Children, Drain, Drained, Ready, Stop
 from .supervisor.parent import Parent, run_child
@@ -71,7 +72,9 @@ def gate(parent: Parent) -> int:
         _request_log(config) as requests,
         socket.socket(fileno=launch.listener) as listener,
     ):
-        process = GatewayProcess(parent, load_text(config), keys, decisions, requests)
+        text = load_text(config)
+        times = router_times(config, text.identity)
+        process = GatewayProcess(parent, text, times, keys, decisions, requests)
         return uvloop.run(process.run(listener, token))
 
 
@@ -82,6 +85,7 @@ class GatewayProcess:
         self,
         parent: Parent,
         text: LoadedText,
+        times: str,
         keys: Keyring,
         decisions: DecisionLogWriter | None,
         requests: RequestLog | None,
@@ -89,6 +93,7 @@ class GatewayProcess:
         self._parent = parent
         self._config = parent.config
         self._text = text
+        self._times = times
         self._keys = keys
         self._decisions = decisions
         self._requests = requests
@@ -189,7 +194,7 @@ class GatewayProcess:
         """The first worker is there, and with it all that is to be known of the model."""
         config = self._config
         log = self._decision_log(info)
-        times = read_times("", step_tokens=config.scheduler.max_batched_tokens)
+        times = read_times(self._times, step_tokens=config.scheduler.max_batched_tokens)
         served = Served(model=info.model, max_model_len=info.max_model_len)
         metrics = Metrics(self._served_name)
         ports = Ports(clock=time.monotonic, log_decision=log, on_lost=self._let_go)
@@ -228,6 +233,7 @@ class GatewayProcess:
                 model=info.model,
                 max_model_len=info.max_model_len,
                 worker=None,
+                times=self._times,
             )
         )
         return DecisionLog(self._decisions)

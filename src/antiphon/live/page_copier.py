@@ -22,7 +22,12 @@ from antiphon.core.handover import (
 from antiphon.errors import PeerError
 from antiphon.types import LeaseId, Pull, RequestId, Seconds
 
-from .pull_path import PullPath
+from .pull_path import Copied, PullPath
+
+TAKE_TIMEOUT_S = 2.0
+"""How long an owner may take to let this worker have what it was granted."""
+LEASE_MARGIN = 0.1
+"""By this share of its time to live a taker gives up a lease earlier than its owner does."""
 
 _log = logging.getLogger(__name__)
 
@@ -37,14 +42,14 @@ class PageCopier:
     def __init__(
         self,
         path: PullPath,
-        puller: Puller,
         *,
+        lease_ttl_s: Seconds,
         clock: Callable[[], Seconds],
         on_end: Callable[[PullEnded], None],
         on_broken: Callable[[BaseException], None],
     ) -> None:
         self._path = path
-        self._puller = puller
+        self._puller = Puller(answer_s=TAKE_TIMEOUT_S, margin_s=LEASE_MARGIN * lease_ttl_s)
         self._clock = clock
         self._on_end = on_end
         self._on_broken = on_broken
@@ -110,12 +115,14 @@ class PageCopier:
             self._obey(self._puller.taken(take.request, take.attempt, answer, self._clock()))
 
     async def _copy(self, pull: Pull) -> None:
-        good, problem = (False,) * len(pull.pages), ""
         try:
-            good = await self._path.copy(pull)
+            copied = await self._path.copy(pull)
         except PeerError as error:
-            problem = str(error)
-        self._obey(self._puller.copied(pull.request, pull.attempt, good, problem, self._clock()))
+            copied = Copied((False,) * len(pull.pages), str(error))
+        now = self._clock()
+        self._obey(
+            self._puller.copied(pull.request, pull.attempt, copied.good, copied.problem, now)
+        )
 
     async def _renew(self, owner: Owner, leases: Sequence[LeaseId]) -> None:
         try:

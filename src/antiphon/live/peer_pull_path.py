@@ -8,6 +8,7 @@ of a dead process stays taken for as long as anybody maps it.
 import asyncio
 import os
 import threading
+from collections import Counter
 from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
 from functools import partial
@@ -15,7 +16,7 @@ from pathlib import Path
 
 from antiphon.core.handover import Owner
 from antiphon.errors import PeerError
-from antiphon.store.transfer import MappedRegion, OwnedRegion
+from antiphon.store.transfer import MappedRegion, Miss, OwnedRegion
 from antiphon.types import (
     KvShape,
     LeaseHeld,
@@ -29,6 +30,7 @@ from antiphon.types import (
 )
 
 from .peer_client import PeerClient
+from .pull_path import Copied
 
 MAX_OWNERS = 512
 KEPT_S: Seconds = 2.0
@@ -55,9 +57,12 @@ class _Peer:
                 return
         os.close(descriptor)
 
-    def copy(self, pull: Pull) -> tuple[bool, ...]:
+    def copy(self, pull: Pull) -> Copied:
         """Blocks. Raises `PeerError` if the memory can't be mapped."""
-        return self._map().pull(pull.pages)
+        region = self._map()
+        before = region.missed.copy()
+        good = region.pull(pull.pages)
+        return Copied(good, _why(region.missed - before))
 
     def close(self) -> None:
         """Give calls, descriptor and mapping back; a copy that runs ends first."""
@@ -84,10 +89,17 @@ class _Peer:
             return self._mapped
 
 
+def _why(missed: Counter[Miss]) -> str:
+    """How many pages were not what was offered, by reason."""
+    counts = ", ".join(f"{count} {reason}" for reason, count in sorted(missed.items()))
+    return counts and f"pages were not what was offered: {counts}"
+
+
 class PeerPullPath:
     """Implements `PullPath`. `socket_of` says where a worker's data socket is.
 
-    `info` is this worker's own, of its present life; `threads` do the copying.
+    `info` is this worker's own, of its present life; `threads` does the copying, one at a
+    time: reasons of two copies at once from the same owner would mix.
     """
 
     def __init__(
@@ -132,7 +144,7 @@ class PeerPullPath:
         """See `PullPath`."""
         return await self._client(owner).acknowledge(lease, attempt)
 
-    async def copy(self, pull: Pull) -> tuple[bool, ...]:
+    async def copy(self, pull: Pull) -> Copied:
         """See `PullPath`."""
         offer = pull.offer
         peer = self._peers.get(offer.owner)

@@ -1,15 +1,11 @@
 """How KV of other workers reaches this one: their leases, and the copying of their pages."""
 
-import asyncio
-from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import Executor
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
 from antiphon.core.handover import Owner
-from antiphon.errors import PeerError
 from antiphon.types import (
-    Incarnation,
     LeaseHeld,
     LeaseId,
     LeaseRefused,
@@ -17,8 +13,6 @@ from antiphon.types import (
     PageId,
     Pull,
 )
-
-from .peer_port import TakenLeases
 
 
 class SealedPages(Protocol):
@@ -30,6 +24,14 @@ class SealedPages(Protocol):
         Takes time, without the interpreter lock.
         """
         ...
+
+
+@dataclass(frozen=True, slots=True)
+class Copied:
+    """Which pages of a pull are now what was offered, and why the others are not."""
+
+    good: tuple[bool, ...]
+    problem: str = ""
 
 
 class PullPath(Protocol):
@@ -51,8 +53,8 @@ class PullPath(Protocol):
         """What is wanted of it has been read."""
         ...
 
-    async def copy(self, pull: Pull) -> tuple[bool, ...]:
-        """Copy the pages, off the event loop; which of them are now what was offered.
+    async def copy(self, pull: Pull) -> Copied:
+        """Copy the pages, off the event loop.
 
         When this returns, by an exception too, nothing is written any more. Do not cancel.
         """
@@ -65,49 +67,3 @@ class Exchange:
 
     pages: SealedPages
     path: PullPath
-
-
-class LocalPullPath:
-    """Owners in the same process, by incarnation; whoever is not in `owners` is gone.
-
-    `copy_pages` does the copying, on a thread of `threads`.
-    """
-
-    def __init__(
-        self,
-        taker: Callable[[], Incarnation],
-        owners: Mapping[Incarnation, TakenLeases],
-        copy_pages: Callable[[Pull], tuple[bool, ...]],
-        threads: Executor,
-    ) -> None:
-        self._taker = taker
-        self._owners = owners
-        self._copy_pages = copy_pages
-        self._threads = threads
-
-    async def take(self, owner: Owner, lease: LeaseId, attempt: int) -> LeaseHeld | LeaseRefused:
-        """See `PullPath`."""
-        return self._of(owner).take(lease, self._taker(), attempt)
-
-    async def renew(
-        self, owner: Owner, leases: Sequence[LeaseId]
-    ) -> Sequence[LeaseHeld | LeaseRefused]:
-        """See `PullPath`."""
-        return self._of(owner).renew_taken(leases, self._taker())
-
-    async def acknowledge(
-        self, owner: Owner, lease: LeaseId, attempt: int
-    ) -> LeaseHeld | LeaseRefused:
-        """See `PullPath`."""
-        return self._of(owner).acknowledge(lease, self._taker(), attempt)
-
-    async def copy(self, pull: Pull) -> tuple[bool, ...]:
-        """See `PullPath`."""
-        loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(self._threads, self._copy_pages, pull)
-
-    def _of(self, owner: Owner) -> TakenLeases:
-        leases = self._owners.get(owner.incarnation)
-        if leases is None:
-            raise PeerError(f"owner {owner.worker} is gone")
-        return leases

@@ -1,8 +1,8 @@
 """A worker in this process: a scheduler on the event loop, an engine on a thread of its own.
 
     add, abort ──► Scheduler ──plan──► thread: engine.forward ──result──► Scheduler ──► Outbox
-                     │    └──pulls──► PageCopier: leases and pages of others
-                     └──Prefilled──► Sealing ──Offer──► Outbox
+                     │    └──pulls──► KvExchange: leases and pages of others
+                     └──Prefilled──► KvExchange ──Offer──► Outbox
 
 The scheduler is touched by the event loop alone, so it needs no lock, and `add` and `abort` take
 effect at once even while the engine computes: what is aborted leaves the next plan, and pages that
@@ -14,11 +14,10 @@ import asyncio
 import logging
 import secrets
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import replace
 
-from antiphon.core.handover import LEASES, LEASES_METHODS, LeaseBook, PullEnded, Puller
+from antiphon.core.handover import LEASES, LEASES_METHODS, LeaseBook, PullEnded
 from antiphon.core.joining import same_pages
 from antiphon.core.recorder import Entry, recorded
 from antiphon.core.scheduler import SCHEDULER, SCHEDULER_METHODS, Scheduler
@@ -35,6 +34,7 @@ from antiphon.types import (
     LeaseRefused,
     Offer,
     Prefilled,
+    Pulled,
     Rejected,
     RejectReason,
     Request,
@@ -49,20 +49,16 @@ from antiphon.types import (
     WorkerInfo,
     WorkerView,
 )
+from antiphon.wire import QuietLog
 
 from .engine_thread import EngineThread
+from .kv_exchange import KvExchange
 from .lease_desk import LeaseDesk
 from .open_requests import OpenRequests
 from .outbox import Outbox
-from .page_copier import PageCopier
 from .pull_path import Exchange
-from .sealing import Sealing
 
 MAX_FAULTS_IN_A_ROW = 3
-TAKE_TIMEOUT_S = 2.0
-"""How long an owner may take to let this worker have what it was granted."""
-LEASE_MARGIN = 0.1
-"""By this share of its time to live a taker gives up a lease earlier than its owner does."""
 
 _log = logging.getLogger(__name__)
 
@@ -86,6 +82,7 @@ class Worker:
     ) -> None:
         self._info = info
         self._clock = clock
+        self._quiet_log = QuietLog(_log, clock)
         self._scheduler = scheduler
         leases: LeaseBook = scheduler.leases
         if log_decision is not None:
@@ -99,22 +96,15 @@ class Worker:
         self._quiet = asyncio.Event()
         self._quiet.set()
         self._thread = EngineThread(engine, f"engine-{info.id}")
-        self._side_threads = ThreadPoolExecutor(1, thread_name_prefix=f"seal-{info.id}")
-        self._sealing = self._copier = None
+        self._kv: KvExchange | None = None
         if exchange is not None:
-            self._sealing = Sealing(
-                exchange.pages,
+            self._kv = KvExchange(
+                exchange,
                 leases,
                 lambda: self._info,
-                self._side_threads,
-                on_made=self._offered,
-                on_broken=self._break,
-            )
-            self._copier = PageCopier(
-                exchange.path,
-                Puller(answer_s=TAKE_TIMEOUT_S, margin_s=LEASE_MARGIN * scheduler.leases.ttl_s),
                 clock=clock,
-                on_end=self._pulled,
+                on_made=self._offered,
+                on_pulled=self._pulled,
                 on_broken=self._break,
             )
         self._broken: BaseException | None = None
@@ -155,8 +145,8 @@ class Worker:
                 self._stop_pull(id, attempt)
             self._wake.set()
             return answer
-        if self._sealing is not None:
-            ended = self._sealing.abort(id, attempt, sequence)
+        if self._kv is not None:
+            ended = self._kv.abort_offer(id, attempt, sequence)
             if ended is not None:
                 self._wake.set()
                 return Aborted(request=id, sequences=ended)
@@ -235,11 +225,9 @@ class Worker:
         self.leases.drop_all()
         if self._task is not None:
             await asyncio.wait([self._task])
-        for side in (self._sealing, self._copier):
-            if side is not None:
-                await side.close()
+        if self._kv is not None:
+            await self._kv.close()
         self._thread.shutdown()
-        self._side_threads.shutdown()
 
     async def __aenter__(self) -> "Worker":
         self.start()
@@ -258,9 +246,8 @@ class Worker:
             if deadline is not None and deadline <= now:
                 self._outbox.put(self._seen(self._scheduler.expire(now)))
             plan = self._scheduler.step(now)
-            if self._copier is not None:
-                for pull in self._scheduler.pulls():
-                    self._copier.begin(pull)
+            if self._kv is not None:
+                self._kv.pull(self._scheduler.pulls())
             if self._broken is not None:
                 raise self._broken
             if plan is None:
@@ -271,7 +258,7 @@ class Worker:
 
     async def _sleep(self) -> None:
         """Nothing can be computed: use no time until something changes, or its time has come."""
-        if not (self._live or self._scheduler.leases or self._sealing or self._copier):
+        if not (self._live or self._scheduler.leases or self._kv):
             self._quiet.set()
         deadline = self._scheduler.next_deadline()
         wait_s = None if deadline is None else max(0.0, deadline - self._clock())
@@ -312,7 +299,7 @@ class Worker:
         """Why this worker takes nothing, or nothing of this kind."""
         if self._refusal is not None:
             reason, message = RejectReason.DRAINING, self._refusal
-        elif exchanges and self._copier is None:
+        elif exchanges and self._kv is None:
             reason = RejectReason.INVALID
             message = f"worker {self._info.id} exchanges no KV: it runs whole requests only"
         else:
@@ -332,9 +319,9 @@ class Worker:
         for event in events:
             match event:
                 case Prefilled():
-                    assert self._sealing is not None
+                    assert self._kv is not None
                     self._live.ended(event.request, event.attempt, len(event.sequences))
-                    self._sealing.begin(event)
+                    self._kv.offer(event)
                     continue
                 case SequenceEnded():
                     self._live.ended(event.request, event.attempt, 1)
@@ -354,13 +341,21 @@ class Worker:
         events = self._scheduler.pulled(
             ended.request, ended.attempt, ended.good, self._clock(), ended.problem, ended.seconds
         )
+        for event in events:
+            if isinstance(event, Pulled) and event.missing_tokens:
+                self._quiet_log.warning(
+                    "the KV of %d tokens of request %s can't be pulled and is computed here: %s",
+                    event.missing_tokens,
+                    event.request,
+                    event.problem,
+                )
         self._outbox.put(self._seen(events))
         self._wake.set()
 
     def _stop_pull(self, id: RequestId, attempt: int) -> None:
         """Once an attempt has ended, nobody waits for its pages."""
-        if self._copier is not None and not self._live.has(id, attempt):
-            self._copier.cancel(id, attempt)
+        if self._kv is not None and not self._live.has(id, attempt):
+            self._kv.stop_pull(id, attempt)
 
     def _break(self, error: BaseException) -> None:
         """A law was broken beside the loop: the loop raises it."""
@@ -378,10 +373,9 @@ class Worker:
                 self._live.ended(id, attempt, len(answer.sequences))
                 self._stop_pull(id, attempt)
                 ends.append((id, attempt, answer.sequences))
-        if self._sealing is not None:
+        if self._kv is not None:
             ends += (
-                (one.request, one.attempt, sequences)
-                for one, sequences in self._sealing.abort_all()
+                (one.request, one.attempt, sequences) for one, sequences in self._kv.abort_offers()
             )
         return [
             SequenceEnded(

@@ -13,30 +13,15 @@ stopped for too long finds out there, before it looks at what waits in its socke
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeAlias
 
 from antiphon.errors import BugError, PeerError
 from antiphon.types import (
-    Abort,
-    Aborted,
-    Admitted,
-    Adopt,
-    Dispatch,
     Event,
     FinishReason,
-    GrantTo,
     Hello,
-    LeaseHeld,
-    LeaseRefused,
     Offer,
-    Rejected,
-    Release,
-    Renew,
-    Request,
-    RoleChanged,
     Seconds,
     SequenceEnded,
     Welcome,
@@ -48,13 +33,11 @@ from antiphon.wire import (
     Kind,
     MessageTooLongError,
     QuietLog,
-    decode,
-    from_durations,
     pack_events,
 )
 
 from .join_gateway import Joined, NotYetError, join_gateway
-from .life import Life
+from .worker_calls import Answer, WorkerCalls
 from .worker_link import WorkerLink
 
 HANDLING_TIMEOUT_S = 30.0
@@ -64,8 +47,6 @@ MAX_HANDLING = 8192
 REPORT_EVERY_S = 0.05
 """Steps report at most that often; heartbeats always do."""
 _FIRST_WAIT_S, _LONGEST_WAIT_S = 0.02, 1.0
-
-_Answer: TypeAlias = tuple[Kind, object]
 
 _log = logging.getLogger(__name__)
 
@@ -93,21 +74,12 @@ class WorkerPort:
         self._on_joined = on_joined
         self._clock = clock
         self._quiet = QuietLog(_log, clock)
-        self._life = Life()
         self._stream: FrameStream | None = None
         self._welcome: Welcome | None = None
         self._handling: set[asyncio.Task[None]] = set()
         self._broken: asyncio.Future[None] | None = None
         self._reported_at = clock()
-        self._handlers: dict[int, Callable[[Any], Awaitable[_Answer]]] = {
-            Kind.DISPATCH: self._add,
-            Kind.ADOPT: self._adopt,
-            Kind.ABORT: self._abort,
-            Kind.GRANT: self._grant,
-            Kind.RENEW: self._renew,
-            Kind.RELEASE: self._release,
-            Kind.SET_ROLE: self._set_role,
-        }
+        self._calls = WorkerCalls(worker, clock)
 
     @property
     def welcome(self) -> Welcome | None:
@@ -189,9 +161,7 @@ class WorkerPort:
     async def _end_all(self) -> None:
         if self._handling:
             await asyncio.wait(self._handling)
-        for id, attempt in self._life.runs:
-            await self._worker.abort(id, attempt)
-        self._life = Life()
+        await self._calls.end_life()
 
     # ── messages ─────────────────────────────────────────────────────────────────────────────
 
@@ -199,43 +169,24 @@ class WorkerPort:
         """Begin to execute one message; what begins first takes effect first."""
         if frame.kind == Kind.HEARTBEAT:
             return
-        handler = self._handlers.get(frame.kind)
-        if handler is None or len(self._handling) >= MAX_HANDLING:
-            raise FrameError(f"a message of kind {frame.kind} is too much here")
-        message = self._localized(decode(frame))
-        task = asyncio.create_task(self._handle(stream, frame.number, handler, message))
+        if len(self._handling) >= MAX_HANDLING:
+            raise FrameError(f"more than {MAX_HANDLING} messages at once")
+        answer = self._calls.answer(frame)
+        task = asyncio.create_task(self._handle(stream, frame.number, answer))
         self._handling.add(task)
         task.add_done_callback(self._handled)
-
-    def _localized(self, message: object) -> object:
-        """The message with times on this clock. Raises `FrameError` if it is for another."""
-        match message:
-            case Dispatch() | Adopt():
-                receiver = message.worker
-                request = from_durations(message.request, self._clock())
-                message = replace(message, request=request)
-            case Abort() | RoleChanged():
-                receiver = message.worker
-            case Renew() | Release():
-                receiver = message.owner
-            case _:
-                return message
-        if receiver != self._worker.info.id:
-            raise FrameError(f"a message for {receiver!r:.80} came to {self._worker.info.id}")
-        return message
 
     async def _handle(
         self,
         stream: FrameStream,
         number: int,
-        handler: Callable[[Any], Awaitable[_Answer]],
-        message: object,
+        work: Callable[[], Awaitable[Answer]],
     ) -> None:
         if not stream.alive():
             return
         try:
             async with asyncio.timeout(HANDLING_TIMEOUT_S):
-                kind, answer = await handler(message)
+                kind, answer = await work()
             if number:
                 stream.send(kind, answer, number)
                 await stream.room()
@@ -252,53 +203,13 @@ class WorkerPort:
         if error is not None and self._broken is not None and not self._broken.done():
             self._broken.set_exception(error)
 
-    async def _add(self, message: Dispatch) -> _Answer:
-        request = message.request
-        return await self._take(request, self._worker.add(request, message.stage))
-
-    async def _adopt(self, message: Adopt) -> _Answer:
-        request = message.request
-        return await self._take(request, self._worker.adopt(request, message.offer))
-
-    async def _take(self, request: Request, asked: Awaitable[Admitted | Rejected]) -> _Answer:
-        """Noted before it is asked: the first event may come before the answer is there."""
-        before = self._life.taking(request)
-        answer = await asked
-        if isinstance(answer, Rejected):
-            self._life.not_taken(request, before)
-            return Kind.REJECTED, answer
-        return Kind.ADMITTED, answer
-
-    async def _abort(self, message: Abort) -> _Answer:
-        answer = await self._worker.abort(message.request, message.attempt, message.sequence)
-        if isinstance(answer, Aborted):
-            self._life.aborted(message.request, message.attempt, len(answer.sequences))
-            return Kind.ABORTED, answer
-        return Kind.UNKNOWN, answer
-
-    async def _grant(self, message: GrantTo) -> _Answer:
-        answer = await self._worker.grant(message.lease, message.taker, message.attempt)
-        return _lease_answer(answer)
-
-    async def _renew(self, message: Renew) -> _Answer:
-        await self._worker.renew(message.leases)
-        return Kind.DONE, None
-
-    async def _release(self, message: Release) -> _Answer:
-        await self._worker.release(message.lease)
-        return Kind.DONE, None
-
-    async def _set_role(self, message: RoleChanged) -> _Answer:
-        await self._worker.set_role(message.role)
-        return Kind.DONE, None
-
     # ── what happens ─────────────────────────────────────────────────────────────────────────
 
     async def _send_what_happens(self) -> None:
         """Pass on the events of this life. While the gateway does not read, neither is read here:
         the worker's outbox fills, and it waits. What has no stream goes with its life."""
         async for events in self._worker.events():
-            own = self._life.own(events)
+            own = self._calls.life.own(events)
             stream = self._stream
             if not own or stream is None:
                 continue
@@ -339,12 +250,6 @@ class WorkerPort:
             for sequence in event.sequences
         ]
 
-    def _report(self) -> _Answer:
+    def _report(self) -> Answer:
         self._reported_at = self._clock()
         return Kind.REPORT, self._worker.view()
-
-
-def _lease_answer(answer: LeaseHeld | LeaseRefused) -> _Answer:
-    if isinstance(answer, LeaseHeld):
-        return Kind.LEASE_HELD, answer
-    return Kind.LEASE_REFUSED, answer

@@ -8,7 +8,7 @@ import contextlib
 import os
 import secrets
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
@@ -46,10 +46,10 @@ def work(parent: Parent) -> int:
         loaded = load_engine(checkpoint, config, parent.say, shares_kv=shares_kv)
         if log is not None:
             log.begin(_setup(parent, loaded))
-        return uvloop.run(_serve(parent, loaded, log and DecisionLog(log)))
+        return uvloop.run(serve_worker(parent, loaded, log and DecisionLog(log)))
 
 
-async def _serve(parent: Parent, loaded: LoadedEngine, log: DecisionLog | None) -> int:
+async def serve_worker(parent: Parent, loaded: LoadedEngine, log: DecisionLog | None) -> int:
     """Join, serve and join anew until told to stop, or until the engine is beyond help."""
     stop = asyncio.Event()
 
@@ -59,13 +59,15 @@ async def _serve(parent: Parent, loaded: LoadedEngine, log: DecisionLog | None) 
 
     parent.listen(told)
     folder, region = Path(parent.launch.sockets), loaded.region
-    async with contextlib.AsyncExitStack() as open_until_end:
-        path = exchange = None
+    renewed: list[Callable[[], None]] = []
+    async with contextlib.AsyncExitStack() as until_end:
+        exchange = None
         if region is not None:
             copying = ThreadPoolExecutor(1, thread_name_prefix="kv-copy")
-            open_until_end.enter_context(copying)
+            until_end.enter_context(copying)
             path = _pull_path(lambda: worker.info, region, folder, copying)
-            open_until_end.callback(path.close)
+            until_end.callback(path.close)
+            renewed.append(path.new_life)
             exchange = Exchange(pages=region, path=path)
         worker = Worker(
             _info(parent, loaded),
@@ -75,20 +77,26 @@ async def _serve(parent: Parent, loaded: LoadedEngine, log: DecisionLog | None) 
             log_decision=log,
             exchange=exchange,
         )
-        await open_until_end.enter_async_context(worker)
+        await until_end.enter_async_context(worker)
         if region is not None:
-            await open_until_end.enter_async_context(_offering(worker, region, folder))
-        await _join_and_serve(parent, worker, path, stop)
+            port = await until_end.enter_async_context(_offering(worker, region, folder))
+            renewed.append(port.new_life)
+        await _join_and_serve(parent, worker, renewed, stop)
         return 0 if worker.healthy else 1
 
 
 async def _join_and_serve(
-    parent: Parent, worker: Worker, path: PeerPullPath | None, stop: asyncio.Event
+    parent: Parent,
+    worker: Worker,
+    renewed: Sequence[Callable[[], None]],
+    stop: asyncio.Event,
 ) -> None:
+    """`renewed` are called at each new life of the worker: what others were told is over."""
+
     async def new_life() -> None:
         await worker.new_life(Incarnation(secrets.token_hex(8)))
-        if path is not None:
-            path.new_life()
+        for begin_anew in renewed:
+            begin_anew()
 
     port = WorkerPort(
         worker,
@@ -126,7 +134,7 @@ def _pull_path(
 
 
 @contextlib.asynccontextmanager
-async def _offering(worker: Worker, region: OwnedRegion, folder: Path) -> AsyncIterator[None]:
+async def _offering(worker: Worker, region: OwnedRegion, folder: Path) -> AsyncIterator[PeerPort]:
     """While it lasts, other workers reach this one's leases and memory."""
     port = PeerPort(
         data_socket(folder, worker.info.id),
@@ -137,7 +145,7 @@ async def _offering(worker: Worker, region: OwnedRegion, folder: Path) -> AsyncI
     )
     await port.start()
     try:
-        yield
+        yield port
     finally:
         await port.close()
 

@@ -183,6 +183,9 @@ class RouterConfig:
         float, Key("A request that nobody can take is looked at again after that.", 0.001, 60.0)
     ] = 0.1
     max_held: Annotated[int, Key("Most requests that wait for a worker.", 0, 2**20)] = 4096
+    profile: Annotated[
+        str | None, Key("File of `antiphon profile` to predict with; without it: shipped times.")
+    ] = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

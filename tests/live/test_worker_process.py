@@ -1,0 +1,125 @@
+"""A worker's process without its process: what it opens, and the code that it ends with."""
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+from link_kit import IDENTITY, KV, Door, request, until
+from live_kit import MODEL, Engine, scheduler
+from peer_kit import Taker
+
+from antiphon.core.config import as_mapping, build
+from antiphon.live.loaded_engine import LoadedEngine
+from antiphon.live.socket_folder import data_socket
+from antiphon.live.supervisor.messages import Launch, Ready, Stop
+from antiphon.live.supervisor.parent import Parent
+from antiphon.live.worker import MAX_FAULTS_IN_A_ROW
+from antiphon.live.worker_process import serve_worker
+from antiphon.store.transfer import OwnedRegion
+from antiphon.types import Admitted, StepPlan, WorkerId
+
+pytestmark = pytest.mark.timeout(60)
+NAME = WorkerId("mixed-0")
+
+
+class FakeParent:
+    """A supervisor that says what the test wants it to."""
+
+    def __init__(self, folder: Path) -> None:
+        self.config = build({"cluster": {"heartbeat_s": 0.05, "lost_after_s": 20.0}})
+        self.launch = Launch(name=NAME, config=as_mapping(self.config), sockets=str(folder))
+        self.told: list[object] = []
+        self.say: Callable[[object], None] = lambda message: None
+
+    def listen(self, hear: Callable[[object], None]) -> None:
+        self.say = hear
+
+    def tell(self, message: object) -> None:
+        self.told.append(message)
+
+
+class Process:
+    """`serve_worker` beside its gateway. Use as `async with`; `code` is what it ended with."""
+
+    def __init__(
+        self,
+        folder: Path,
+        fails: Callable[[StepPlan], bool] = lambda plan: False,
+        region: OwnedRegion | None = None,
+    ) -> None:
+        folder.chmod(0o700)
+        self.folder = folder
+        self.parent = FakeParent(folder)
+        self.door = Door(folder)
+        self.engine = Engine(fails=fails)
+        loaded = LoadedEngine(
+            info=replace(MODEL, identity=IDENTITY),
+            max_model_len=256,
+            scheduler=scheduler(),
+            engine=cast(Any, self.engine),
+            region=region,
+        )
+        self._work = serve_worker(cast(Parent, self.parent), loaded, None)
+
+    async def __aenter__(self) -> "Process":
+        await self.door.__aenter__()
+        self.code = asyncio.create_task(self._work)
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self.parent.say(Stop())
+        await asyncio.wait([self.code])
+        await self.door.__aexit__()
+
+
+async def test_an_engine_that_fails_over_and_over_ends_the_process(tmp_path: Path) -> None:
+    """The supervisor starts another then: one that can't compute must not stay."""
+    async with Process(tmp_path, fails=lambda plan: True) as process:
+        link = await process.door.link()
+        for number in range(MAX_FAULTS_IN_A_ROW):
+            assert isinstance(await link.add(request(f"r{number}")), Admitted)
+            await until(lambda: len(process.engine.plans) > number)  # noqa: B023
+        assert await process.code == 1
+        assert process.parent.told == [Ready()]
+
+
+async def test_told_to_stop_it_ends_well(tmp_path: Path) -> None:
+    async with Process(tmp_path) as process:
+        await process.door.link()
+        process.parent.say(Stop())
+        assert await process.code == 0
+
+
+async def test_a_worker_alone_opens_no_door_to_its_memory(tmp_path: Path) -> None:
+    async with Process(tmp_path) as process:
+        assert (await process.door.link()).info.kv is None
+        assert not data_socket(tmp_path, NAME).exists()
+
+
+async def test_among_others_it_does_while_it_serves(tmp_path: Path) -> None:
+    region = OwnedRegion(KV)
+    async with Process(tmp_path, region=region) as process:
+        assert (await process.door.link()).info.kv == KV
+        assert data_socket(tmp_path, NAME).is_socket()
+    assert process.code.result() == 0
+    assert not data_socket(tmp_path, NAME).exists()
+    region.close()
+
+
+async def test_takers_of_a_former_life_are_let_go(tmp_path: Path) -> None:
+    """vLLM 49238: after a restart under the same name stale metadata was used."""
+    region = OwnedRegion(KV)
+    async with Process(tmp_path, region=region) as process:
+        link = await process.door.link()
+        life = link.info.incarnation
+        taker = Taker(data_socket(tmp_path, NAME), owner=NAME, owner_life=life)
+        assert await taker.client.open()
+        await link.close("the gateway has given it up")
+        await until(lambda: not taker.client.connected)
+        assert (await process.door.link(1)).info.incarnation != life
+        assert not await taker.client.open()
+        taker.client.close()
+    region.close()
