@@ -13,7 +13,16 @@ from typing import Any
 import httpx
 import pytest
 from completions import add_line, ask
-from e2e_process import START_S, Served, alive, at_rest, joined, run, standing_still
+from e2e_process import (
+    START_S,
+    Served,
+    alive,
+    at_rest,
+    config_file,
+    joined,
+    run,
+    standing_still,
+)
 
 Start = Callable[..., Served]
 Cluster = Callable[[str], Served]
@@ -213,6 +222,23 @@ def test_a_worker_that_stands_still_too_long_does_no_harm_when_it_goes_on(
     assert same["life"] == worker["life"]
     Tale(served)
     served.until_metrics(at_rest)
+
+
+def test_a_worker_that_hangs_for_ever_is_replaced(serve: Start, tiny: Path, tmp_path: Path) -> None:
+    file = config_file(
+        tmp_path / "cluster.toml",
+        model={"name": str(tiny)},
+        cluster={"heartbeat_s": 0.1, "restart_backoff_s": 0.05, "hung_after_s": 1.0},
+    )
+    served = serve("--mixed", "2", model=file)
+    before = served.until(joined)["workers"][1]
+    os.kill(before["pid"], signal.SIGSTOP)
+    after = served.until(back_again(before))["workers"][1]
+    assert after["pid"] != before["pid"]
+    assert after["life"] == before["life"] + 1
+    assert not alive(before["pid"])
+    reason = "mixed-1 | ended (its process hung: not with the gateway for 1 s)"
+    assert any(reason in line for line in served.output)
 
 
 def test_a_killed_gateway_is_replaced_and_nobody_is_refused_meanwhile(cluster: Cluster) -> None:

@@ -55,7 +55,7 @@ from .private_file import private_file
 from .remote_worker import RemoteWorker
 from .router_times import router_times
 from .socket_folder import gateway_socket, listen
-from .supervisor.messages import Children, Drain, Drained, Ready, Stop
+from .supervisor.messages import Children, Drain, Drained, Present, Ready, Stop
 from .supervisor.parent import Parent, run_child
 from .worker_link import WorkerLink
 
@@ -141,6 +141,16 @@ class GatewayProcess:
 
     def _ready(self) -> None:
         self._parent.tell(Ready(serves=self._served_name, needs_key=len(self._keys) > 0))
+        self._say_who_is_there()
+
+    def _say_who_is_there(self) -> None:
+        members = self._gateway.fleet.members() if self._gateway is not None else ()
+        self._parent.tell(Present(tuple(member.info.id for member in members)))
+
+    async def _keep_saying_who_is_there(self, gateway: Gateway) -> None:
+        while True:
+            await gateway.fleet.changed()
+            self._say_who_is_there()
 
     def _told(self, message: Drain | Stop | Children) -> None:
         match message:
@@ -222,6 +232,7 @@ class GatewayProcess:
             created=int(time.time()),
         )
         self._spawn(gateway.run())
+        self._spawn(self._keep_saying_who_is_there(gateway))
         return gateway
 
     def _decision_log(self, info: WorkerInfo) -> DecisionLog | None:
