@@ -2,6 +2,15 @@
 
 from .answer import Answer, Choice
 from .client import Client, wait_until_ready
+from .gauges import read_gauges
 from .open_loop import Arrival, run_open_loop
 
-__all__ = ["Answer", "Arrival", "Choice", "Client", "run_open_loop", "wait_until_ready"]
+__all__ = [
+    "Answer",
+    "Arrival",
+    "Choice",
+    "Client",
+    "read_gauges",
+    "run_open_loop",
+    "wait_until_ready",
+]
