@@ -118,6 +118,7 @@ class Router:
         `whole`: one worker does all of it, for a part of it was too long for one.
         """
         self._beliefs.lift(request.id)
+        self._beliefs.fade(now)
         demand = demand_of(request)
         workers = self._candidates(request, demand, now)
         if isinstance(workers, Hold | Rejected):
@@ -141,6 +142,7 @@ class Router:
         `Rejected`: nobody can, now or soon, so the offer is of no use; its load is forgotten.
         """
         before = self._beliefs.lift(request.id)
+        self._beliefs.fade(now)
         demand = demand_of(request)
         wanted = exchange_of(offer.numerics, offer.kv)
         able = [

@@ -73,6 +73,11 @@ class WorkerBelief:
         return self.info.kv.pages if self.info.kv else None
 
     @property
+    def idle(self) -> bool:
+        """Nothing that was sent there is left."""
+        return not self._here and not self._coming
+
+    @property
     def load(self) -> Load:
         """Present load. Computed when asked after a change, so that nothing adds up to drift."""
         if self._load is None:
@@ -89,10 +94,10 @@ class WorkerBelief:
 
     # ── what happens to it ───────────────────────────────────────────────────────────────────
 
-    def reported(self, view: WorkerView) -> None:
+    def reported(self, view: WorkerView, now: Seconds) -> None:
         """Take in a report. Mutates this and the placements here."""
         self._view, self._load = view, None
-        self.pace.reported(view)
+        self.pace.reported(view, now)
         self._gone_pages = self._gone_context = self._just_offered_pages = 0
         known = list(self._here.values())
         counted = view.running + view.waiting + view.pulling
