@@ -13,7 +13,16 @@ from typing import Any
 import httpx
 import pytest
 from completions import add_line, ask
-from e2e_process import START_S, Served, alive, at_rest, joined, run, standing_still
+from e2e_process import (
+    START_S,
+    Served,
+    alive,
+    at_rest,
+    config_file,
+    joined,
+    run,
+    standing_still,
+)
 
 Start = Callable[..., Served]
 Cluster = Callable[[str], Served]
@@ -168,9 +177,7 @@ def lives(status: dict[str, Any], but: str) -> dict[str, int]:
     return {w["id"]: w["pid"] for w in status["workers"] if w["id"] != but}
 
 
-@pytest.mark.parametrize(
-    ("shape", "victim"), [("2M", "mixed-0"), ("1P2D", "decode-1"), ("1P1D", "prefill-0")]
-)
+@pytest.mark.parametrize(("shape", "victim"), [("1P2D", "decode-1"), ("1P1D", "prefill-0")])
 def test_a_killed_worker_comes_back_and_no_request_is_lost(
     cluster: Cluster, shape: str, victim: str
 ) -> None:
@@ -189,7 +196,7 @@ def test_a_killed_worker_comes_back_and_no_request_is_lost(
     served.until_metrics(at_rest)
 
 
-@pytest.mark.parametrize("shape", ["2M", "1P2D", "1P1D"])
+@pytest.mark.parametrize("shape", ["1P2D", "1P1D"])
 def test_a_worker_killed_in_mid_stream_is_not_noticed(cluster: Cluster, shape: str) -> None:
     served = cluster(shape)
     tale = Tale(served)
@@ -217,6 +224,23 @@ def test_a_worker_that_stands_still_too_long_does_no_harm_when_it_goes_on(
     served.until_metrics(at_rest)
 
 
+def test_a_worker_that_hangs_for_ever_is_replaced(serve: Start, tiny: Path, tmp_path: Path) -> None:
+    file = config_file(
+        tmp_path / "cluster.toml",
+        model={"name": str(tiny)},
+        cluster={"heartbeat_s": 0.1, "restart_backoff_s": 0.05, "hung_after_s": 1.0},
+    )
+    served = serve("--mixed", "2", model=file)
+    before = served.until(joined)["workers"][1]
+    os.kill(before["pid"], signal.SIGSTOP)
+    after = served.until(back_again(before))["workers"][1]
+    assert after["pid"] != before["pid"]
+    assert after["life"] == before["life"] + 1
+    assert not alive(before["pid"])
+    reason = "mixed-1 | ended (its process hung: not with the gateway for 1 s)"
+    assert any(reason in line for line in served.output)
+
+
 def test_a_killed_gateway_is_replaced_and_nobody_is_refused_meanwhile(cluster: Cluster) -> None:
     """Its workers free what it had asked for, and join the next one."""
     served = cluster("1P1D")
@@ -233,13 +257,12 @@ def test_a_killed_gateway_is_replaced_and_nobody_is_refused_meanwhile(cluster: C
     assert ask(served, **TALE) == expected
 
 
-@pytest.mark.parametrize("stopped", [False, True])
-def test_a_killed_supervisor_leaves_nothing(serve: Start, stopped: bool) -> None:
+def test_a_killed_supervisor_leaves_nothing(serve: Start) -> None:
+    """Even one that could not say a word, since it had been stopped."""
     served = serve("--prefill", "1", "--decode", "1")
     pids = served.pids()
     assert len(pids) == 4
-    if stopped:
-        served.process.send_signal(signal.SIGSTOP)
+    served.process.send_signal(signal.SIGSTOP)
     served.process.kill()
     served.process.wait(60)
     end = time.monotonic() + 60
@@ -256,25 +279,25 @@ def test_a_worker_flips_and_flips_back_under_load(cluster: Cluster) -> None:
         for role in ("prefill", "decode"):
             done = run("role", "decode-1", role, "--timeout", "20", "--url", served.url)
             assert done.returncode == 0, done.stderr
-            worker = served.worker("decode-1")
-            assert (worker["role"], worker["health"]) == (role, "joined")
+            worker = {w["id"]: w for w in served.until(joined)["workers"]}["decode-1"]
+            assert worker["role"] == role
             assert worker["pid"] == before["decode-1"]["pid"]
             load.until_more()
 
 
 def test_a_drained_worker_is_idle_until_it_is_wanted_again(cluster: Cluster) -> None:
-    served = cluster("2M")
+    served = cluster("1P2D")
     with Load(served) as load:
         load.until_more()
-        done = run("drain", "mixed-0", "--timeout", "0", "--url", served.url)
+        done = run("drain", "decode-0", "--timeout", "0", "--url", served.url)
         assert done.returncode == 0, done.stderr
         load.until_more()
-        worker = served.worker("mixed-0")
+        worker = served.worker("decode-0")
         assert (worker["health"], worker["running"], worker["waiting"]) == ("draining", 0, 0)
-        refused = run("drain", "mixed-1", "--url", served.url)
+        refused = run("drain", "decode-1", "--url", served.url)
         assert refused.returncode == 1
         assert "last worker that decodes" in refused.stderr
-        assert run("role", "mixed-0", "mixed", "--url", served.url).returncode == 0
+        assert run("role", "decode-0", "decode", "--url", served.url).returncode == 0
         served.until(joined)
         load.until_more()
 

@@ -3,12 +3,14 @@
 import asyncio
 import contextlib
 import gc
+import threading
 import time
 from collections.abc import AsyncIterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -23,7 +25,7 @@ from antiphon.live.peer_port import PeerPort
 from antiphon.live.peer_pull_path import KEPT_S, PeerPullPath
 from antiphon.live.pull_path import Copied
 from antiphon.live.socket_folder import data_socket
-from antiphon.store.transfer import OwnedRegion
+from antiphon.store.transfer import MappedRegion, OwnedRegion
 from antiphon.types import (
     Incarnation,
     LeaseHeld,
@@ -189,7 +191,7 @@ async def test_another_life_of_an_owner_is_another_owner(handover: Handover) -> 
     assert await handover.path.take(handover.owner, LeaseId("x"), 1) == LeaseRefused(
         LeaseId("x"), LeaseRefusal.GONE
     )
-    assert handover.mapped() == before, "the memory of the old life is unmapped"
+    await until(lambda: handover.mapped() == before)  # the memory of the old life is unmapped
 
 
 async def test_a_new_life_of_the_taker_introduces_itself_anew(handover: Handover) -> None:
@@ -209,7 +211,7 @@ async def test_nothing_is_left_open(handover: Handover) -> None:
         await handover.path.copy(pull)
         handover.path.new_life()
     await until(lambda: open_descriptors() <= before and not handover.port.peers)
-    assert handover.mapped() == mapped
+    await until(lambda: handover.mapped() == mapped)
 
 
 async def test_an_owner_that_starts_again_and_again_leaves_nothing(handover: Handover) -> None:
@@ -220,10 +222,10 @@ async def test_an_owner_that_starts_again_and_again_leaves_nothing(handover: Han
         assert await handover.path.take(handover.owner, LEASE, 1) == LeaseHeld(LEASE)
         assert await handover.path.copy(pull) == Copied((True,) * 3)
     assert len(handover.path) == 1
-    assert handover.mapped() == mapped + 1
+    await until(lambda: handover.mapped() == mapped + 1)
     handover.path.close()
     await until(lambda: open_descriptors() <= before and not handover.port.peers)
-    assert handover.mapped() == mapped
+    await until(lambda: handover.mapped() == mapped)
 
 
 async def test_memory_of_an_owner_that_went_away_is_given_back(tmp_path: Path) -> None:
@@ -236,13 +238,66 @@ async def test_memory_of_an_owner_that_went_away_is_given_back(tmp_path: Path) -
         assert handover.mapped() == mapped + 1
         await handover.port.close()
         await until(lambda: len(handover.path) == 0)
-        assert handover.mapped() == mapped
-        assert open_descriptors() <= before
+        await until(lambda: handover.mapped() == mapped)
+        await until(lambda: open_descriptors() <= before)
         with pytest.raises(PeerError, match="is not here"):
             await handover.path.copy(pull)
 
 
-async def test_an_owner_whose_stream_came_back_is_kept(tmp_path: Path) -> None:
+class Slow(MappedRegion):
+    """A region so large that mapping and unmapping take until they are let."""
+
+    let_map, let_unmap = threading.Event(), threading.Event()
+    busy = threading.Event()
+
+    def __init__(self, fd: int, own: OwnedRegion) -> None:
+        self._wait(self.let_map)
+        super().__init__(fd, own)
+
+    def close(self) -> None:
+        self._wait(self.let_unmap)
+        super().close()
+
+    def _wait(self, let: threading.Event) -> None:
+        self.busy.set()
+        assert let.wait(30)
+        self.busy.clear()
+
+
+@pytest.mark.timeout(60)
+async def test_the_event_loop_waits_for_no_memory(handover: Handover, monkeypatch) -> None:
+    """With much memory an owner's death made its taker silent for so long that it was lost too."""
+    monkeypatch.setattr(peer_pull_path, "MappedRegion", Slow)
+    for event in (Slow.let_map, Slow.let_unmap, Slow.busy):
+        event.clear()
+    mapped = handover.mapped()
+    pull = handover.pull()
+    await handover.path.take(handover.owner, LEASE, 1)
+    copying = asyncio.create_task(handover.path.copy(pull))
+    await until(Slow.busy.is_set)
+    handover.port.new_life()
+    await until(lambda: not handover.port.peers)
+    await handover.path.take(handover.owner, LEASE, 1)  # connects anew
+    handover.path.new_life()
+    assert not copying.done()
+    Slow.let_map.set()
+    assert await copying == Copied((True,) * 3), "what was begun before is carried out"
+    await until(Slow.busy.is_set)
+    assert handover.mapped() == mapped + 1
+    await handover.path.take(handover.owner, LEASE, 1)
+    Slow.let_unmap.set()
+    await until(lambda: handover.mapped() == mapped)
+
+
+async def test_an_owner_whose_stream_came_back_is_kept(tmp_path: Path, monkeypatch) -> None:
+    looked = asyncio.Event()
+    look = PeerPullPath._forget_if_away
+
+    def forget_if_away(path: PeerPullPath, peer: Any) -> None:
+        look(path, peer)
+        looked.set()
+
+    monkeypatch.setattr(PeerPullPath, "_forget_if_away", forget_if_away)
     async with handing_over(tmp_path, kept_s=0.05) as handover:
         mapped = handover.mapped()
         pull = handover.pull()
@@ -251,7 +306,7 @@ async def test_an_owner_whose_stream_came_back_is_kept(tmp_path: Path) -> None:
         handover.port.new_life()  # ends the stream; the owner's life goes on
         await until(lambda: not handover.port.peers)
         assert await handover.path.take(handover.owner, LEASE, 1) == LeaseHeld(LEASE)
-        await asyncio.sleep(0.1)
+        await asyncio.wait_for(looked.wait(), 30)
         assert await handover.path.copy(pull) == Copied((True,) * 3)
         assert handover.mapped() == mapped + 1
 

@@ -15,6 +15,7 @@ from region_kit import SHAPE, descriptors, maps, region
 
 from antiphon.errors import PeerError, UsageError
 from antiphon.store.transfer import MappedRegion
+from antiphon.store.transfer import region as region_module
 from antiphon.store.transfer.region_header import HEADER_BYTES, RegionHeader
 
 HEADER = RegionHeader.of(SHAPE)
@@ -28,6 +29,38 @@ def test_nobody_can_change_its_size_or_its_seals() -> None:
     with pytest.raises(PermissionError):
         fcntl.fcntl(owner.fd, fcntl.F_ADD_SEALS, fcntl.F_SEAL_WRITE)
     assert not os.get_inheritable(owner.fd)
+
+
+@pytest.mark.parametrize("seal", [region_module._F_SEAL_FUTURE_WRITE, 1 << 20])
+def test_a_peer_reads_and_cannot_write_while_the_owner_still_does(monkeypatch, seal: int) -> None:
+    """Also where the system does not know the seal."""
+    monkeypatch.setattr(region_module, "_F_SEAL_FUTURE_WRITE", seal)
+    before = descriptors()
+    owner = region()
+    size = owner.header.region_bytes
+    program = (
+        "import mmap, os, sys\n"
+        "fd, size, at = map(int, sys.argv[1:])\n"
+        "try: mmap.mmap(fd, size, mmap.MAP_SHARED, mmap.PROT_READ | mmap.PROT_WRITE)[at] = 1\n"
+        "except PermissionError: print('not mapped')\n"
+        "try: os.pwrite(fd, b'x', at)\n"
+        "except OSError: print('not written')\n"
+        "print(mmap.mmap(fd, size, prot=mmap.PROT_READ)[at])\n"
+    )
+    owner.content[0] = 9
+    child = subprocess.run(
+        [sys.executable, "-c", program, *map(str, (owner.fd, size, owner.header.pages_at))],
+        pass_fds=[owner.fd],
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=60,
+    )
+    assert child.stdout.split("\n") == ["not mapped", "not written", "9", ""]
+    owner.content[0] = 10
+    assert os.pread(owner.fd, 1, owner.header.pages_at) == b"\x0a"
+    owner.close()
+    assert descriptors() <= before + 1, "the mapping keeps a descriptor of its own, no more"
 
 
 def test_pages_are_zero_and_lie_where_the_header_says() -> None:

@@ -50,11 +50,12 @@ from .gateway import (
 from .http_server import HttpServer
 from .join_socket import JoinSocket
 from .loaded_text import LoadedText, load_text
+from .loop_guard import guard_loop
 from .private_file import private_file
 from .remote_worker import RemoteWorker
 from .router_times import router_times
 from .socket_folder import gateway_socket, listen
-from .supervisor.messages import Children, Drain, Drained, Ready, Stop
+from .supervisor.messages import Children, Drain, Drained, Present, Ready, Stop
 from .supervisor.parent import Parent, run_child
 from .worker_link import WorkerLink
 
@@ -109,6 +110,7 @@ class GatewayProcess:
 
     async def run(self, listener: socket.socket, token: bytes | None) -> int:
         """Serve until the supervisor says stop; raises what broke the gateway."""
+        guard_loop(self._fail)
         admin = admin_app(self._operations)
         folder = Path(self._parent.launch.sockets)
         door = self._door(gateway_socket(folder))
@@ -139,6 +141,16 @@ class GatewayProcess:
 
     def _ready(self) -> None:
         self._parent.tell(Ready(serves=self._served_name, needs_key=len(self._keys) > 0))
+        self._say_who_is_there()
+
+    def _say_who_is_there(self) -> None:
+        members = self._gateway.fleet.members() if self._gateway is not None else ()
+        self._parent.tell(Present(tuple(member.info.id for member in members)))
+
+    async def _keep_saying_who_is_there(self, gateway: Gateway) -> None:
+        while True:
+            await gateway.fleet.changed()
+            self._say_who_is_there()
 
     def _told(self, message: Drain | Stop | Children) -> None:
         match message:
@@ -219,7 +231,8 @@ class GatewayProcess:
             clock=time.monotonic,
             created=int(time.time()),
         )
-        self._spawn(gateway.run()).add_done_callback(self._broken)
+        self._spawn(gateway.run())
+        self._spawn(self._keep_saying_who_is_there(gateway))
         return gateway
 
     def _decision_log(self, info: WorkerInfo) -> DecisionLog | None:
@@ -238,17 +251,23 @@ class GatewayProcess:
         )
         return DecisionLog(self._decisions)
 
-    def _broken(self, task: asyncio.Task[None]) -> None:
-        """A gateway that breaks a law ends this process; the supervisor starts another."""
+    def _fail(self, error: BaseException) -> None:
+        """A broken law ends this process, and the supervisor starts another."""
+        self._failure = self._failure or error
+        if self._gateway is not None:
+            self._gateway.fail(error)
+        self._stop.set()
+
+    def _over(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
         error = None if task.cancelled() else task.exception()
         if error is not None:
-            self._failure = error
-            self._stop.set()
+            self._fail(error)
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         task = asyncio.create_task(work)
         self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        task.add_done_callback(self._over)
         return task
 
 

@@ -38,16 +38,21 @@ KEPT_S: Seconds = 2.0
 
 
 class _Peer:
-    """One life of an owner: its calls, and its memory as soon as it is known."""
+    """One life of an owner: its calls, and its memory as soon as it is known.
 
-    def __init__(self, owner: Owner, region: OwnedRegion) -> None:
+    To map and to unmap takes 0.1 s a GiB: that, as all copying, is done by the one thread of
+    `threads`, and the lock is held for no longer than a descriptor changes hands.
+    """
+
+    def __init__(self, owner: Owner, region: OwnedRegion, threads: Executor) -> None:
         self.owner = owner
         self.client: PeerClient | None = None
+        self.closed = False
         self._own = region
+        self._threads = threads
+        self._lock = threading.Lock()
         self._descriptor: int | None = None
         self._mapped: MappedRegion | None = None
-        self.closed = False
-        self._lock = threading.Lock()
 
     def memory_came(self, descriptor: int, shape: KvShape) -> None:
         """Keep the descriptor until it is mapped; a second one says nothing new."""
@@ -57,36 +62,48 @@ class _Peer:
                 return
         os.close(descriptor)
 
-    def copy(self, pull: Pull) -> Copied:
-        """Blocks. Raises `PeerError` if the memory can't be mapped."""
-        region = self._map()
-        before = region.missed.copy()
-        good = region.pull(pull.pages)
-        return Copied(good, _why(region.missed - before))
+    async def copy(self, pull: Pull) -> Copied:
+        """Raises `PeerError` if the memory can't be mapped."""
+        return await asyncio.get_running_loop().run_in_executor(self._threads, self._copy, pull)
 
     def close(self) -> None:
-        """Give calls, descriptor and mapping back; a copy that runs ends first."""
+        """Give calls, descriptor and mapping back: these when the copies asked for are done."""
+        if self.closed:
+            return
+        self.closed = True
         if self.client is not None:
             self.client.close()
-        with self._lock:
-            self.closed = True
-            if self._descriptor is not None:
-                os.close(self._descriptor)
-                self._descriptor = None
-            if self._mapped is not None:
-                self._mapped.close()
+        self._threads.submit(self._give_back)
+
+    # On the thread.
+
+    def _copy(self, pull: Pull) -> Copied:
+        if self._mapped is None:
+            self._mapped = self._map()
+        before = self._mapped.missed.copy()
+        good = self._mapped.pull(pull.pages)
+        return Copied(good, _why(self._mapped.missed - before))
 
     def _map(self) -> MappedRegion:
+        descriptor = self._taken_descriptor()
+        if descriptor is None:
+            raise PeerError(f"the memory of owner {self.owner.worker} did not come")
+        try:
+            return MappedRegion(descriptor, self._own)
+        finally:
+            os.close(descriptor)
+
+    def _give_back(self) -> None:
+        descriptor = self._taken_descriptor()
+        if descriptor is not None:
+            os.close(descriptor)
+        if self._mapped is not None:
+            self._mapped.close()
+
+    def _taken_descriptor(self) -> int | None:
         with self._lock:
-            if self._mapped is None:
-                if self._descriptor is None:
-                    raise PeerError(f"the memory of owner {self.owner.worker} did not come")
-                descriptor, self._descriptor = self._descriptor, None
-                try:
-                    self._mapped = MappedRegion(descriptor, self._own)
-                finally:
-                    os.close(descriptor)
-            return self._mapped
+            descriptor, self._descriptor = self._descriptor, None
+        return descriptor
 
 
 def _why(missed: Counter[Miss]) -> str:
@@ -98,8 +115,8 @@ def _why(missed: Counter[Miss]) -> str:
 class PeerPullPath:
     """Implements `PullPath`. `socket_of` says where a worker's data socket is.
 
-    `info` is this worker's own, of its present life; `threads` does the copying, one at a
-    time: reasons of two copies at once from the same owner would mix.
+    `info` is this worker's own, of its present life. `threads` has one thread, which outlasts
+    `close`: it maps, copies and unmaps, one after the other.
     """
 
     def __init__(
@@ -150,8 +167,7 @@ class PeerPullPath:
         peer = self._peers.get(offer.owner)
         if peer is None or peer.owner.incarnation != offer.incarnation:
             raise PeerError(f"the memory of owner {offer.owner} is not here")
-        loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(self._threads, peer.copy, pull)
+        return await peer.copy(pull)
 
     def new_life(self) -> None:
         """This worker has another incarnation now: what owners granted is for the old one."""
@@ -159,7 +175,7 @@ class PeerPullPath:
             self._forget(peer)
 
     def close(self) -> None:
-        """Give everything back."""
+        """Give everything back; memory when the thread has come to it."""
         self.new_life()
 
     def _forget(self, peer: _Peer) -> None:
@@ -185,7 +201,7 @@ class PeerPullPath:
             self._forget(peer)
         if len(self._peers) >= MAX_OWNERS:
             raise PeerError(f"{MAX_OWNERS} owners are more than a worker takes from")
-        peer = self._peers[owner.worker] = _Peer(owner, self._region)
+        peer = self._peers[owner.worker] = _Peer(owner, self._region, self._threads)
         return peer
 
     def _client(self, owner: Owner) -> PeerClient:

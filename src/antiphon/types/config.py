@@ -158,6 +158,10 @@ class ClusterConfig:
     start_timeout_s: Annotated[
         float, Key("A worker that has not joined by then is started anew.", 0.1, 86400.0)
     ] = 600.0
+    hung_after_s: Annotated[
+        float,
+        Key("A worker that lives, but stays lost for so long, is started anew.", 0.1, 86400.0),
+    ] = 60.0
     restart_backoff_s: Annotated[
         float, Key("Wait before a restart; doubles with each early death.", 0.01, 3600.0)
     ] = 0.5

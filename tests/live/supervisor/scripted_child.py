@@ -18,6 +18,7 @@ from antiphon.live.supervisor.messages import (
     Drain,
     Drained,
     KeepRole,
+    Present,
     Ready,
     Restart,
     Stop,
@@ -72,15 +73,26 @@ async def act(parent: Parent) -> int:
             parent.tell(Ready(serves="it"))
             await wait_for(folder / f"{name}.heard", "state='ready'")
             parent.tell(KeepRole(worker, Role(role)))
+        case ["present", *moments]:
+            # One word a moment, in which those who are there stand between commas.
+            parent.tell(Ready(serves="it"))
+            await wait_for(folder / f"{name}.heard", "state='ready'", each="name=")
+            for moment in moments:
+                parent.tell(Present(tuple(moment.split(","))))
+            await stopped.wait()
+            return 0
     parent.tell(Ready(serves="it"))
     await stopped.wait()
     return 0
 
 
-async def wait_for(file: Path, text: str) -> None:
-    """Until the file says so."""
+async def wait_for(file: Path, text: str, each: str = "") -> None:
+    """Until the file says so, in its last line as often as that has `each`."""
     until = time.monotonic() + 30
-    while time.monotonic() < until and not (file.exists() and text in file.read_text()):
+    while time.monotonic() < until:
+        lines = file.read_text().splitlines() if file.exists() else []
+        if lines and lines[-1].count(text) >= max(1, lines[-1].count(each) if each else 1):
+            return
         await asyncio.sleep(0.01)
 
 

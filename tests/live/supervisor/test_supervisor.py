@@ -282,6 +282,44 @@ def test_the_gateway_has_a_worker_started_anew(supervise) -> None:
     assert not running.saw("log mixed-0 | ended")
 
 
+HUNG = "ended (its process hung: not with the gateway for 0.5 s)"
+
+
+def test_a_worker_that_hangs_is_started_anew_and_one_that_came_back_is_not(supervise) -> None:
+    """A deadlocked worker stayed lost at the gateway and ready at the supervisor for ever."""
+    running = supervise(
+        {"gateway": "present mixed-1 mixed-0", "mixed-1": "deaf"},
+        cluster={"mixed": 2, "hung_after_s": 0.5},
+    )
+    running.until(lambda: len(running.lives("mixed-1")) == 2)
+    assert running.saw(f"log mixed-1 | {HUNG}: {SLOW}")
+    assert len(running.lives("mixed-0")) == 1, "it was missed earlier, but not for so long"
+
+
+def test_a_hung_worker_is_ended_even_if_it_is_stopped(supervise) -> None:
+    running = supervise(
+        {"gateway": "present mixed-0,mixed-1 mixed-0"}, cluster={"mixed": 2, "hung_after_s": 0.5}
+    )
+    running.until(lambda: bool(running.lives("mixed-1")))
+    running.until(lambda: running.saw("ready it"))
+    os.kill(int(running.lives("mixed-1")[0][1]), signal.SIGSTOP)
+    running.until(lambda: running.saw(f"log mixed-1 | {HUNG}"))
+
+
+def test_nobody_is_missed_by_a_gateway_that_does_not_say_who_is_there(supervise) -> None:
+    """And not by one that is gone, whose workers can't be with it: the wait for the next one is
+    longer than any of them may be missed."""
+    running = supervise(
+        {"gateway": "present mixed-0\nserve"},
+        cluster={"hung_after_s": 0.2, "restart_backoff_s": 0.5},
+    )
+    running.until(lambda: running.saw("ready it"))
+    os.kill(int(running.lives("gateway")[0][1]), signal.SIGKILL)
+    running.until(lambda: len(running.lives("gateway")) == 2)
+    running.until(lambda: "state='ready'" in running.heard("gateway"))
+    assert len(running.lives("mixed-0")) == 1
+
+
 def test_a_role_is_kept_over_a_restart(supervise) -> None:
     running = supervise({"gateway": "role mixed-0 decode"})
     running.until(lambda: "role=<Role.DECODE" in running.heard("gateway"))

@@ -3,7 +3,7 @@
                    ┌────────────┐  Launch, Stop, Children        ┌─────────┐
     antiphon serve │ supervisor │ ─────────────────────────────► │ gateway │ HTTP, text, routing
                    │            │ ◄───────────────────────────── └─────────┘
-                   │            │  Say, Ready, Refused, Restart  ┌─────────┐
+                   │            │  Say, Ready, Present, Restart  ┌─────────┐
                    │            │ ◄────────────────────────────► │ workers │ tokens
                    └────────────┘                                └─────────┘
 

@@ -3,6 +3,8 @@
 starting ── Ready ──► ready ── dies ──► waiting ── back-off ──► starting
    │ start_timeout_s: killed, dies         ▲
    └───────────────────────────────────────┘       stop ends it in every state
+
+A ready one whose process lives, but which the gateway misses for hung_after_s, is killed and dies.
 """
 
 import asyncio
@@ -55,6 +57,7 @@ class KeptChild:
         self._command = command
         self._launch = launch
         self._start_timeout_s = config.start_timeout_s
+        self._hung_after_s = config.hung_after_s
         self._backoff = RestartBackoff(config.restart_backoff_s)
         self._clock = clock
         self._log = log
@@ -71,6 +74,7 @@ class KeptChild:
         self._problem = ""
         self._refusal: str | None = None
         self._cause = ""
+        self._missed: asyncio.TimerHandle | None = None
 
     @property
     def launch(self) -> Launch:
@@ -107,6 +111,18 @@ class KeptChild:
     def keep_role(self, role: Role) -> None:
         """Later lives have another role."""
         self._launch = msgspec.structs.replace(self._launch, role=role)
+
+    def miss(self, absent: bool) -> None:
+        """Whether the gateway is there and has no sign of it: one that is ready must come back
+        within `cluster.hung_after_s`. To be called again when that, or its state, has changed.
+        """
+        if absent and self._state is State.READY:
+            if self._missed is None:
+                loop = asyncio.get_running_loop()
+                self._missed = loop.call_later(self._hung_after_s, self._hung)
+        elif self._missed is not None:
+            self._missed.cancel()
+            self._missed = None
 
     def restart(self) -> None:
         """End this life and begin another without waiting."""
@@ -211,6 +227,11 @@ class KeptChild:
 
     def _too_slow(self) -> None:
         self._cause = f"not ready within cluster.start_timeout_s = {self._start_timeout_s:g} s"
+        if self._child is not None:
+            self._child.kill()
+
+    def _hung(self) -> None:
+        self._cause = f"its process hung: not with the gateway for {self._hung_after_s:g} s"
         if self._child is not None:
             self._child.kill()
 

@@ -97,8 +97,14 @@ class KeepRole(msgspec.Struct, frozen=True, tag=True):
     role: Role
 
 
+class Present(msgspec.Struct, frozen=True, tag=True):
+    """From the gateway, when it is ready and at each change: who has joined and is not lost."""
+
+    workers: tuple[str, ...]
+
+
 ToChild: TypeAlias = Launch | Drain | Stop | Children
-FromChild: TypeAlias = Say | Ready | Refused | Drained | Restart | KeepRole
+FromChild: TypeAlias = Say | Ready | Refused | Drained | Restart | KeepRole | Present
 
 _encoder = msgspec.json.Encoder()
 _to_child = msgspec.json.Decoder(ToChild)

@@ -24,6 +24,7 @@ from .messages import (
     FromChild,
     KeepRole,
     Launch,
+    Present,
     Ready,
     Restart,
     Say,
@@ -76,6 +77,7 @@ class Supervisor:
         self._workers: dict[str, KeptChild] = {
             spec.id: self._child(spec.id, spec.role, spec.cores) for spec in specs
         }
+        self._present: tuple[str, ...] | None = None
         self._greeting: Ready | None = None
         self._greeted = False
         self._signals = 0
@@ -141,6 +143,9 @@ class Supervisor:
             case KeepRole(worker, role) if child is self._gateway and worker in self._workers:
                 self._workers[worker].keep_role(role)
                 self._report()
+            case Present(workers) if child is self._gateway:
+                self._present = workers
+                self._watch()
             case _:
                 pass
 
@@ -149,6 +154,14 @@ class Supervisor:
         if self._signals and self._gateway.state is not State.READY:
             self._drained.set()
         self._gateway.tell(Children(tuple(map(_state_of, self._workers.values()))))
+        self._watch()
+
+    def _watch(self) -> None:
+        """No worker is missed while there is no gateway, or it has not said yet who is there."""
+        if self._gateway.state is not State.READY:
+            self._present = None
+        for name, worker in self._workers.items():
+            worker.miss(self._present is not None and name not in self._present)
 
     def _greet(self) -> None:
         """Once, when the gateway and all workers are there."""

@@ -2,10 +2,12 @@
 
 `memfd_create` gives a file without a name, which nobody can leave behind: it lives as long as a
 descriptor or a mapping of it, so its content outlasts a killed owner. Sealed against shrinking and
-growing, no reader can be hit by a file that became shorter (SIGBUS). Why no other memory:
+growing, no reader can be hit by a file that became shorter (SIGBUS); sealed against new writers
+once its owner has mapped it, no reader can change what others read. Why no other memory:
 docs/decisions/0005-kv-memory-is-a-memfd.md.
 """
 
+import errno
 import fcntl
 import mmap
 import os
@@ -23,12 +25,15 @@ from .prefault import MADV_POPULATE_WRITE, prefault
 from .region_header import MOST_PAGES, RegionHeader, page_size_problem
 
 _MOST_LAYOUT_BYTES = 256
+_F_SEAL_FUTURE_WRITE = 0x0010
+"""Linux 5.1, fcntl(2): mappings that can be written stay so, and there will be no new ones."""
 
 
 class OwnedRegion:
     """This process's region. Lives until `close`, or until nothing refers to it any more.
 
-    `fd` is what peers get, over a Unix socket (SCM_RIGHTS). `content` uint8 [pages * page_bytes] is
+    `fd` is what peers get, over a Unix socket (SCM_RIGHTS): to read, nobody can write through it.
+    `content` uint8 [pages * page_bytes] is
     zero at first; whoever writes to a page calls `begin_write` before.
     """
 
@@ -39,9 +44,10 @@ class OwnedRegion:
             raise UsageError(problem)
         self.shape = shape
         self.header = RegionHeader.of(shape)
-        self.fd = _sealed_file(self.header)
+        self.fd = _new_file(self.header)
         try:
             self._map = _committed(self.fd, self.header.region_bytes)
+            self.fd = _without_writers(self.fd)
         except OSError as error:
             self.close()
             raise _refused(self.header, error) from error
@@ -73,7 +79,7 @@ class OwnedRegion:
         return np.frombuffer(self._map, dtype, count, at)
 
 
-def _sealed_file(header: RegionHeader) -> int:
+def _new_file(header: RegionHeader) -> int:
     """A new file with this header, whose size nobody can change any more."""
     if not hasattr(os, "memfd_create"):
         raise UsageError("workers can exchange KV on Linux only: this system has no memfd_create")
@@ -82,10 +88,28 @@ def _sealed_file(header: RegionHeader) -> int:
         os.ftruncate(fd, header.region_bytes)
         os.pwrite(fd, header.encoded(), 0)
         fcntl.fcntl(fd, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW)
-        fcntl.fcntl(fd, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SEAL)
     except OSError as error:
         os.close(fd)
         raise _refused(header, error) from error
+    return fd
+
+
+def _without_writers(fd: int) -> int:
+    """The file with all its seals; whoever is given the result can read it, and no more.
+
+    Where the system can't seal against new writers the result is another descriptor, opened for
+    reading, and `fd` is closed.
+    """
+    try:
+        fcntl.fcntl(fd, fcntl.F_ADD_SEALS, _F_SEAL_FUTURE_WRITE)
+    except OSError as error:
+        if error.errno != errno.EINVAL:
+            raise
+        fcntl.fcntl(fd, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SEAL)
+        for_reading = os.open(f"/proc/self/fd/{fd}", os.O_RDONLY | os.O_CLOEXEC)
+        os.close(fd)
+        return for_reading
+    fcntl.fcntl(fd, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SEAL)
     return fd
 
 
