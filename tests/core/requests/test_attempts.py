@@ -204,10 +204,19 @@ def test_leases_are_renewed_a_third_of_their_life_apart_and_an_owner_hears_of_al
     assert book.due(7.5) == (both,)
 
 
-@pytest.mark.parametrize("ttl_s", [0.0, -5.0, float("nan")])
-def test_a_senseless_time_to_live_keeps_nobody_busy(ttl_s: float) -> None:
+@pytest.mark.parametrize("ttl_s", [0.0, -5.0, float("nan"), float("inf")])
+def test_an_offer_with_a_senseless_time_to_live_is_not_taken_up(ttl_s: float) -> None:
     case = Split()
     case.offer = replace(case.offer, ttl_s=ttl_s)
+    case.offered()
+    assert case.commands[:2] == (Release(owner=P, lease=LEASE), Abort(ID, 1, P))
+    assert "lives for" in settle_of(case.commands).record.message
+    assert case.book.next_deadline() is None
+
+
+def test_a_tiny_time_to_live_keeps_nobody_busy() -> None:
+    case = Split()
+    case.offer = replace(case.offer, ttl_s=1e-300)
     case.offered()
     assert case.book.due(4.0) == (Renew(owner=P, leases=(LEASE,)),)
     following = case.book.next_deadline()
@@ -267,9 +276,13 @@ def test_a_decode_worker_that_has_no_room_strands_no_pages() -> None:
     (adopt,) = case.book.heard(answer(attempt=2), 6.0)
     assert isinstance(adopt, Adopt)
     assert (adopt.worker, adopt.request.attempt, adopt.request.resumed) == (E, 2, ((10,),))
-    assert case.book.heard(refusal(RejectReason.INVALID, attempt=2), 7.0)[:-1] == (
+    case.router.routes = [("p", "e")]
+    release, dispatch = case.book.heard(refusal(RejectReason.INVALID, attempt=2), 7.0)
+    assert release == Release(owner=P, lease=LEASE)
+    assert isinstance(dispatch, Dispatch), "who does not adopt it may run it"
+    assert (dispatch.worker, dispatch.stage) == (E, Stage.WHOLE)
+    assert case.book.heard(refusal(RejectReason.INVALID, attempt=3), 8.0)[:-1] == (
         EndSequence(request=ID, sequence=0, reason=FinishReason.ERROR, message="full"),
-        Release(owner=P, lease=LEASE),
     )
 
 

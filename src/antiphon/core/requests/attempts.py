@@ -115,7 +115,7 @@ class Attempts:
     def rejected(self, entry: OpenRequest, fact: Rejected, now: Seconds) -> list[Command]:
         """A worker does not take the request: another one may have room.
 
-        If a part of it is too long for who would pass it on, or go on with it, one does it all.
+        If a part of it is nothing for who would pass it on, or go on with it, one does it all.
         """
         match entry.attempt.place:
             case Serving(worker, part):
@@ -124,7 +124,8 @@ class Attempts:
                 part = True
             case Waiting() | Granting():
                 return []
-        if fact.reason is RejectReason.TOO_LONG and part and not entry.whole:
+        unfit = fact.reason in (RejectReason.TOO_LONG, RejectReason.INVALID)
+        if unfit and part and not entry.whole:
             entry.whole = True
             return [*self._give_up_offer(entry), *self._again(entry, now, fruitless=False)]
         if fact.reason not in (RejectReason.QUEUE_FULL, RejectReason.DRAINING):

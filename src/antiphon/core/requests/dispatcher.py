@@ -6,6 +6,7 @@ is the book's.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import inf
 
 from antiphon.errors import BugError
 from antiphon.types import (
@@ -158,6 +159,8 @@ class Dispatcher:
             return "the worker's offer is from another life of it"
         if self.handovers.has(offer.owner, offer.lease):
             return "the worker's offer has the lease of another one"
+        if not 0 < offer.ttl_s < inf:
+            return f"the worker's offer lives for {offer.ttl_s} s"
         offered = {part.sequence: part.tokens for part in offer.sequences}
         resumed = entry.request.resumed
         for sequence in entry.open_sequences():
