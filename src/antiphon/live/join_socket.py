@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 
+from antiphon.core.said_by_workers import wrong_in_view
 from antiphon.types import (
     Hello,
     JoinRefusal,
@@ -120,13 +121,18 @@ class JoinSocket:
         if frame.kind != Kind.HELLO:
             raise FrameError("it did not say hello first")
         hello = decode(frame)
-        refused = self._judge(hello.info, self.present)
+        refused = self._objection(hello)
         if refused is not None:
             stream.send(Kind.JOIN_REFUSED, refused)
             stream.finish(f"worker {hello.info.id!r:.80} was refused: {refused.message}")
             return
         self._strangers.pop(stream).cancel()
         self._take_in(stream, hello)
+
+    def _objection(self, hello: Hello) -> JoinRefused | None:
+        if problem := wrong_in_view(hello.view):
+            return JoinRefused(reason=JoinRefusal.INVALID, message=f"its counts: {problem}")
+        return self._judge(hello.info, self.present)
 
     def _take_in(self, stream: FrameStream, hello: Hello) -> None:
         id = hello.info.id

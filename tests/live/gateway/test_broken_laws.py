@@ -1,4 +1,4 @@
-"""Wherever a law breaks, the gateway goes on with nothing: `run` ends, and nobody waits for ever."""
+"""Wherever a law breaks the gateway goes on with nothing: `run` ends, and nobody waits for ever."""
 
 import asyncio
 import time
