@@ -15,9 +15,8 @@ import logging
 import secrets
 import socket
 import time
-from collections.abc import Coroutine, Iterator
+from collections.abc import Coroutine, Iterator, Mapping
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +27,15 @@ from antiphon.core.config import MAX_WORKERS
 from antiphon.core.joining import judge_join
 from antiphon.core.recorded_run import Setup, router_of
 from antiphon.perf import read_times
-from antiphon.types import Config, Incarnation, Seconds, Welcome, WorkerInfo
+from antiphon.types import (
+    Config,
+    Incarnation,
+    JoinRefused,
+    Seconds,
+    Welcome,
+    WorkerId,
+    WorkerInfo,
+)
 from antiphon.wire import DecisionLogWriter
 
 from .admin.app import AdminGate, admin_app, read_token
@@ -104,6 +111,7 @@ class GatewayProcess:
             self._served_name, parent.tell, self._config.cluster.start_timeout_s
         )
         self._gateway: Gateway | None = None
+        self._max_model_len: int | None = None
         self._tasks: set[asyncio.Task[None]] = set()
         self._stop = asyncio.Event()
         self._failure: BaseException | None = None
@@ -174,11 +182,7 @@ class GatewayProcess:
         cluster = self._config.cluster
         return JoinSocket(
             path,
-            judge=partial(
-                judge_join,
-                identity=self._text.identity,
-                max_workers=MAX_WORKERS,
-            ),
+            judge=self._judge,
             welcome=Welcome(
                 gateway=Incarnation(secrets.token_hex(8)),
                 heartbeat_s=cluster.heartbeat_s,
@@ -187,6 +191,17 @@ class GatewayProcess:
             ),
             on_join=self._joined,
             clock=time.monotonic,
+        )
+
+    def _judge(
+        self, info: WorkerInfo, present: Mapping[WorkerId, WorkerInfo]
+    ) -> JoinRefused | None:
+        return judge_join(
+            info,
+            present,
+            identity=self._text.identity,
+            max_workers=MAX_WORKERS,
+            max_model_len=self._max_model_len,
         )
 
     def _joined(self, worker: WorkerLink) -> None:
@@ -207,6 +222,7 @@ class GatewayProcess:
         config = self._config
         log = self._decision_log(info)
         times = read_times(self._times, step_tokens=config.scheduler.max_batched_tokens)
+        self._max_model_len = info.max_model_len
         served = Served(model=info.model, max_model_len=info.max_model_len)
         metrics = Metrics(self._served_name)
         ports = Ports(clock=time.monotonic, log_decision=log, on_lost=self._let_go)

@@ -41,6 +41,8 @@ class JoinRefusal(StrEnum):
     PROTOCOL = "protocol"
     MODEL = "model"
     KV_SHAPE = "kv_shape"
+    MAX_MODEL_LEN = "max_model_len"
+    """Its answers would end before those of others."""
     INVALID = "invalid"
     """What it says of itself can't be."""
     LIVE = "live"

@@ -405,6 +405,22 @@ async def test_a_drained_worker_finishes_gets_nothing_new_and_changes_its_role(p
         assert (control.state, control.open_requests) == ("ready", 0)
 
 
+async def test_a_worker_that_does_not_answer_a_flip_is_lost(pair, monkeypatch):
+    """Nobody knows which role it has."""
+
+    async def silent(role):
+        raise PeerError("no answer within 10 s")
+
+    monkeypatch.setattr(pair.puppets["a"], "set_role", silent)
+    async with pair.serving() as service:
+        control = FleetControl(service.gateway, MODEL)
+        await control.drain(WorkerId("a"), 1.0)
+        with pytest.raises(PeerError, match="no answer"):
+            await control.set_role(WorkerId("a"), Role.DECODE)
+        control.resume(WorkerId("a"))
+        assert [member.info.id for member in control.members()] == ["b"]
+
+
 async def test_what_a_drain_does_not_wait_for_goes_on_elsewhere(pair, tokenizer):
     a, b = pair.puppets["a"], pair.puppets["b"]
     words = tokenizer.encode("one two")
