@@ -29,7 +29,17 @@ from antiphon.types import (
     WorkerId,
     WorkerInfo,
 )
-from antiphon.wire import TO_WORKER, Frame, FrameReader, Kind, decode, encode, pack_frame
+from antiphon.wire import (
+    TO_GATEWAY,
+    TO_WORKER,
+    Frame,
+    FrameReader,
+    Kind,
+    decode,
+    encode,
+    pack_frame,
+)
+from antiphon.wire.frame import HEADER_BYTES
 
 pytestmark = pytest.mark.timeout(60)
 
@@ -227,6 +237,27 @@ async def test_another_word_than_hello_ends_it_at_once(folder: Path, caplog) -> 
             caller.writer.close()
     assert len([line for line in caplog.messages if "did not join" in line]) == 4
     assert door.links == []
+
+
+@pytest.mark.parametrize("kind", sorted(set(TO_GATEWAY) - {Kind.HELLO}))
+async def test_before_hello_nothing_else_is_even_begun_to_be_read(folder: Path, kind: int) -> None:
+    """The header is enough: 64 strangers could make a gateway keep 32 MiB of events each."""
+    async with Door(folder) as door:
+        caller = await call(door, pack_frame(Frame(kind, 0, b"x"))[:HEADER_BYTES])
+        assert await caller.rest() == b""
+        caller.writer.close()
+    assert door.links == []
+
+
+async def test_what_follows_a_hello_at_once_is_heard(folder: Path) -> None:
+    """From the very next frame on, a worker that was taken in may say what workers say."""
+    info = worker_info()
+    view = replace(PuppetWorker(info).view(), waiting=7)
+    async with Door(folder) as door:
+        caller = await call(door, hello(info) + encode(Kind.REPORT, view))
+        link = await door.link()
+        await until(lambda: link.view().waiting == 7)
+        caller.writer.close()
 
 
 async def test_hello_is_said_once(folder: Path) -> None:

@@ -30,6 +30,7 @@ from antiphon.types import (
     PeerWelcome,
 )
 from antiphon.wire import TO_TAKER, Frame, FrameReader, Kind, decode, encode, pack_frame
+from antiphon.wire.frame import HEADER_BYTES
 
 pytestmark = pytest.mark.timeout(60)
 LEASE = LeaseId("lease")
@@ -169,7 +170,43 @@ async def test_takers_have_limits(folder: Path, monkeypatch) -> None:
         second.client.close()
 
 
+async def test_strangers_have_little_time_and_few_places(folder: Path, monkeypatch) -> None:
+    """Whoever comes after them waits for a place; nobody is turned away."""
+    monkeypatch.setattr(peer_port, "MAX_GREETINGS", 2)
+    monkeypatch.setattr(peer_port, "HELLO_TIMEOUT_S", 0.2)
+    async with Owner(folder) as owner:
+        silent = [await asyncio.open_unix_connection(owner.path) for _ in range(5)]
+        most = 0
+
+        def watched() -> bool:
+            nonlocal most
+            most = max(most, len(owner.port._greetings))
+            return asking.done()
+
+        taker = Taker(owner.path)
+        asking = asyncio.create_task(taker.client.take(LEASE, 1))
+        await until(watched)
+        assert await asking == GONE
+        assert most == 2
+        assert owner.port.peers == 1
+        taker.client.close()
+        for reader, writer in silent:
+            assert await asyncio.wait_for(reader.read(), 10) == b""
+            writer.close()
+
+
 # What strangers say to an owner.
+
+
+@pytest.mark.parametrize("kind", [Kind.TAKE, Kind.RENEW_TAKEN, Kind.ACKNOWLEDGE])
+async def test_before_hello_nothing_else_is_even_begun_to_be_read(folder: Path, kind: Kind) -> None:
+    """The header is enough: a stranger can't make an owner keep a long message."""
+    async with Owner(folder) as owner:
+        reader, writer = await asyncio.open_unix_connection(owner.path)
+        writer.write(pack_frame(Frame(kind, 0, b"x" * 100))[:HEADER_BYTES])
+        assert await asyncio.wait_for(reader.read(), 10) == b""
+        assert owner.leases.taken == []
+        writer.close()
 
 
 async def tell(path: Path, data: bytes) -> bytes:

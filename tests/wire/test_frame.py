@@ -107,6 +107,18 @@ def test_the_reader_knows_when_it_was_cut_within_a_frame() -> None:
     assert not reader.within_frame
 
 
+def test_a_reader_is_widened_between_two_frames_of_one_read() -> None:
+    kind = min(LIMITS)
+    both = pack_frame(Frame(kind, 1, b"")) + pack_frame(Frame(201, 2, b"ab"))
+    reader = FrameReader({kind: 0})
+    frames = reader.feed(both)
+    assert next(frames).number == 1
+    reader.widen({201: 2})
+    assert [frame.number for frame in frames] == [2]
+    with pytest.raises(FrameError, match="kind 201 may not come"):
+        list(FrameReader({kind: 0}).feed(both))
+
+
 def test_one_frame_means_one() -> None:
     data = pack_frame(Frame(1, 1, b"abc"))
     assert FrameReader(LIMITS).feed_one(data[:-1]) is None

@@ -3,7 +3,8 @@
     worker ── Hello(info, view) ──►  judge  ── Welcome(…) ──► worker      a `RemoteWorker`
                                             ── JoinRefused(reason) ──►    closed
 
-Whoever connects has `JOIN_TIMEOUT_S` to say hello, and only so many may be about to.
+Whoever connects has `JOIN_TIMEOUT_S` to say hello, and may say nothing else before. Only so many
+may be about to.
 """
 
 import asyncio
@@ -25,6 +26,7 @@ from antiphon.types import (
     WorkerInfo,
 )
 from antiphon.wire import (
+    FROM_STRANGERS,
     TO_GATEWAY,
     Ending,
     Frame,
@@ -100,7 +102,7 @@ class JoinSocket:
         await asyncio.gather(*(w.close("the gateway is shutting down") for w in workers))
 
     def _stranger(self) -> FrameStream:
-        stream = FrameStream(TO_GATEWAY, clock=self._clock)
+        stream = FrameStream(FROM_STRANGERS, clock=self._clock)
         if len(self._strangers) >= MAX_STRANGERS:
             stream.end("too many connections are about to join")
             return stream
@@ -120,8 +122,6 @@ class JoinSocket:
         self._quiet.warning("a connection did not join: %s", ending.reason)
 
     def _introduced(self, stream: FrameStream, frame: Frame) -> None:
-        if frame.kind != Kind.HELLO:
-            raise FrameError("it did not say hello first")
         hello = decode(frame)
         refused = self._objection(hello)
         if refused is not None:
@@ -139,6 +139,7 @@ class JoinSocket:
 
     def _take_in(self, stream: FrameStream, hello: Hello) -> None:
         id = hello.info.id
+        stream.widen(TO_GATEWAY)
         stream.last_words = lambda _: b""
         worker = RemoteWorker(
             stream,

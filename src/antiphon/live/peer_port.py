@@ -34,6 +34,7 @@ from antiphon.types import (
     WorkerInfo,
 )
 from antiphon.wire import (
+    FROM_STRANGE_TAKERS,
     TO_OWNER,
     Ending,
     Frame,
@@ -50,6 +51,8 @@ from antiphon.wire import (
 from .socket_folder import close_listener, listen
 
 HELLO_TIMEOUT_S = 5.0
+MAX_GREETINGS = 64
+"""So many may be about to say hello; whoever comes then waits in the listener's queue."""
 MAX_PEERS = 512
 _READ_BYTES = 64 * 2**10
 _ACCEPT_AGAIN_S = 0.1
@@ -101,6 +104,7 @@ class PeerPort:
         self._quiet = QuietLog(_log, clock)
         self._peers: set[FrameStream] = set()
         self._greetings: set[asyncio.Task[None]] = set()
+        self._places = asyncio.Semaphore(MAX_GREETINGS)
         self._accepting: asyncio.Task[None] | None = None
         self._close_listener: Callable[[], None] = lambda: None
 
@@ -133,15 +137,21 @@ class PeerPort:
     async def _accept(self, listener: socket.socket) -> None:
         loop = asyncio.get_running_loop()
         while True:
+            await self._places.acquire()
             try:
                 connection, _ = await loop.sock_accept(listener)
             except OSError as error:
+                self._places.release()
                 self._quiet.warning("no connection could be taken: %s", error)
                 await asyncio.sleep(_ACCEPT_AGAIN_S)
                 continue
             task = loop.create_task(self._greet(connection))
             self._greetings.add(task)
-            task.add_done_callback(self._greetings.discard)
+            task.add_done_callback(self._greeted)
+
+    def _greeted(self, task: asyncio.Task[None]) -> None:
+        self._greetings.discard(task)
+        self._places.release()
 
     async def _greet(self, connection: socket.socket) -> None:
         """Owns the connection until a stream does."""
@@ -166,12 +176,10 @@ class PeerPort:
             raise
 
     async def _hello(self, connection: socket.socket) -> PeerHello:
-        reader = FrameReader(TO_OWNER)
+        reader = FrameReader(FROM_STRANGE_TAKERS)
         loop = asyncio.get_running_loop()
         while data := await loop.sock_recv(connection, _READ_BYTES):
             if frame := reader.feed_one(data):
-                if frame.kind != Kind.PEER_HELLO:
-                    raise FrameError("it did not say hello first")
                 return decode(frame)
         raise PeerError("it went away before it said hello")
 

@@ -2,6 +2,8 @@
 
 from .calls import Calls
 from .codec import (
+    FROM_STRANGE_TAKERS,
+    FROM_STRANGERS,
     TO_GATEWAY,
     TO_OWNER,
     TO_TAKER,
@@ -19,6 +21,8 @@ from .quiet_log import QuietLog
 from .stream import Ending, FrameStream
 
 __all__ = [
+    "FROM_STRANGERS",
+    "FROM_STRANGE_TAKERS",
     "PROTOCOL_VERSION",
     "TO_GATEWAY",
     "TO_OWNER",

@@ -127,6 +127,11 @@ TO_TAKER = _limits(
     Kind.RENEW_ANSWERED,
 )
 
+FROM_STRANGERS = _limits(Kind.HELLO)
+"""What a gateway may receive from a worker that it has not taken in."""
+FROM_STRANGE_TAKERS = _limits(Kind.PEER_HELLO)
+"""Likewise an owner."""
+
 _encoder = msgspec.msgpack.Encoder()
 
 

@@ -66,6 +66,10 @@ class FrameReader:
         """Whether the bytes so far end within a frame: a stream that ends now was cut."""
         return bool(self._rest)
 
+    def widen(self, max_bytes: Mapping[int, int]) -> None:
+        """From the next header on, these may come. May be called between two frames of `feed`."""
+        self._max_bytes = max_bytes
+
     def feed(self, data: bytes) -> Iterator[Frame]:
         """The frames that are whole now. Iterate to the end before the next call.
 

@@ -120,6 +120,10 @@ class FrameStream(asyncio.Protocol):
 
     # ── reading ──────────────────────────────────────────────────────────────────────────────
 
+    def widen(self, receives: Mapping[int, int]) -> None:
+        """The other side is known now: from the next frame on, these kinds may come."""
+        self._reader.widen(receives)
+
     def pause(self) -> None:
         """Take nothing more from the socket: the other side will find no room. Silence does not
         count meanwhile."""
