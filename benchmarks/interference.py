@@ -17,7 +17,7 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-import result
+from support import result
 
 from antiphon.bench import Answer, Arrival, Client, run_open_loop
 from antiphon.drill import started

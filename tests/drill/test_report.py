@@ -62,3 +62,14 @@ def test_lines_say_who_was_given_up_and_who_was_not() -> None:
     text = "\n".join(report.lines())
     assert "kill decode-0 (pid 7): given up after 0.50 s, back after 3.00 s" in text
     assert "stop decode-0 (pid 7): not given up, never back" in text
+
+
+def test_without_a_request_log_nobody_claims_that_nothing_was_interrupted() -> None:
+    report = DrillReport(
+        asks=1, faults=(FAULT,), findings=(), leftovers=(), growth=(), recoveries=None
+    )
+    assert not any("no request was interrupted" in line for line in report.lines())
+    assert report.passed
+    assert any(
+        "no request was interrupted" in line for line in replace(report, recoveries=()).lines()
+    )

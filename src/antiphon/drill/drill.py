@@ -47,6 +47,7 @@ async def run_drill(
         answers = await _load(client, plan, injector)
         say("Waiting for quiet")
         held = await _quiet(target)
+    attempts = target.attempts()
     faults = sorted(injector.injected, key=lambda fault: fault.at_s)
     return DrillReport(
         asks=len(answers),
@@ -54,7 +55,7 @@ async def run_drill(
         findings=judge(answers, reference),
         leftovers=tuple(leftovers(held)),
         growth=tuple(growth(before, await _resources(target), slack=_SLACK)),
-        recoveries=recoveries(target.attempts(), faults, injector.began_at),
+        recoveries=None if attempts is None else recoveries(attempts, faults, injector.began_at),
         longest_gap_s=max((gap for answer in answers for gap in answer.gaps_s), default=0.0),
     )
 

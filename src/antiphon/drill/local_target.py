@@ -74,9 +74,11 @@ class LocalTarget:
         """See `Target`."""
         return await read_gauges(self.url, self._api_key)
 
-    def attempts(self) -> Sequence[Attempt]:
+    def attempts(self) -> Sequence[Attempt] | None:
         """See `Target`."""
-        if self._records is None or not self._records.exists():
+        if self._records is None:
+            return None
+        if not self._records.exists():
             return ()
         lines = self._records.read_bytes().splitlines()
         return [attempt for line in lines for attempt in _later_attempts(line)]

@@ -55,7 +55,8 @@ class DrillReport:
     """What should have drained to zero after quiet and did not."""
     growth: tuple[str, ...]
     """What the gateway or a surviving worker holds more of than before."""
-    recoveries: tuple[Recovery, ...] = ()
+    recoveries: tuple[Recovery, ...] | None = ()
+    """None: not known, as the cluster's request log is not at hand."""
     longest_gap_s: Seconds = 0.0
     """The longest silence within a stream."""
 
@@ -133,7 +134,9 @@ def _fault_line(fault: Injected) -> str:
     )
 
 
-def _recovery_lines(recoveries: Sequence[Recovery]) -> Sequence[str]:
+def _recovery_lines(recoveries: Sequence[Recovery] | None) -> Sequence[str]:
+    if recoveries is None:
+        return ["which requests were interrupted is in the server's request log"]
     if not recoveries:
         return ["no request was interrupted by a fault"]
     detection = [one.detection_s for one in recoveries]

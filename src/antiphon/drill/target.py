@@ -40,6 +40,6 @@ class Target(Protocol):
         """
         ...
 
-    def attempts(self) -> Sequence[Attempt]:
-        """The attempts after the first of all requests so far; none if no record is kept."""
+    def attempts(self) -> Sequence[Attempt] | None:
+        """The attempts after the first of all requests so far; None: no record is kept."""
         ...
