@@ -138,6 +138,8 @@ class JoinSocket:
         return self._judge(hello.info, self.present)
 
     def _take_in(self, stream: FrameStream, hello: Hello) -> None:
+        """Welcome it. It has joined when it has answered that: a gateway that stood still finds
+        hellos of connections that were given up long ago."""
         id = hello.info.id
         stream.widen(TO_GATEWAY)
         stream.last_words = lambda _: b""
@@ -146,6 +148,7 @@ class JoinSocket:
             hello,
             clock=self._clock,
             call_timeout_s=self._call_timeout_s,
+            on_first_word=self._on_join,
             on_over=partial(self._over, id),
         )
         self._present[id] = worker
@@ -156,7 +159,6 @@ class JoinSocket:
         stream.beat(
             self._welcome.heartbeat_s, self._welcome.lost_after_s, lambda: (Kind.HEARTBEAT, None)
         )
-        self._on_join(worker)
 
     def _over(self, id: WorkerId, ending: Ending) -> None:
         del self._present[id]

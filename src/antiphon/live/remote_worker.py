@@ -90,9 +90,11 @@ class RemoteWorker:
         *,
         clock: Callable[[], Seconds],
         call_timeout_s: Seconds,
+        on_first_word: Callable[["RemoteWorker"], None],
         on_over: Callable[[Ending], None],
     ) -> None:
         self._stream = stream
+        self._on_first_word: Callable[[RemoteWorker], None] | None = on_first_word
         self._info = hello.info
         self._view = hello.view
         self._clock = clock
@@ -268,6 +270,9 @@ class RemoteWorker:
                 raise FrameError("it said hello twice")
             case _:
                 self._calls.answered(frame)
+        first, self._on_first_word = self._on_first_word, None
+        if first is not None:
+            first(self)
 
     def _ended(self, ending: Ending) -> None:
         if ending.stalled:

@@ -115,7 +115,7 @@ def test_a_worker_that_gets_no_work_is_tried_again() -> None:
         pace.fade(float(second), idle=True)
     assert pace.factor == pytest.approx(slow**0.5)
     pace.fade(1000.0, idle=True)
-    assert pace.factor == pytest.approx(1.0)
+    assert pace.factor == pytest.approx(1.0, abs=0.01)
 
 
 def test_a_worker_that_works_keeps_what_was_learned() -> None:
