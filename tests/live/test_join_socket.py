@@ -34,6 +34,7 @@ from antiphon.wire import (
     TO_WORKER,
     Frame,
     FrameReader,
+    FrameStream,
     Kind,
     decode,
     encode,
@@ -323,3 +324,37 @@ def test_it_works_on_the_servers_loop(folder: Path) -> None:
 
     for _ in range(2):
         uvloop.run(flow())
+
+
+@pytest.mark.parametrize("info", [worker_info(), worker_info("a b")], ids=["welcome", "refused"])
+async def test_who_goes_away_while_it_comes_in_is_no_accident(
+    folder: Path, monkeypatch, info: WorkerInfo
+) -> None:
+    """The answer to its hello can't be sent: no traceback for that, and no worker."""
+
+    def send(stream: FrameStream, *_: object) -> None:
+        stream.end("the connection broke")
+        raise PeerError("the connection broke")
+
+    accidents: list[object] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, what: accidents.append(what))
+    monkeypatch.setattr(FrameStream, "send", send)
+    async with Door(folder) as door:
+        caller = await call(door, hello(info))
+        assert await caller.rest() == b""
+        caller.writer.close()
+        assert door.links == []
+        assert door.socket.present == {}
+        assert not door.socket._strangers
+    assert accidents == []
+
+
+async def test_counts_that_can_not_be_are_refused(folder: Path) -> None:
+    info = worker_info()
+    view = replace(PuppetWorker(info).view(), total_pages=0, free_pages=0)
+    async with Door(folder) as door:
+        caller = await call(door, encode(Kind.HELLO, Hello(info, view)))
+        refused = decode(await caller.frame())
+        assert refused.reason is JoinRefusal.INVALID
+        assert "total_pages is 0" in refused.message
+        caller.writer.close()

@@ -337,3 +337,18 @@ async def test_a_stream_that_ended_before_it_was_connected_stays_closed(clock) -
     assert await received(other) == b""
     assert [ending.reason for ending in ear.endings] == ["too many"]
     other.close()
+
+
+async def test_a_heartbeat_that_finds_the_connection_broken_is_the_end_and_no_accident(
+    clock,
+) -> None:
+    """Who has the stream hears of it; the loop, which would log a traceback each time, does not."""
+    accidents: list[object] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, what: accidents.append(what))
+    owner, taker = await pair(clock)
+    assert owner.stream._transport is not None
+    owner.stream._transport.close()
+    owner.stream.beat(0.001, 1.0, lambda: (Kind.LEASE_HELD, HELD))
+    assert (await owner.ending()).reason == "the connection broke"
+    await taker.ending()
+    assert accidents == []

@@ -225,16 +225,41 @@ async def test_kv_is_handed_over(split, tokenizer):
         assert p.released == []
         page = (await client.get("/metrics")).text
         for line in (
-            'antiphon_offers_total{model_name="scripted"} 1.0',
-            'antiphon_pulls_total{model_name="scripted"} 1.0',
-            'antiphon_pulled_tokens_total{model_name="scripted"} 3.0',
-            'antiphon_pulled_bytes_total{model_name="scripted"} 3.0',
-            'antiphon_pull_seconds_total{model_name="scripted"} 0.5',
+            'antiphon_offers_total{model_name="scripted",role="prefill",worker="p"} 1.0',
+            'antiphon_pulls_total{model_name="scripted",role="decode",worker="d"} 1.0',
+            'antiphon_pulled_tokens_total{model_name="scripted",role="decode",worker="d"} 3.0',
+            'antiphon_pulled_bytes_total{model_name="scripted",role="decode",worker="d"} 3.0',
+            'antiphon_pull_seconds_total{model_name="scripted",role="decode",worker="d"} 0.5',
             'antiphon_leases{model_name="scripted"} 0.0',
             'antiphon_held_requests{model_name="scripted",stage="decode"} 0.0',
             'vllm:num_requests_running{model_name="scripted",role="prefill",worker="p"} 1.0',
         ):
             assert line in page, line
+
+
+@pytest.mark.parametrize(
+    ("gone", "chosen", "role", "reason"),
+    [
+        ("", "d", "decode", "chosen"),
+        ("p", "d", "decode", "no_prefill_worker"),
+        ("de", "p", "prefill", "no_decode_worker"),
+    ],
+)
+async def test_who_serves_whole_beside_a_split_is_counted(
+    split, tokenizer, gone: str, chosen: str, role: str, reason: str
+):
+    split.router.prefill = ()
+    split.router.prefer = (chosen,)
+    split.puppets[chosen].script = lambda request, sequence: tokenizer.encode("one")
+    async with split.serving() as service, client_of(service) as client:
+        for name in gone:
+            service.gateway.fleet.lose(split.puppets[name], "for a test")
+        body = {"model": MODEL, "prompt": [5, 6, 7]}
+        assert (await client.post(TEXT, json=body)).status_code == 200
+        page = (await client.get("/metrics")).text
+    rows = [row for row in page.splitlines() if row.startswith("antiphon_local_prefills_total")]
+    labels = f'model_name="scripted",reason="{reason}",role="{role}",worker="{chosen}"'
+    assert rows == [f"antiphon_local_prefills_total{{{labels}}} 1.0"]
 
 
 async def test_a_decode_worker_dies_while_it_pulls_and_another_takes_the_offer(split, tokenizer):
@@ -283,7 +308,8 @@ async def test_a_refused_grant_computes_again(split, tokenizer):
         response, _ = await asyncio.gather(client.post(TEXT, json=body), workers())
         assert response.json()["choices"][0]["text"] == "one two"
         page = (await client.get("/metrics")).text
-        assert 'antiphon_refused_grants_total{model_name="scripted"} 1.0' in page
+        labels = 'model_name="scripted",role="prefill",worker="p"'
+        assert f"antiphon_refused_grants_total{{{labels}}} 1.0" in page
 
 
 async def test_a_client_that_leaves_while_kv_waits_frees_the_owner(split):

@@ -41,14 +41,26 @@ async def test_the_loop_goes_on_while_a_mebibyte_is_tokenized(prompts, kind, poi
     await work
 
 
-async def test_a_small_prompt_is_done_long_before_big_ones(prompts):
+async def test_a_small_prompt_does_not_wait_for_big_ones(prompts, tokenizer, monkeypatch):
+    begun, go_on = threading.Semaphore(0), threading.Event()
+    encode = tokenizer.encode
+
+    def held(text, **options):
+        if len(text) > 100:
+            begun.release()
+            assert go_on.wait(30)
+        return encode(text, **options)
+
+    monkeypatch.setattr(tokenizer, "encode", held)
     big = [asyncio.create_task(prompts.texts([MEBIBYTE_OF_TEXT])) for _ in range(2)]
-    await asyncio.sleep(0.01)
-    for _ in range(20):
-        await prompts.texts(["small"])
-        await asyncio.sleep(0.001)
-    assert not any(task.done() for task in big)
-    await asyncio.gather(*big)
+    try:
+        for _ in big:
+            assert await asyncio.to_thread(begun.acquire, timeout=30)
+        assert await prompts.texts(["small"]) == [encode("small")]
+        assert not any(task.done() for task in big)
+    finally:
+        go_on.set()
+        await asyncio.gather(*big)
 
 
 async def test_short_text_needs_no_thread_and_long_text_has_one(prompts, tokenizer, monkeypatch):

@@ -284,7 +284,7 @@ async def test_late_events_change_nothing(client, puppet, service, tokenizer):
     puppet.end(request)
     await puppet.read()
     page = (await client.get("/metrics")).text
-    assert 'antiphon_late_events_total{model_name="scripted"} 3.0' in page
+    assert 'antiphon_late_events_total{model_name="scripted",reason="unknown"} 3.0' in page
 
 
 async def test_drain_finishes_what_runs_and_refuses_what_is_new(client, puppet, service, tokenizer):

@@ -1,6 +1,8 @@
 """What Prometheus may read of a cluster: each worker's counts, hand-overs, retries, queues."""
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from enum import StrEnum
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
@@ -13,6 +15,9 @@ from antiphon.types import (
     Offer,
     Pulled,
     Rejected,
+    Role,
+    WorkerId,
+    WorkerInfo,
     WorkerView,
 )
 
@@ -88,77 +93,117 @@ def _labels(model: str, member: Member) -> list[str]:
     return [model, member.info.id, member.info.role.value]
 
 
+class _Tally:
+    """One worker's part in hand-overs, under the role that it had."""
+
+    def __init__(self) -> None:
+        self.offers = 0
+        self.refused_grants = 0
+        self.pulls = 0
+        self.failed_pulls = 0
+        self.pulled_tokens = 0
+        self.recomputed_tokens = 0
+        self.pull_s = 0.0
+        self.refusals = 0
+
+
+_TALLIES: tuple[tuple[str, str, Callable[[_Tally], float]], ...] = (
+    ("antiphon_offers", "Prompts that the worker computed and offered.", lambda one: one.offers),
+    (
+        "antiphon_refused_grants",
+        "Offers of the worker's that were gone before they were taken.",
+        lambda one: one.refused_grants,
+    ),
+    ("antiphon_pulls", "Hand-overs that the worker went on with.", lambda one: one.pulls),
+    (
+        "antiphon_failed_pulls",
+        "Those that lacked some of their KV.",
+        lambda one: one.failed_pulls,
+    ),
+    ("antiphon_pulled_tokens", "Tokens whose KV it pulled.", lambda one: one.pulled_tokens),
+    ("antiphon_pull_seconds", "Time that its pulls took, in all.", lambda one: one.pull_s),
+    (
+        "antiphon_recomputed_tokens",
+        "Tokens to be pulled that it had to compute.",
+        lambda one: one.recomputed_tokens,
+    ),
+    ("antiphon_worker_refusals", "Requests that it did not take.", lambda one: one.refusals),
+)
+
+
+class LocalReason(StrEnum):
+    """Why a request's prompt is computed where it is decoded though that is not the plan."""
+
+    CHOSEN = "chosen"
+    """There is a prefill pool: the router's rule, or a mixed worker that was better."""
+    NO_PREFILL_WORKER = "no_prefill_worker"
+    """A worker meant for decoding does it: nobody of the prefill pool is there."""
+    NO_DECODE_WORKER = "no_decode_worker"
+    """A worker meant for prefill goes on with it: nobody else is there."""
+
+
 class ClusterCounters:
-    """Hand-overs and failovers, counted as they pass the gateway."""
+    """Hand-overs and failovers, counted as they pass the gateway.
+
+    Counts of workers stay when those are lost: they are as many as names and roles were seen.
+    """
 
     def __init__(self) -> None:
         self.kv_bytes_per_token = 0
         self.retries = 0
-        """Attempts beyond the first of requests that have ended."""
-        self.local = 0
-        """Requests that were sent whole to one worker though there were prefill workers."""
-        self._offers = 0
-        self._refusals = 0
-        self._lost_leases = 0
-        self._pulls = 0
-        self._failed_pulls = 0
-        self._pulled_tokens = 0
-        self._recomputed_tokens = 0
-        self._pull_s = 0.0
+        """Attempts beyond the first of requests that have ended, whoever ran them."""
+        self._tallies: dict[tuple[WorkerId, Role], _Tally] = {}
+        self._local: Counter[tuple[WorkerId, Role, LocalReason]] = Counter()
 
-    def heard(self, fact: Event | Admitted | Rejected | GrantAnswered) -> None:
+    def whole(self, worker: WorkerInfo, *, splits: bool) -> None:
+        """A request goes whole to this worker; `splits`: there are workers for prefill."""
+        if worker.role is Role.PREFILL:
+            reason = LocalReason.NO_DECODE_WORKER
+        elif splits:
+            reason = LocalReason.CHOSEN
+        elif worker.role is Role.DECODE:
+            reason = LocalReason.NO_PREFILL_WORKER
+        else:
+            return
+        self._local[worker.id, worker.role, reason] += 1
+
+    def heard(self, worker: WorkerInfo, fact: Event | Admitted | Rejected | GrantAnswered) -> None:
         """Count what a worker said. Tokens need not come here."""
         match fact:
             case Offer():
-                self._offers += 1
+                self._of(worker).offers += 1
             case Pulled():
-                self._pulls += 1
-                self._failed_pulls += fact.missing_tokens > 0
-                self._pulled_tokens += fact.pulled_tokens
-                self._recomputed_tokens += fact.missing_tokens
-                self._pull_s += fact.seconds
+                tally = self._of(worker)
+                tally.pulls += 1
+                tally.failed_pulls += fact.missing_tokens > 0
+                tally.pulled_tokens += fact.pulled_tokens
+                tally.recomputed_tokens += fact.missing_tokens
+                tally.pull_s += fact.seconds
             case Rejected():
-                self._refusals += 1
+                self._of(worker).refusals += 1
             case GrantAnswered() if fact.refused is not None:
-                self._lost_leases += 1
+                self._of(worker).refused_grants += 1
             case _:
                 pass
 
     def families(self, model: str, book: RequestBook) -> Iterator[Metric]:
         """All of it, and the queues of `book`."""
-        for name, text, value in (
-            ("antiphon_offers", "Offers of computed prompts.", self._offers),
-            ("antiphon_refused_grants", "Offers gone before they were taken.", self._lost_leases),
-            ("antiphon_pulls", "Hand-overs that a worker went on with.", self._pulls),
-            ("antiphon_failed_pulls", "Those that lacked some of their KV.", self._failed_pulls),
-            ("antiphon_pulled_tokens", "Tokens whose KV was pulled.", self._pulled_tokens),
-            (
-                "antiphon_pulled_bytes",
-                "Bytes of that KV.",
-                self._pulled_tokens * self.kv_bytes_per_token,
-            ),
-            ("antiphon_pull_seconds", "Time that pulls took, in all.", self._pull_s),
-            (
-                "antiphon_recomputed_tokens",
-                "Tokens to be pulled that had to be computed.",
-                self._recomputed_tokens,
-            ),
-            ("antiphon_worker_refusals", "Requests that a worker did not take.", self._refusals),
-            ("antiphon_retries", "Attempts beyond the first of ended requests.", self.retries),
-            (
-                "antiphon_local_prefills",
-                "Requests served whole by one worker beside a prefill pool.",
-                self.local,
-            ),
-            (
-                "antiphon_late_events",
-                "Worker events that came after their request's end.",
-                sum(book.dropped.values()),
-            ),
-        ):
-            counter = CounterMetricFamily(name, text, labels=("model_name",))
-            counter.add_metric([model], value)
-            yield counter
+        yield from self._of_workers(model)
+        retries = CounterMetricFamily(
+            "antiphon_retries",
+            "Attempts beyond the first of ended requests.",
+            labels=("model_name",),
+        )
+        retries.add_metric([model], self.retries)
+        yield retries
+        late = CounterMetricFamily(
+            "antiphon_late_events",
+            "Worker events that could not be used, by why.",
+            labels=("model_name", "reason"),
+        )
+        for why, count in book.dropped.items():
+            late.add_metric([model, why.value], count)
+        yield late
         held = GaugeMetricFamily(
             "antiphon_held_requests",
             "Requests that no worker has, by what they wait for.",
@@ -172,3 +217,27 @@ class ClusterCounters:
         )
         leases.add_metric([model], book.offers)
         yield leases
+
+    def _of(self, worker: WorkerInfo) -> _Tally:
+        return self._tallies.setdefault((worker.id, worker.role), _Tally())
+
+    def _of_workers(self, model: str) -> Iterator[Metric]:
+        tallies = sorted(self._tallies.items(), key=lambda item: item[0])
+        pulled_bytes = (
+            "antiphon_pulled_bytes",
+            "Bytes of the KV that it pulled.",
+            lambda one: one.pulled_tokens * self.kv_bytes_per_token,
+        )
+        for name, text, read in (*_TALLIES, pulled_bytes):
+            counter = CounterMetricFamily(name, text, labels=_WORKER_LABELS)
+            for (worker, role), tally in tallies:
+                counter.add_metric([model, worker, role.value], read(tally))
+            yield counter
+        local = CounterMetricFamily(
+            "antiphon_local_prefills",
+            "Requests that one worker served whole beside a split of roles, by why.",
+            labels=(*_WORKER_LABELS, "reason"),
+        )
+        for (worker, role, reason), count in sorted(self._local.items()):
+            local.add_metric([model, worker, role.value, reason.value], count)
+        yield local

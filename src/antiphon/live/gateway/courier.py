@@ -26,6 +26,7 @@ from antiphon.types import (
     Request,
     Stage,
     WorkerId,
+    WorkerInfo,
 )
 
 from .fleet import Fleet
@@ -34,13 +35,13 @@ Order: TypeAlias = Dispatch | Adopt | Grant | Renew | Release | Abort
 
 
 class Courier:
-    """`on_answer` gets what a worker said to an order; `on_failure` a broken law."""
+    """`on_answer` gets what which worker said to an order; `on_failure` a broken law."""
 
     def __init__(
         self,
         fleet: Fleet,
         *,
-        on_answer: Callable[[Admitted | Rejected | GrantAnswered], None],
+        on_answer: Callable[[WorkerInfo, Admitted | Rejected | GrantAnswered], None],
         on_failure: Callable[[BaseException], None],
     ) -> None:
         self._fleet = fleet
@@ -80,7 +81,7 @@ class Courier:
     ) -> None:
         answer = await call
         if self._fleet.link(link.info.id) is link:
-            self._on_answer(replace(answer, attempt=request.attempt))
+            self._on_answer(link.info, replace(answer, attempt=request.attempt))
 
     async def _grant(self, link: WorkerLink, order: Grant) -> None:
         taker = self._fleet.link(order.taker)
@@ -88,12 +89,13 @@ class Courier:
             return  # it was lost since: the book has chosen another one
         answer = await link.grant(order.lease, taker.info.incarnation, order.attempt)
         self._on_answer(
+            link.info,
             GrantAnswered(
                 request=order.request,
                 attempt=order.attempt,
                 lease=order.lease,
                 refused=answer.reason if isinstance(answer, LeaseRefused) else None,
-            )
+            ),
         )
 
     def _begin(self, link: WorkerLink, work: Coroutine[Any, Any, object]) -> None:

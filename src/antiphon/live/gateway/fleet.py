@@ -27,6 +27,7 @@ from antiphon.types import (
     RoleChanged,
     Seconds,
     WorkerId,
+    WorkerInfo,
     WorkerJoined,
     WorkerReported,
     WorkerView,
@@ -67,7 +68,7 @@ class Fleet:
         config: ClusterConfig,
         *,
         clock: Callable[[], Seconds],
-        on_events: Callable[[Sequence[Event]], None],
+        on_events: Callable[[WorkerInfo, Sequence[Event]], None],
         on_change: Callable[[FleetEvent], None],
         on_failure: Callable[[BaseException], None],
         on_lost: Callable[[WorkerLink, str], None] = lambda link, reason: None,
@@ -207,7 +208,7 @@ class Fleet:
         reason = "its events have ended"
         try:
             async for events in link.events():
-                self._on_events(events)
+                self._on_events(link.info, events)
         except PeerError as error:
             reason = str(error)
         self.lose(link, reason)

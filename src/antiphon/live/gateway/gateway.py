@@ -50,6 +50,7 @@ from antiphon.types import (
     Stage,
     TokenGenerated,
     WorkerId,
+    WorkerInfo,
 )
 
 from .auth import Tenant
@@ -57,6 +58,7 @@ from .courier import Courier
 from .errors import INTERNAL, unavailable
 from .fleet import Fleet
 from .intake import Call, Served, request_of
+from .law import Law
 from .metrics import Metrics
 from .reply import Reply
 
@@ -81,21 +83,6 @@ class _Open:
         self.call = call
         self.reply = reply
         self.texts = [SequenceText(request, tokenizer) for _ in range(request.sampling.n)]
-
-
-class _Law:
-    """Around work on the book that no caller may make fail: whatever it raises is a broken law,
-    which is given to `on_broken` and passed on."""
-
-    def __init__(self, on_broken: Callable[[BaseException], None]) -> None:
-        self._on_broken = on_broken
-
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        if error is not None:
-            self._on_broken(error)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -152,7 +139,7 @@ class Gateway:
         self._emptying: dict[WorkerId, list[asyncio.Future[None]]] = {}
         self._watch: asyncio.Task[None] | None = None
         self._failure: BaseException | None = None
-        self._law = _Law(self.fail)
+        self._law = Law(self.fail)
         metrics.watch(self.fleet, self._book, served.model)
 
     @property
@@ -299,7 +286,7 @@ class Gateway:
 
     # ── facts ────────────────────────────────────────────────────────────────────────────────
 
-    def _heard(self, events: Sequence[Event]) -> None:
+    def _heard(self, worker: WorkerInfo, events: Sequence[Event]) -> None:
         now = self._clock()
         heard = self._book.heard
         delivered = 0
@@ -311,12 +298,12 @@ class Gateway:
                 else:
                     self._execute((command,))
             if type(event) is not TokenGenerated:
-                self._metrics.cluster.heard(event)
+                self._metrics.cluster.heard(worker, event)
         self._metrics.tokens(delivered)
         self._arm()
 
-    def _answered(self, answer: Admitted | Rejected | GrantAnswered) -> None:
-        self._metrics.cluster.heard(answer)
+    def _answered(self, worker: WorkerInfo, answer: Admitted | Rejected | GrantAnswered) -> None:
+        self._metrics.cluster.heard(worker, answer)
         self._run(self._book.heard(answer, self._clock()))
 
     def _changed(self, event: FleetEvent) -> None:
@@ -342,11 +329,12 @@ class Gateway:
                     for waiting in self._emptying.pop(worker, []):
                         if not waiting.done():
                             waiting.set_result(None)
-                case Dispatch(stage=stage):
-                    if stage is Stage.WHOLE and self.fleet.has(Role.PREFILL):
-                        self._metrics.cluster.local += 1
+                case Dispatch(_, worker, Stage.WHOLE):
+                    if link := self.fleet.link(worker):
+                        splits = self.fleet.has(Role.PREFILL)
+                        self._metrics.cluster.whole(link.info, splits=splits)
                     self._courier.carry(command)
-                case Adopt() | Grant() | Renew() | Release() | Abort():
+                case Dispatch() | Adopt() | Grant() | Renew() | Release() | Abort():
                     self._courier.carry(command)
 
     def _deliver(self, token: TokenGenerated, now: Seconds) -> None:

@@ -1,0 +1,99 @@
+"""Which values a gateway takes from a worker."""
+
+from dataclasses import replace
+from math import inf, nan
+
+import pytest
+
+from antiphon.core.said_by_workers import wrong_in_answer, wrong_in_batch, wrong_in_view
+from antiphon.types import (
+    Admitted,
+    EventBatch,
+    Logprobs,
+    Pulled,
+    Rejected,
+    RejectReason,
+    RequestId,
+    Started,
+    TokenGenerated,
+    WorkerView,
+)
+
+VIEW = WorkerView(
+    running=1,
+    waiting=0,
+    free_pages=3,
+    held_pages=4,
+    cached_pages=1,
+    total_pages=8,
+    peak_pages=4,
+    prefix_queried_tokens_total=0,
+    prefix_hit_tokens_total=0,
+    preemptions_total=0,
+    steps_total=0,
+    computed_tokens_total=0,
+)
+R = RequestId("r")
+
+
+@pytest.mark.parametrize(
+    ("changes", "wrong"),
+    [
+        ({}, ""),
+        ({"running": -1}, "running is -1"),
+        ({"steps_total": 2**63}, "steps_total is"),
+        ({"total_pages": 0, "free_pages": 0, "held_pages": 0, "cached_pages": 0}, "total_pages"),
+        ({"held_pages": 5}, "do not add up"),
+        ({"busy_s_total": nan}, "busy_s_total is nan"),
+    ],
+)
+def test_views(changes, wrong: str) -> None:
+    assert wrong in wrong_in_view(replace(VIEW, **changes))
+    assert bool(wrong) == bool(wrong_in_view(replace(VIEW, **changes)))
+
+
+def token(id: int, logprobs: Logprobs | None = None) -> EventBatch:
+    said = TokenGenerated(request=R, attempt=1, sequence=0, index=0, token=id, logprobs=logprobs)
+    return EventBatch(tokens=(said,))
+
+
+def pulled(**changes) -> EventBatch:
+    said = Pulled(request=R, attempt=1, pulled_tokens=1, cached_tokens=0)
+    return EventBatch(pulled=(replace(said, **changes),))
+
+
+@pytest.mark.parametrize(
+    ("batch", "wrong"),
+    [
+        (token(0), ""),
+        (token(9, Logprobs(-inf, ((9, 0.0),))), ""),
+        (token(-1), "token is -1, of 10"),
+        (token(10), "token is 10, of 10"),
+        (token(1, Logprobs(nan)), "log-probability"),
+        (token(1, Logprobs(-1.0, ((1, inf),))), "log-probability"),
+        (token(1, Logprobs(-1.0, ((10, -1.0),))), "a likely token is 10"),
+        (pulled(), ""),
+        (pulled(pulled_tokens=-1), "pulled_tokens is -1"),
+        (pulled(seconds=inf), "seconds is inf"),
+        (
+            EventBatch(started=(Started(request=R, attempt=1, cached_tokens=0, queued_s=-0.5),)),
+            "queued_s is -0.5",
+        ),
+    ],
+)
+def test_events(batch: EventBatch, wrong: str) -> None:
+    found = wrong_in_batch(batch, 10)
+    assert wrong in found
+    assert bool(wrong) == bool(found)
+
+
+@pytest.mark.parametrize(
+    ("retry_after_s", "fits"), [(None, True), (0.0, True), (nan, False), (-1.0, False)]
+)
+def test_answers(retry_after_s: float | None, fits: bool) -> None:
+    refused = Rejected(
+        request=R, reason=RejectReason.QUEUE_FULL, message="", retry_after_s=retry_after_s
+    )
+    assert (wrong_in_answer(refused) == "") is fits
+    assert wrong_in_answer(Admitted(request=R)) == ""
+    assert wrong_in_answer(Admitted(request=R, ahead=-1)) == "ahead is -1"
