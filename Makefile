@@ -36,8 +36,8 @@ test: check ## Everything that CI runs: check, then all tests; core/ must be cov
 		--cov-report=term:skip-covered
 
 bench: setup ## Benchmarks; results go to benchmarks/results/
-	@for script in $(filter-out %/result.py,$(wildcard benchmarks/*.py)); do \
-		.venv/bin/python $$script || exit 1; done
+	@for script in $(wildcard benchmarks/*.py); do \
+		echo "$$script"; .venv/bin/python $$script || exit 1; done
 
 clean: ## Remove .venv and whatever else was built (not the cache of converted weights)
 	rm -rf .venv build dist src/*.egg-info .pytest_cache .ruff_cache .hypothesis .coverage

@@ -22,7 +22,7 @@ from collections.abc import Callable, Iterator
 import numpy as np
 import torch
 from numba import njit
-from result import write
+from support.result import write
 
 from antiphon.engine import KvDtype, KvLayout, KvMemory
 from antiphon.engine import lanes as simd

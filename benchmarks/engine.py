@@ -17,7 +17,7 @@ import typing
 from collections.abc import Sequence
 from pathlib import Path
 
-import result
+from support import result
 
 HERE = Path(__file__).parent
 # The peers' side imports its neighbours by name: it runs in virtualenvs without this project.

@@ -6,10 +6,10 @@
 
 The gateway is `antiphon.live.gateway_process`, as `antiphon serve` starts it, alone on one core:
 HTTP, tokenizer and chat template, book, router, and two or four workers over Unix sockets. Those
-are scripted (`scripted_workers.py`) and share the other core with the load: keep-alive connections
-that each send the next request when they have the whole answer. CPU time is the gateway process's,
-all threads, user and system, from /proc/PID/stat. Rows "inside" have the same workers within the
-gateway's process: the rest is what the wire costs.
+are scripted (`support/scripted_workers.py`) and share the other core with the load: keep-alive
+connections that each send the next request when they have the whole answer. CPU time is the gateway
+process's, all threads, user and system, from /proc/PID/stat. Rows "inside" have the same workers
+within the gateway's process: the rest is what the wire costs.
 """
 
 import argparse
@@ -30,9 +30,9 @@ from functools import partial
 from pathlib import Path
 from statistics import median
 
-import result
 import uvloop
-from scripted_workers import STEP_S, WORDS, scripted_links
+from support import result
+from support.scripted_workers import STEP_S, WORDS, scripted_links
 
 from antiphon.core.config import as_mapping
 from antiphon.live.gateway import Keyring
@@ -215,7 +215,7 @@ async def serving(fleet: Fleet, profile: Path | None = None) -> AsyncIterator[Se
 
 async def start_workers(fleet: Fleet, folder: Path) -> asyncio.subprocess.Process:
     """All in one process."""
-    script = Path(__file__).with_name("scripted_workers.py")
+    script = Path(__file__).parent / "support" / "scripted_workers.py"
     arguments = (script, folder, OTHER_CORE, *(role.value for role in fleet.roles))
     return await asyncio.create_subprocess_exec(sys.executable, *map(str, arguments))
 

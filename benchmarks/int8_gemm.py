@@ -22,9 +22,9 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 
 import numpy as np
-import result
 import torch
 from numba import njit
+from support import result
 
 from antiphon.engine.int8 import (
     CpuLevel,

@@ -15,9 +15,9 @@ import itertools
 import statistics
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-import result
+from support import result
 
 from antiphon.bench import Answer, Arrival, Client, run_open_loop
 from antiphon.drill import started
@@ -25,16 +25,17 @@ from antiphon.workload import Ask, AskMix, ask, poisson
 
 LONG_TOKENS = 1000
 USE = 0.6
-CHATS = AskMix(
-    prompt_words=(15, 40), max_tokens=(40, 80), sampled_share=0.0, pair_share=0.0, plain_share=0.0
-)
-LONG = AskMix(
-    prompt_words=(LONG_TOKENS, LONG_TOKENS),
-    max_tokens=(1, 1),
+GREEDY = AskMix(
     sampled_share=0.0,
     pair_share=0.0,
     plain_share=0.0,
+    penalty_share=0.0,
+    min_tokens_share=0.0,
+    stop_share=0.0,
+    logprobs_share=0.0,
 )
+CHATS = replace(GREEDY, prompt_words=(15, 40), max_tokens=(40, 80))
+LONG = replace(GREEDY, prompt_words=(LONG_TOKENS, LONG_TOKENS), max_tokens=(1, 1))
 FIRST_LONG = 10**6
 SEED = 1
 

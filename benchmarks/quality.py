@@ -18,8 +18,8 @@ import zipfile
 from dataclasses import asdict
 from pathlib import Path
 
-import result
 import torch
+from support import result
 
 from antiphon.checkpoint import open_checkpoint, resolve
 from antiphon.engine import KvDtype, load_llama, numerics_id

@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-import result as results
+from support import result as results
 
 from antiphon.core.scheduler import Scheduler
 from antiphon.types import (

@@ -31,7 +31,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 import numpy as np
-from result import write
+from support.result import write
 
 from antiphon.store.transfer import MappedRegion, OwnedRegion
 from antiphon.types import KvShape, OfferedPage, PagePull

@@ -17,8 +17,8 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from functools import partial
 from pathlib import Path
 
-import result
 import uvloop
+from support import result
 
 from antiphon.core.joining import judge_join
 from antiphon.live.join_socket import JoinSocket

@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 import pytest
 from aiohttp import web
 
-from antiphon.bench import Arrival, Client, run_open_loop
+from antiphon.bench import Arrival, Client, ScoredToken, run_open_loop
 from antiphon.bench.client import wait_until_ready
 from antiphon.workload import Ask
 
@@ -67,6 +67,54 @@ async def test_a_stream_of_two_choices() -> None:
     assert answer.request_id == "r-1"
     assert answer.ttft_s is not None
     assert len(answer.gaps_s) == 2
+
+
+async def test_all_that_an_ask_says_is_sent_and_log_probabilities_are_kept() -> None:
+    ask = Ask(
+        number=0,
+        text="hi",
+        max_tokens=8,
+        temperature=0.8,
+        seed=1,
+        frequency_penalty=0.4,
+        presence_penalty=0.3,
+        repetition_penalty=1.1,
+        min_tokens=4,
+        stop=(" a ", " b "),
+        top_logprobs=1,
+    )
+    bodies: list[dict[str, object]] = []
+
+    def scored(text: str, logprob: float) -> dict[str, object]:
+        token = {"token": text, "logprob": logprob, "bytes": [97]}
+        content = [{**token, "top_logprobs": [token]}]
+        choice = {"index": 0, "delta": {"content": text}, "finish_reason": None}
+        return {"choices": [{**choice, "logprobs": {"content": content}}]}
+
+    async def handler(request: web.Request) -> web.StreamResponse:
+        bodies.append(await request.json())
+        return await streamed(
+            request, [scored("a", -0.5), scored("b", -0.25), piece(0, None, "stop")]
+        )
+
+    async with server(handler) as url, Client(url, "m") as client:
+        answer = await client.send(ask)
+        await client.send(an_ask())
+    expected = {
+        "frequency_penalty": 0.4,
+        "presence_penalty": 0.3,
+        "repetition_penalty": 1.1,
+        "min_tokens": 4,
+        "stop": [" a ", " b "],
+        "logprobs": True,
+        "top_logprobs": 1,
+    }
+    assert {name: bodies[0].get(name) for name in expected} == expected
+    assert not expected.keys() & bodies[1].keys()
+    assert answer.choices[0].scored == (
+        ScoredToken("a", -0.5, (("a", -0.5),)),
+        ScoredToken("b", -0.25, (("b", -0.25),)),
+    )
 
 
 async def test_an_answer_that_is_not_streamed() -> None:

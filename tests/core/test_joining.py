@@ -94,6 +94,19 @@ def test_a_living_name_is_not_taken_over() -> None:
     assert refused.transient
 
 
+def test_who_would_cut_answers_short_is_refused() -> None:
+    """What a caller gets must not depend on the route."""
+    limits = {"identity": IDENTITY, "max_workers": 4}
+    refused = judge_join(worker("w1", max_model_len=99), {}, **limits, max_model_len=100)
+    assert refused is not None
+    assert refused.reason is JoinRefusal.MAX_MODEL_LEN
+    assert "up to 100 tokens" in refused.message
+    assert "99" in refused.message
+    for enough in (100, 101):
+        info = worker("w1", max_model_len=enough)
+        assert judge_join(info, {}, **limits, max_model_len=100) is None
+
+
 def test_a_full_cluster_takes_nobody_more() -> None:
     refused = refusal(worker("w2"), worker("w0"), worker("w1"), max_workers=2)
     assert refused.reason is JoinRefusal.FULL
@@ -111,6 +124,7 @@ def test_a_full_cluster_takes_nobody_more() -> None:
         ({"model": replace(MODEL, identity=b"short")}, "model.identity"),
         ({"model": replace(MODEL, numerics="x" * 2000)}, "model.numerics"),
         ({"model": replace(MODEL, vocab_size=0)}, "model.vocab_size"),
+        ({"model": replace(MODEL, vocab_size=2**32)}, "model.vocab_size"),
         ({"model": replace(MODEL, kv_bytes_per_token=-1)}, "model.kv_bytes_per_token"),
         ({"max_model_len": 0}, "max_model_len"),
         ({"kv": replace(KV, page_tokens=0)}, "kv.page_tokens"),

@@ -1,9 +1,8 @@
 import os
 import socket
-from collections import Counter
 from pathlib import Path
 
-from antiphon.drill.resources import Resources, growth, leftovers, resources_of
+from antiphon.drill.resources import Resources, growth, resources_of
 
 SLACK = Resources(memory_bytes=100, descriptors=2, sockets=0)
 
@@ -32,7 +31,3 @@ def test_growth_beyond_the_slack_is_named_for_those_who_lived_through() -> None:
         "process 1: sockets grew from 1 to 2",
     ]
     assert growth({1: new}, {1: old}, slack=SLACK) == []
-
-
-def test_what_is_left_is_named() -> None:
-    assert leftovers(Counter({"b": 2, "a": 1, "c": 0})) == ["a is 1, not 0", "b is 2, not 0"]

@@ -2,7 +2,7 @@ from dataclasses import replace
 
 import pytest
 
-from antiphon.bench import Answer, Choice
+from antiphon.bench import Answer, Choice, ScoredToken
 from antiphon.drill.verdict import Fault, judge
 
 GOOD = Answer(
@@ -52,3 +52,28 @@ def test_what_is_wrong_is_named(change: dict[str, object], fault: Fault, says: s
     assert finding.number == 3
     assert finding.fault is fault
     assert says in finding.message
+
+
+SCORED = (ScoredToken("four", -0.5, (("four", -0.5), ("for", -1.5))), ScoredToken("!", -0.25))
+
+
+@pytest.mark.parametrize(
+    ("got", "says"),
+    [
+        (SCORED[:1], "choice 1: 1 tokens with log-probabilities instead of 2"),
+        ((*SCORED, SCORED[1]), "choice 1: 3 tokens"),
+        ((SCORED[0], replace(SCORED[1], logprob=-0.25000001)), "choice 1: token 1 is"),
+        ((replace(SCORED[0], top=()), SCORED[1]), "choice 1: token 0 is"),
+        ((replace(SCORED[0], text="for"), SCORED[1]), "choice 1: token 0 is"),
+    ],
+)
+def test_log_probabilities_are_compared_token_by_token(
+    got: tuple[ScoredToken, ...], says: str
+) -> None:
+    def with_scores(scored: tuple[ScoredToken, ...]) -> Answer:
+        return replace(GOOD, choices=(GOOD.choices[0], replace(GOOD.choices[1], scored=scored)))
+
+    assert judge([with_scores(SCORED)], {3: with_scores(SCORED)}) == ()
+    (finding,) = judge([with_scores(got)], {3: with_scores(SCORED)})
+    assert finding.fault is Fault.WRONG
+    assert finding.message.startswith(says)

@@ -48,7 +48,7 @@ def serve(tiny: Path) -> Iterator[Callable[..., Served]]:
 def cluster(
     tiny: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Callable[[str], Served]]:
-    """`cluster("2P1D")`: a cluster of the tiny model, with all workers there. Tests share it.
+    """`cluster("1P2D")`: a cluster of the tiny model, with all workers there. Tests share it.
 
     Its targets are so tight that no decode worker computes a prompt while a prefill worker is
     there to do it. It must end well when all tests are done.
@@ -58,7 +58,7 @@ def cluster(
         model={"name": str(tiny)},
         http={"port": 0},
         kv={"memory_bytes": "8MiB"},
-        cluster={"heartbeat_s": 0.1, "restart_backoff_s": 0.05},
+        cluster={"heartbeat_s": 0.2, "lost_after_s": 4, "restart_backoff_s": 0.05},
         router={"tpot_s": 0.0001},
     )
     started: dict[str, Served] = {}

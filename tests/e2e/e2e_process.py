@@ -27,9 +27,7 @@ WAIT_S = 60.0
 SHAPES = {
     "1M": ("--mixed", "1"),
     "1P1D": ("--prefill", "1", "--decode", "1"),
-    "2P1D": ("--prefill", "2", "--decode", "1"),
     "1P2D": ("--prefill", "1", "--decode", "2"),
-    "2M": ("--mixed", "2"),
 }
 """Options of a cluster, by its shape."""
 

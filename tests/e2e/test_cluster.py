@@ -177,9 +177,7 @@ def lives(status: dict[str, Any], but: str) -> dict[str, int]:
     return {w["id"]: w["pid"] for w in status["workers"] if w["id"] != but}
 
 
-@pytest.mark.parametrize(
-    ("shape", "victim"), [("2M", "mixed-0"), ("1P2D", "decode-1"), ("1P1D", "prefill-0")]
-)
+@pytest.mark.parametrize(("shape", "victim"), [("1P2D", "decode-1"), ("1P1D", "prefill-0")])
 def test_a_killed_worker_comes_back_and_no_request_is_lost(
     cluster: Cluster, shape: str, victim: str
 ) -> None:
@@ -198,7 +196,7 @@ def test_a_killed_worker_comes_back_and_no_request_is_lost(
     served.until_metrics(at_rest)
 
 
-@pytest.mark.parametrize("shape", ["2M", "1P2D", "1P1D"])
+@pytest.mark.parametrize("shape", ["1P2D", "1P1D"])
 def test_a_worker_killed_in_mid_stream_is_not_noticed(cluster: Cluster, shape: str) -> None:
     served = cluster(shape)
     tale = Tale(served)
@@ -259,13 +257,12 @@ def test_a_killed_gateway_is_replaced_and_nobody_is_refused_meanwhile(cluster: C
     assert ask(served, **TALE) == expected
 
 
-@pytest.mark.parametrize("stopped", [False, True])
-def test_a_killed_supervisor_leaves_nothing(serve: Start, stopped: bool) -> None:
+def test_a_killed_supervisor_leaves_nothing(serve: Start) -> None:
+    """Even one that could not say a word, since it had been stopped."""
     served = serve("--prefill", "1", "--decode", "1")
     pids = served.pids()
     assert len(pids) == 4
-    if stopped:
-        served.process.send_signal(signal.SIGSTOP)
+    served.process.send_signal(signal.SIGSTOP)
     served.process.kill()
     served.process.wait(60)
     end = time.monotonic() + 60
@@ -282,25 +279,25 @@ def test_a_worker_flips_and_flips_back_under_load(cluster: Cluster) -> None:
         for role in ("prefill", "decode"):
             done = run("role", "decode-1", role, "--timeout", "20", "--url", served.url)
             assert done.returncode == 0, done.stderr
-            worker = served.worker("decode-1")
-            assert (worker["role"], worker["health"]) == (role, "joined")
+            worker = {w["id"]: w for w in served.until(joined)["workers"]}["decode-1"]
+            assert worker["role"] == role
             assert worker["pid"] == before["decode-1"]["pid"]
             load.until_more()
 
 
 def test_a_drained_worker_is_idle_until_it_is_wanted_again(cluster: Cluster) -> None:
-    served = cluster("2M")
+    served = cluster("1P2D")
     with Load(served) as load:
         load.until_more()
-        done = run("drain", "mixed-0", "--timeout", "0", "--url", served.url)
+        done = run("drain", "decode-0", "--timeout", "0", "--url", served.url)
         assert done.returncode == 0, done.stderr
         load.until_more()
-        worker = served.worker("mixed-0")
+        worker = served.worker("decode-0")
         assert (worker["health"], worker["running"], worker["waiting"]) == ("draining", 0, 0)
-        refused = run("drain", "mixed-1", "--url", served.url)
+        refused = run("drain", "decode-1", "--url", served.url)
         assert refused.returncode == 1
         assert "last worker that decodes" in refused.stderr
-        assert run("role", "mixed-0", "mixed", "--url", served.url).returncode == 0
+        assert run("role", "decode-0", "decode", "--url", served.url).returncode == 0
         served.until(joined)
         load.until_more()
 

@@ -4,14 +4,14 @@ In the shapes with prefill workers, each prompt is computed by one process and c
 That this happened is part of each test: an answer that nobody handed over proves nothing.
 """
 
+import contextlib
 import random
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 from completions import ask, ask_all
-from e2e_process import Metrics, Served, at_rest, config_file, joined, run
+from e2e_process import SHAPES, Metrics, Served, at_rest, config_file, joined, run
 
 from antiphon.testing.text_corpus import CORPUS
 
@@ -19,7 +19,6 @@ Cluster = Callable[[str], Served]
 Choices = list[dict[str, Any]]
 LENGTHS = (1, 2, 15, 16, 17, 63, 64, 65, 127, 128, 129, 200, 333, 511, 512, 513, 700, 1025, 1500)
 """Of prompts in tokens: around pages of 16, blocks of 64 and steps of 512."""
-SPLIT = ("1P1D", "2P1D", "1P2D")
 
 
 def bodies(model: str, prompts: list[Any], max_tokens: int) -> list[dict[str, Any]]:
@@ -88,26 +87,49 @@ def test_streamed_and_whole_are_the_same(cluster: Cluster, alone: list[Choices])
     assert ask_all(cluster("1M"), tiny_bodies(), streamed=True) == alone
 
 
-@pytest.mark.parametrize("shape", SPLIT)
+@pytest.mark.parametrize(
+    ("shape", "started", "change"),
+    [
+        ("1P1D", "1P1D", ()),
+        ("1P2D", "1P2D", ()),
+        ("2P1D", "1P2D", ("role", "decode-1", "prefill")),
+    ],
+    ids=["1P1D", "1P2D", "2P1D"],
+)
 def test_split_over_processes_the_text_is_the_same(
-    cluster: Cluster, alone: list[Choices], shape: str
+    cluster: Cluster, alone: list[Choices], shape: str, started: str, change: tuple[str, ...]
 ) -> None:
-    served, asked = cluster(shape), tiny_bodies()
-    moved = Moved(served)
-    assert ask_all(served, asked) == alone
-    counts = moved()
-    assert counts["local_prefills"] == counts["recomputed_tokens"] == counts["retries"] == 0
-    assert counts["offers"] == counts["pulls"] > len(asked) * 0.9, "few end with the first token"
-    assert counts["pulled_tokens"] > sum(LENGTHS), counts
-    assert ask_all(served, asked, streamed=True) == alone
-    assert moved()["offers"] == 2 * counts["offers"]
+    served, asked = cluster(started), tiny_bodies()
+    with changed(served, change):
+        assert shape_of(served) == shape
+        moved = Moved(served)
+        assert ask_all(served, asked) == alone
+        counts = moved()
+        assert counts["local_prefills"] == counts["recomputed_tokens"] == counts["retries"] == 0
+        assert counts["offers"] == counts["pulls"] > len(asked) * 0.9, "few end with one token"
+        assert counts["pulled_tokens"] > sum(LENGTHS) / 4, "what decode had before is not moved"
+        assert ask_all(served, asked, streamed=True) == alone
+        assert moved()["offers"] == 2 * counts["offers"]
 
 
-def test_both_workers_of_a_pool_work(cluster: Cluster, alone: list[Choices]) -> None:
-    for shape, pool in (("2P1D", "prefill"), ("1P2D", "decode")):
-        metrics = cluster(shape).metrics()
-        for number in (0, 1):
-            assert metrics("antiphon_steps_total", worker=f"{pool}-{number}") > 10
+@contextlib.contextmanager
+def changed(served: Served, change: tuple[str, ...]) -> Iterator[None]:
+    """Meanwhile a worker is drained or has another role."""
+    if not change:
+        yield
+        return
+    (own,) = (w["role"] for w in served.status()["workers"] if w["id"] == change[1])
+    for order in (change, ("role", change[1], own)):
+        done = run(*order, "--url", served.url)
+        assert done.returncode == 0, done.stderr
+        if order == change:
+            yield
+
+
+def shape_of(served: Served) -> str:
+    """The workers that take requests, by role."""
+    roles = [w["role"] for w in served.status()["workers"] if w["health"] != "draining"]
+    return "".join(f"{roles.count(role)}{role[0].upper()}" for role in ("prefill", "decode"))
 
 
 # ── SmolLM2 ──────────────────────────────────────────────────────────────────────────────────
@@ -125,7 +147,7 @@ def smollm_bodies() -> list[dict[str, Any]]:
 
 @pytest.fixture(scope="module")
 def smollm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
-    """Three workers, whose roles the tests change. Nothing is cached: each prompt is moved."""
+    """Three workers, whose roles a test changes. Nothing is cached: each prompt is moved."""
     file = config_file(
         tmp_path_factory.mktemp("smollm") / "cluster.toml",
         model={"name": "smollm2-135m"},
@@ -157,18 +179,11 @@ def smollm_alone(server: Served) -> list[Choices]:
 def test_smollm2_writes_the_same(
     smollm: Served, smollm_alone: list[Choices], shape: str, change: tuple[str, ...]
 ) -> None:
-    if change:
-        done = run(*change, "--url", smollm.url)
-        assert done.returncode == 0, done.stderr
-    workers = [w for w in smollm.status()["workers"] if w["health"] == "joined"]
-    pools = "".join(
-        f"{sum(w['role'] == role for w in workers)}{role[0].upper()}"
-        for role in ("prefill", "decode")
-    )
-    assert pools == shape
-    moved = Moved(smollm)
-    assert ask_all(smollm, smollm_bodies()) == smollm_alone
-    counts = moved()
+    with changed(smollm, change):
+        assert shape_of(smollm) == shape
+        moved = Moved(smollm)
+        assert ask_all(smollm, smollm_bodies()) == smollm_alone
+        counts = moved()
     assert counts["offers"] == counts["pulls"] == len(smollm_alone)
     assert counts["local_prefills"] == counts["recomputed_tokens"] == 0
     assert counts["pulled_tokens"] > 3000, counts
@@ -179,20 +194,15 @@ def test_smollm2_streamed_is_the_same(smollm: Served, smollm_alone: list[Choices
 
 
 def test_by_default_a_long_prompt_is_handed_over_and_a_short_one_is_not(
-    cluster: Cluster, tmp_path: Path
+    serve: Callable[..., Served],
 ) -> None:
     """Without any setting: what the router was made for happens."""
-    served = Served("serve", "smollm2-135m", "--port", "0", "--prefill", "1", "--decode", "1",
-                    "--kv-memory", "128MiB")  # fmt: skip
-    try:
-        served.until(joined)
-        moved = Moved(served)
-        ask(served, model="smollm2-135m", prompt="Hi", max_tokens=4)
-        assert moved()["local_prefills"] == 1
-        assert moved()["offers"] == 0
-        ask(served, model="smollm2-135m", prompt=TALE * 34, max_tokens=4)
-        assert moved()["pulls"] == 1
-        assert moved()["pulled_tokens"] > 1000
-        assert served.stop() == 0
-    finally:
-        served.process.kill()
+    served = serve(*SHAPES["1P1D"])
+    served.until(joined)
+    moved = Moved(served)
+    ask(served, model="tiny", prompt="Hi", max_tokens=4, ignore_eos=True)
+    assert (moved()["local_prefills"], moved()["offers"]) == (1, 0)
+    ask(served, model="tiny", prompt=[9] * 1500, max_tokens=4, ignore_eos=True)
+    assert (moved()["local_prefills"], moved()["pulls"]) == (1, 1)
+    assert moved()["pulled_tokens"] >= 1500
+    assert served.stop() == 0

@@ -6,7 +6,6 @@ import random
 from pathlib import Path
 
 import httpx
-import pytest
 from e2e_process import SHAPES, Metrics, config_file
 from e2e_process import at_rest as is_at_rest
 
@@ -59,8 +58,7 @@ def resident_bytes(pid: int) -> int:
     return int(line.split()[1]) * 1024
 
 
-@pytest.mark.parametrize("shape", ["1M", "1P1D"])
-async def test_200_streams_with_random_leavers_leave_nothing(serve, tiny, tmp_path, shape):
+async def test_200_streams_with_random_leavers_leave_nothing(serve, tiny, tmp_path):
     """SGLang 10110, Dynamo 1074: under many requests at once everything stood still, and after a
     crowd had left some were still there. Split, hand-overs and leavers meet all the time."""
     file = config_file(
@@ -69,7 +67,7 @@ async def test_200_streams_with_random_leavers_leave_nothing(serve, tiny, tmp_pa
         scheduler={"max_num_seqs": 32},
         router={"tpot_s": 0.0001},
     )
-    server = serve(*SHAPES[shape], model=file)
+    server = serve(*SHAPES["1P1D"], model=file)
     chance = random.Random(7)
     limits = httpx.Limits(max_connections=None)
     async with httpx.AsyncClient(base_url=server.url, timeout=120, limits=limits) as client:
@@ -82,5 +80,5 @@ async def test_200_streams_with_random_leavers_leave_nothing(serve, tiny, tmp_pa
             resident.append(sum(map(resident_bytes, server.pids())))
         assert resident[-1] - resident[1] < GROWTH_BYTES, resident
         pulls = server.metrics()("antiphon_pulls_total")
-    assert pulls > STREAMS if shape == "1P1D" else pulls == 0
+    assert pulls > STREAMS
     assert server.stop() == 0

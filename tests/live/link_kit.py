@@ -71,7 +71,7 @@ def request(name: str = "r", *, attempt: int = 1, n: int = 1, **changes) -> Requ
 
 def token(of: Request, index: int, sequence: int = 0) -> TokenGenerated:
     return TokenGenerated(
-        request=of.id, attempt=of.attempt, sequence=sequence, index=index, token=index + 500
+        request=of.id, attempt=of.attempt, sequence=sequence, index=index, token=500 + index % 500
     )
 
 

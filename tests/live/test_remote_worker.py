@@ -25,6 +25,7 @@ from antiphon.live.remote_worker import RemoteWorker
 from antiphon.types import (
     Aborted,
     Admitted,
+    AttemptFailed,
     Incarnation,
     LeaseHeld,
     LeaseId,
@@ -32,8 +33,8 @@ from antiphon.types import (
     LeaseRefused,
     Rejected,
     RejectReason,
+    RequestId,
     Role,
-    SequenceEnded,
     Stage,
     Started,
     Unknown,
@@ -179,16 +180,17 @@ async def test_a_repeated_id_that_is_refused_leaves_the_first_alone(folder, work
 async def test_reports_keep_coming_while_an_engine_blocks_a_thread(folder, worker) -> None:
     async with Door(folder) as door, port(worker, door.path):
         link = await door.link()
-        views = []
-        link.on_report = views.append
         go_on = threading.Event()
         engine = asyncio.create_task(asyncio.to_thread(go_on.wait))
-        worker.running[request().id] = request()
-        await until(lambda: len(views) > 3 and views[-1].running == 1)
-        assert link.view() == views[-1]
-        assert not engine.done()
-        go_on.set()
-        await engine
+        try:
+            for name in "abc":
+                worker.running[RequestId(name)] = request(name)
+                await until(lambda: link.view() == worker.view())
+            assert link.view().running == 3
+            assert not engine.done()
+        finally:
+            go_on.set()
+            await engine
 
 
 async def test_steps_report_but_not_each(folder, worker, monkeypatch) -> None:
@@ -204,14 +206,14 @@ async def test_steps_report_but_not_each(folder, worker, monkeypatch) -> None:
         one = request()
         await link.add(one)
         reader = link.events()
-        views = []
-        link.on_report = views.append
+        seen = [link.view().steps_total]
         for index in range(12):
             now += 1.0
             worker.say(token(one, index))
             await next_batch(reader)
-        await link.abort(one.id, 1)
-        assert [view.steps_total for view in views] == [4, 8, 12]
+            await link.abort(RequestId("another"), 1)  # its answer comes after a report
+            seen.append(link.view().steps_total)
+        assert seen == [0, 0, 0, 0, 4, 4, 4, 4, 8, 8, 8, 8, 12]
 
 
 async def test_a_worker_that_went_away_fails_what_waits_and_has_nothing(folder, worker) -> None:
@@ -267,7 +269,7 @@ async def test_an_add_that_is_given_up_is_aborted(folder, worker) -> None:
 
 async def test_nothing_is_lost_when_the_gateway_reads_slowly(folder, worker, monkeypatch) -> None:
     monkeypatch.setattr(remote_worker, "MAX_UNREAD_BYTES", 10_000)
-    async with Door(folder) as door, port(worker, door.path):
+    async with Door(folder) as door, port(worker, door.path) as serving:
         link = await door.link()
         one = request()
         await link.add(one)
@@ -275,10 +277,8 @@ async def test_nothing_is_lost_when_the_gateway_reads_slowly(folder, worker, mon
         for start in range(0, len(events), 8):
             worker.say(*events[start : start + 8])
         await until(lambda: link._stream._paused)
-        reads = -1
-        while reads != worker.reads:
-            reads = worker.reads
-            await asyncio.sleep(0.05)
+        await until(lambda: not serving.stream._room.is_set())
+        reads = worker.reads
         assert reads < 5000, "the worker ran ahead of a reader that did not read"
         got: list = []
         reader = link.events()
@@ -331,7 +331,7 @@ async def test_a_prompt_that_no_message_holds_is_refused_and_the_stream_lives(
         assert await link.add(request()) == Admitted(request=request().id)
 
 
-async def test_too_many_events_go_in_parts_and_too_long_an_offer_ends(
+async def test_too_many_events_go_in_parts_and_too_long_an_offer_is_given_up(
     folder, worker, monkeypatch
 ) -> None:
     shrink(monkeypatch, Kind.EVENTS, 2000)
@@ -344,10 +344,11 @@ async def test_too_many_events_go_in_parts_and_too_long_an_offer_ends(
         worker.say(*tokens, token(two, 0), offer(two, pages=500))
         got: list = []
         reader = link.events()
-        while not got or type(got[-1]) is not SequenceEnded:
+        while not got or type(got[-1]) is not AttemptFailed:
             got += await next_batch(reader)
         assert got[:-1] == [*tokens, token(two, 0)]
-        assert (got[-1].request, got[-1].reason) == (two.id, "error")
+        assert got[-1].request == two.id
+        assert "the offer can't be told" in got[-1].message
         assert worker.calls("release") == [(LEASE,)]
 
 
@@ -405,3 +406,26 @@ async def test_a_worker_offers_only_what_is_its_own(folder, worker, changed) -> 
         await link.add(one, Stage.PREFILL)
         worker.say(replace(offer(one), **changed))
         assert "it offers what is of" in await ends(link.events())
+
+
+@pytest.mark.parametrize("strange", [-1, 1000, 2**40])
+async def test_a_token_that_is_none_of_the_models_loses_the_worker(
+    folder, worker, strange: int
+) -> None:
+    async with Door(folder) as door, port(worker, door.path):
+        link = await door.link()
+        one = request()
+        await link.add(one)
+        worker.say(replace(token(one, 0), token=strange))
+        with pytest.raises(PeerError, match=f"what can't be: token is {strange}, of 1000"):
+            await next_batch(link.events())
+        await until(lambda: not door.socket.present or link is not door.links[-1])
+
+
+async def test_a_report_without_pages_loses_the_worker(folder, worker, monkeypatch) -> None:
+    view = worker.view()
+    async with Door(folder) as door, port(worker, door.path):
+        link = await door.link()
+        monkeypatch.setattr(worker, "view", lambda: replace(view, total_pages=0, free_pages=0))
+        assert "what can't be: total_pages is 0" in await ends(link.events())
+        assert link.view().total_pages == 8

@@ -25,6 +25,7 @@ from antiphon.live.worker import MAX_FAULTS_IN_A_ROW, Worker
 from antiphon.types import (
     Aborted,
     Admitted,
+    AttemptFailed,
     FinishReason,
     Outcome,
     Rejected,
@@ -212,9 +213,11 @@ async def test_faults_in_a_row_make_it_unhealthy() -> None:
         await driver.finish()
         assert len(engine.plans) == MAX_FAULTS_IN_A_ROW == link.faults_total
         assert not link.healthy
-        assert {record.outcome for record in driver.records.values()} == {Outcome.FAILED}
-        messages = {record.message for record in driver.records.values()}
-        assert messages == {"the engine failed in this step", "the engine failed 3 times in a row"}
+        outcomes = {(record.outcome, record.message) for record in driver.records.values()}
+        assert outcomes == {
+            (Outcome.FAILED, "the engine failed in this step"),
+            (Outcome.REJECTED, "the worker is unhealthy: the engine failed 3 times in a row"),
+        }, "what was in no failing pass is given up, and there is nobody else to go on with it"
         refused = await link.add(request("late"))
         assert isinstance(refused, Rejected)
         assert "unhealthy" in refused.message
@@ -265,7 +268,10 @@ async def test_close_ends_what_is_left_after_the_running_pass() -> None:
     engine.let_go()
     await closing
     events = [event async for batch in link.events() for event in batch]
-    assert ended(events) == [(A, 0, FinishReason.ERROR), (A, 1, FinishReason.ERROR)]
+    assert events[-1:] == [
+        AttemptFailed(request=A, attempt=1, message="the worker was shut down")
+    ], "both sequences at once: another worker may go on with them"
+    assert not ended(events)
     assert_at_rest(link)
     assert not [thread for thread in threading.enumerate() if INFO.id in thread.name]
     await link.close()

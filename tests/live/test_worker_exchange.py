@@ -15,6 +15,7 @@ from antiphon.errors import PeerError
 from antiphon.types import (
     Aborted,
     Admitted,
+    AttemptFailed,
     FinishReason,
     Incarnation,
     LeaseRefusal,
@@ -138,13 +139,13 @@ async def test_an_abort_after_the_offer_ends_the_lease() -> None:
         await pair.rest()
 
 
-async def test_pages_that_cannot_be_sealed_end_the_request_with_an_error() -> None:
+async def test_pages_that_cannot_be_sealed_end_the_attempt() -> None:
     asked = request("r", PROMPT, max_tokens=8)
     async with ExchangePair() as pair:
         pair.prefill.pages.broken = True
         await pair.prefill.worker.add(asked, Stage.PREFILL)
-        ended = await pair.prefill.until(SequenceEnded)
-        assert (ended.reason, ended.message) == (FinishReason.ERROR, "its pages can't be sealed")
+        failed = await pair.prefill.until(AttemptFailed)
+        assert failed == AttemptFailed(request=ID, attempt=1, message="its pages can't be sealed")
         await pair.rest()
 
 

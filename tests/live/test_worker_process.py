@@ -12,6 +12,8 @@ from live_kit import MODEL, Engine, scheduler
 from peer_kit import Taker
 
 from antiphon.core.config import as_mapping, build
+from antiphon.core.handover import LeaseBook
+from antiphon.errors import BugError, PeerError
 from antiphon.live.loaded_engine import LoadedEngine
 from antiphon.live.socket_folder import data_socket
 from antiphon.live.supervisor.messages import Launch, Ready, Stop
@@ -19,7 +21,7 @@ from antiphon.live.supervisor.parent import Parent
 from antiphon.live.worker import MAX_FAULTS_IN_A_ROW
 from antiphon.live.worker_process import serve_worker
 from antiphon.store.transfer import OwnedRegion
-from antiphon.types import Admitted, StepPlan, WorkerId
+from antiphon.types import Admitted, LeaseId, StepPlan, WorkerId
 
 pytestmark = pytest.mark.timeout(60)
 NAME = WorkerId("mixed-0")
@@ -121,5 +123,27 @@ async def test_takers_of_a_former_life_are_let_go(tmp_path: Path) -> None:
         await until(lambda: not taker.client.connected)
         assert (await process.door.link(1)).info.incarnation != life
         assert not await taker.client.open()
+        taker.client.close()
+    region.close()
+
+
+async def test_a_law_that_breaks_while_a_taker_asks_ends_the_process(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What a protocol's callback raises has no caller but the loop, which would go on."""
+
+    def broken(*_: object) -> None:
+        raise BugError("for a test")
+
+    monkeypatch.setattr(LeaseBook, "take", broken)
+    region = OwnedRegion(KV)
+    async with Process(tmp_path, region=region) as process:
+        life = (await process.door.link()).info.incarnation
+        taker = Taker(data_socket(tmp_path, NAME), owner=NAME, owner_life=life)
+        assert await taker.client.open()
+        with pytest.raises(PeerError):
+            await taker.client.take(LeaseId("lease"), 1)
+        with pytest.raises(BugError, match="for a test"):
+            await process.code
         taker.client.close()
     region.close()

@@ -119,7 +119,7 @@ def run(write: Callable[[Entry], None]) -> None:
     """A request with two sequences: a stop string, a late token, and a plain end."""
     book = recorded(BOOK, new_book(), BOOK_METHODS, write)
     asked = Request(
-        id=RequestId("r1"), prompt=(1, 2), sampling=SamplingParams(n=2, max_tokens=9, seed=0)
+        id=RequestId("r1"), prompt=(1, 2), sampling=SamplingParams(n=2, max_tokens=2, seed=0)
     )
     info = WorkerInfo(
         id=WorkerId("w0"), incarnation=Incarnation("i0"), model=MODEL, max_model_len=32
@@ -318,7 +318,7 @@ def drive_cluster(book: RequestBook) -> None:
     for info in infos.values():
         book.observe(WorkerJoined(info), 0.0)
         book.observe(WorkerReported(info.id, idle), 0.0)
-    asked = request("r1", tuple(range(1, 301)))
+    asked = replace(request("r1", tuple(range(1, 301))), eos_token_ids=(6,))
     (dispatch,) = book.start(asked, 0.1)
     assert isinstance(dispatch, Dispatch)
     assert dispatch.stage is Stage.PREFILL
@@ -345,6 +345,7 @@ def drive_cluster(book: RequestBook) -> None:
     assert grant.taker != adopt.worker
     book.heard(answered(grant), 1.7)
     book.heard(Pulled(request=asked.id, attempt=2, pulled_tokens=300, cached_tokens=0), 1.8)
+    book.heard(TokenGenerated(request=asked.id, attempt=2, sequence=0, index=1, token=6), 1.9)
     book.heard(
         SequenceEnded(request=asked.id, attempt=2, sequence=0, reason=FinishReason.STOP), 1.9
     )

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from antiphon.testing.typed_values import values
 from antiphon.types import (
+    AttemptFailed,
     EventBatch,
     Offer,
     Preempted,
@@ -20,7 +21,7 @@ from antiphon.types import (
 )
 from antiphon.wire import FrameError, pack_events, unpack_events
 
-KINDS = (Started, TokenGenerated, SequenceEnded, Preempted, Offer, Pulled)
+KINDS = (Started, TokenGenerated, SequenceEnded, Preempted, Offer, Pulled, AttemptFailed)
 events = st.lists(st.one_of(*map(values, KINDS)), max_size=12)
 
 
@@ -49,7 +50,7 @@ def test_a_step_of_tokens_is_one_run() -> None:
         ((1, 3),),
         ((1, 2), (1, 1)),
         ((2, 1), (1, 2)),
-        ((6, 2),),
+        ((7, 2),),
         ((-1, 2),),
         ((1, -2), (1, 4)),
         ((1, 0), (1, 2)),
@@ -63,7 +64,7 @@ def test_runs_that_are_not_those_of_the_events_are_refused(runs) -> None:
 
 
 @settings(deadline=None)
-@given(st.lists(st.tuples(st.integers(-2, 7), st.integers(-2, 4)), max_size=5).map(tuple))
+@given(st.lists(st.tuples(st.integers(-2, 8), st.integers(-2, 4)), max_size=5).map(tuple))
 def test_no_runs_lose_or_repeat_an_event(runs) -> None:
     batch = EventBatch(tokens=(token(0), token(1)), runs=runs)
     with suppress(FrameError):

@@ -6,11 +6,24 @@ from antiphon.types import Seconds
 
 
 @dataclass(frozen=True, slots=True)
+class ScoredToken:
+    """A token's text, its log-probability, and the likeliest ones there, best first."""
+
+    text: str
+    logprob: float
+    top: tuple[tuple[str, float], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Choice:
-    """One completion: its whole text and why it ended (None: it did not)."""
+    """One completion: its whole text and why it ended (None: it did not).
+
+    `scored`: one entry a token if log-probabilities were asked for, else empty.
+    """
 
     text: str
     finish_reason: str | None
+    scored: tuple[ScoredToken, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

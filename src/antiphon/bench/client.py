@@ -13,14 +13,41 @@ import msgspec
 from antiphon.types import Seconds
 from antiphon.workload import Ask
 
-from .answer import Answer, Choice
+from .answer import Answer, Choice, ScoredToken
 
 _LINE_BYTES = 2**20
 _ERROR_CHARS = 500
+_OPTIONAL = {
+    "frequency_penalty": 0.0,
+    "presence_penalty": 0.0,
+    "repetition_penalty": 1.0,
+    "min_tokens": 0,
+    "stop": (),
+}
+"""Fields of an ask that go into the call under their own names, unless they say nothing."""
 
 
 class _Text(msgspec.Struct):
     content: str | None = None
+
+
+class _Alternative(msgspec.Struct):
+    token: str
+    logprob: float
+
+
+class _Token(msgspec.Struct):
+    token: str
+    logprob: float
+    top_logprobs: list[_Alternative] = []
+
+    def scored(self) -> ScoredToken:
+        top = tuple((one.token, one.logprob) for one in self.top_logprobs)
+        return ScoredToken(self.token, self.logprob, top)
+
+
+class _Logprobs(msgspec.Struct):
+    content: list[_Token] | None = None
 
 
 class _Piece(msgspec.Struct):
@@ -28,6 +55,7 @@ class _Piece(msgspec.Struct):
     delta: _Text | None = None
     message: _Text | None = None
     finish_reason: str | None = None
+    logprobs: _Logprobs | None = None
 
 
 class _Usage(msgspec.Struct):
@@ -56,9 +84,19 @@ class _Partial:
 
     texts: list[str]
     reasons: list[str | None]
+    scored: list[list[ScoredToken]]
     stamps: list[Seconds] = field(default_factory=list)
     usage: _Usage = field(default_factory=_Usage)
     error: str = ""
+
+    @classmethod
+    def of(cls, choices: int) -> "_Partial":
+        """Nothing has come yet."""
+        return cls([""] * choices, [None] * choices, [[] for _ in range(choices)])
+
+    def choices(self) -> tuple[Choice, ...]:
+        """As far as they have come."""
+        return tuple(map(Choice, self.texts, self.reasons, map(tuple, self.scored)))
 
     def take(self, chunk: _Chunk, now: Seconds) -> None:
         """Mutates: one more piece came. What is of no choice that was asked for is an error."""
@@ -74,6 +112,8 @@ class _Partial:
             if text:
                 self.texts[piece.index] += text
                 self.stamps.append(now)
+            tokens = (piece.logprobs and piece.logprobs.content) or []
+            self.scored[piece.index] += (token.scored() for token in tokens)
             self.reasons[piece.index] = piece.finish_reason or self.reasons[piece.index]
 
 
@@ -112,10 +152,10 @@ class Client:
         if self._session is None:
             raise RuntimeError("use the client in `async with`")
         sent_at = time.monotonic()
-        partial = _Partial([""] * ask.n, [None] * ask.n)
+        partial = _Partial.of(ask.n)
         status, request_id = 0, ""
         try:
-            async with self._session.post(self._url, json=self._body(ask)) as response:
+            async with self._session.post(self._url, json=_body(self._model, ask)) as response:
                 status = response.status
                 request_id = response.headers.get("x-request-id", "")
                 if status != 200:
@@ -132,7 +172,7 @@ class Client:
             sent_at=sent_at,
             ended_at=time.monotonic(),
             status=status,
-            choices=tuple(map(Choice, partial.texts, partial.reasons)),
+            choices=partial.choices(),
             token_at=tuple(partial.stamps),
             prompt_tokens=partial.usage.prompt_tokens,
             completion_tokens=partial.usage.completion_tokens,
@@ -140,18 +180,25 @@ class Client:
             error=partial.error,
         )
 
-    def _body(self, ask: Ask) -> dict[str, Any]:
-        body: dict[str, Any] = {
-            "model": self._model,
-            "messages": [{"role": "user", "content": ask.text}],
-            "max_tokens": ask.max_tokens,
-            "temperature": ask.temperature,
-            "seed": ask.seed,
-            "n": ask.n,
-        }
-        if ask.stream:
-            body |= {"stream": True, "stream_options": {"include_usage": True}}
-        return body
+
+def _body(model: str, ask: Ask) -> dict[str, Any]:
+    """What is at its default is left out, so that any server with the API understands it."""
+    body: dict[str, Any] = {
+        "model": model,
+        "messages": [{"role": "user", "content": ask.text}],
+        "max_tokens": ask.max_tokens,
+        "temperature": ask.temperature,
+        "seed": ask.seed,
+        "n": ask.n,
+    }
+    for name, default in _OPTIONAL.items():
+        if (value := getattr(ask, name)) != default:
+            body[name] = value
+    if ask.top_logprobs is not None:
+        body |= {"logprobs": True, "top_logprobs": ask.top_logprobs}
+    if ask.stream:
+        body |= {"stream": True, "stream_options": {"include_usage": True}}
+    return body
 
 
 async def _read_stream(response: aiohttp.ClientResponse, partial: _Partial) -> None:

@@ -1,6 +1,7 @@
 """`antiphon drill`: faults on a live cluster under load."""
 
 import json
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -24,7 +25,10 @@ def drill(
         float, typer.Option(help="Seconds between faults, on average.", min=0.1, max=3600)
     ] = 5.0,
     stop_for: Annotated[
-        float, typer.Option(help="How long a stopped worker stands still.", min=0.1, max=3600)
+        float,
+        typer.Option(
+            help="How long a stopped worker stands still, noticed or not.", min=0.1, max=3600
+        ),
     ] = 5.0,
     rate: Annotated[
         float, typer.Option(help="Requests a second, on average.", min=0.01, max=10_000)
@@ -45,6 +49,10 @@ def drill(
             help="Hit a server of yours that runs on this machine instead of a new one.",
             metavar="URL",
         ),
+    ] = None,
+    api_key_file: Annotated[
+        Path | None,
+        typer.Option(help="With --url: file whose first line is an API key.", metavar="FILE"),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="The report as JSON.")] = False,
     kv_memory: options.KvMemory = None,
@@ -71,6 +79,8 @@ def drill(
         raise UsageError(f'--kind "{kind}": must be kill or stop')
     if url is not None and (model, config, kv_memory) != (None, None, None):
         raise UsageError("--url hits a server that runs: give no model and no settings with it")
+    if api_key_file is not None and url is None:
+        raise UsageError("--api-key-file goes with --url: a cluster of the drill's own has no keys")
     plan = DrillPlan(
         kind=FaultKind(kind),
         seed=seed,
@@ -94,7 +104,7 @@ def drill(
             if url is None:
                 report = drill_cluster(plan, arguments, progress.say)
             else:
-                report = drill_server(plan, url, progress.say)
+                report = drill_server(plan, url, progress.say, _key(api_key_file))
     except PeerError as error:
         typer.echo(f"antiphon: {error}", err=True)
         raise typer.Exit(1) from None
@@ -104,6 +114,18 @@ def drill(
         for line in report.lines():
             tell(line)
     raise typer.Exit(0 if report.passed else 1)
+
+
+def _key(file: Path | None) -> str | None:
+    if file is None:
+        return None
+    try:
+        lines = file.read_text("ascii").split()
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(f"--api-key-file {file}: can't be read ({error})") from None
+    if not lines:
+        raise UsageError(f"--api-key-file {file}: holds no key")
+    return lines[0]
 
 
 def _range(text: str, option: str) -> tuple[int, int]:

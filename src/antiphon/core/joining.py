@@ -15,6 +15,7 @@ from antiphon.types import (
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 _IDENTITY_BYTES = 32
 _MAX_COUNT = 2**48
+_MAX_VOCABULARY = 2**31
 _MAX_NUMERICS_CHARS = 1024
 
 
@@ -24,8 +25,10 @@ def judge_join(
     *,
     identity: bytes,
     max_workers: int,
+    max_model_len: int | None = None,
 ) -> JoinRefused | None:
-    """None: it may. `present` are the workers whose streams live; `identity` the model's.
+    """None: it may. `present` are the workers whose streams live; `identity` the model's;
+    `max_model_len` what callers have been promised, once a worker has joined.
 
     The cluster's shape of KV is that of the first worker present (by id) that exchanges any.
     Unequal numerics are no reason: they are compared at each exchange. Nor does a new life push
@@ -39,6 +42,13 @@ def judge_join(
             reason=JoinRefusal.MODEL,
             message=f"this cluster serves the model {identity.hex()[:16]}…, the worker has "
             f"{info.model.identity.hex()[:16]}…: start it with the same model file",
+        )
+    if max_model_len is not None and info.max_model_len < max_model_len:
+        return JoinRefused(
+            reason=JoinRefusal.MAX_MODEL_LEN,
+            message=f"this cluster serves requests of up to {max_model_len} tokens, the worker at "
+            f"most {info.max_model_len}: start it with as large a model.max_model_len and "
+            f"kv.memory_bytes as the others",
         )
     if info.id in present:
         return JoinRefused(
@@ -93,6 +103,8 @@ def _problem(info: WorkerInfo) -> str:
         return f"model.identity has {len(info.model.identity)} bytes, not {_IDENTITY_BYTES}"
     if len(info.model.numerics) > _MAX_NUMERICS_CHARS:
         return f"model.numerics is longer than {_MAX_NUMERICS_CHARS} characters"
+    if info.model.vocab_size > _MAX_VOCABULARY:
+        return f"model.vocab_size is {info.model.vocab_size}, at most {_MAX_VOCABULARY} can be"
     return _bad_count(info.model, info.max_model_len) or _bad_shape(info.kv)
 
 

@@ -10,14 +10,13 @@ from collections.abc import Callable, Mapping, Sequence
 
 from antiphon.bench import Answer, Client, run_open_loop
 from antiphon.errors import PeerError
-from antiphon.live.admin.status import ClusterStatus
-from antiphon.types import Health
 from antiphon.workload import ask
 
+from .drained import held_by, held_in, leftovers
 from .injector import Injector
 from .plan import DrillPlan
 from .report import DrillReport, recoveries
-from .resources import Resources, growth, leftovers, resources_of
+from .resources import Resources, growth, resources_of
 from .target import Target
 from .verdict import judge
 
@@ -47,14 +46,16 @@ async def run_drill(
         say(f"Load with faults for {plan.duration_s:g} s")
         answers = await _load(client, plan, injector)
         say("Waiting for quiet")
-        status = await _quiet(target)
+        held = await _quiet(target)
+    attempts = target.attempts()
+    faults = sorted(injector.injected, key=lambda fault: fault.at_s)
     return DrillReport(
         asks=len(answers),
-        faults=tuple(injector.injected),
+        faults=tuple(faults),
         findings=judge(answers, reference),
-        leftovers=tuple(leftovers(_held(status))),
+        leftovers=tuple(leftovers(held)),
         growth=tuple(growth(before, await _resources(target), slack=_SLACK)),
-        recoveries=recoveries(target.attempts(), injector.hit_at),
+        recoveries=None if attempts is None else recoveries(attempts, faults, injector.began_at),
         longest_gap_s=max((gap for answer in answers for gap in answer.gaps_s), default=0.0),
     )
 
@@ -80,44 +81,42 @@ async def _reference(client: Client, plan: DrillPlan) -> Mapping[int, Answer]:
 async def _load(client: Client, plan: DrillPlan, injector: Injector) -> Sequence[Answer]:
     """The load, with faults beside it until its last ask has been answered."""
     over = asyncio.Event()
-    injecting = asyncio.create_task(injector.run(over))
     try:
-        return await run_open_loop(client, plan.arrivals())
-    finally:
-        over.set()
-        try:
-            await injecting
-        finally:
-            injector.release()
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(injector.run(over))
+            answers = await run_open_loop(client, plan.arrivals())
+            over.set()
+    except ExceptionGroup as group:
+        raise _first(group) from group
+    return answers
 
 
-async def _quiet(target: Target) -> ClusterStatus:
-    """The status once nothing is left and all workers are there, or after a minute."""
+def _first(error: Exception) -> Exception:
+    """What went wrong first, out of the groups that it is in."""
+    while isinstance(error, ExceptionGroup):
+        error = error.exceptions[0]
+    return error
+
+
+async def _quiet(target: Target) -> Counter[str]:
+    """What is held once nothing is left and all workers are there, or after a minute."""
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(_QUIET_TIMEOUT_S):
-            while True:
-                status = await target.status()
-                if not any(_held(status).values()):
-                    return status
+            while any((held := await _held(target)).values()):
                 await asyncio.sleep(_POLL_S)
-    return await target.status()
+            return held
+    return await _held(target)
 
 
-def _held(status: ClusterStatus) -> Counter[str]:
-    """What has to be zero when nobody asks for anything. KV under a lease counts as used."""
-    held = Counter({"open requests": status.open_requests})
-    for worker in status.workers:
-        held[f"{worker.id}: requests that run"] = worker.running or 0
-        held[f"{worker.id}: requests that wait"] = worker.waiting or 0
-        held[f"{worker.id}: used share of KV, in ten thousandths"] = round(
-            (worker.kv_used or 0.0) * 10_000
-        )
-        held[f"{worker.id}: lives that have not joined"] = int(worker.health != Health.JOINED)
-    return held
+async def _held(target: Target) -> Counter[str]:
+    """What has to be zero when nobody asks for anything."""
+    gauges = await target.gauges()
+    return held_in(await target.status()) + held_by(gauges)
 
 
 async def _resources(target: Target) -> dict[int, Resources]:
     status = await target.status()
-    pids = [status.gateway_pid, *(worker.pid for worker in status.workers if worker.pid)]
+    workers = [worker.pid for worker in status.workers if worker.pid]
+    pids = [target.supervisor_pid, status.gateway_pid, *workers]
     found = {pid: resources_of(pid) for pid in pids}
     return {pid: resources for pid, resources in found.items() if resources is not None}

@@ -5,14 +5,16 @@ import contextlib
 import subprocess
 import sys
 import tempfile
-from collections.abc import AsyncIterator, Iterator, Sequence
+import threading
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from itertools import pairwise
 from pathlib import Path
 
 import msgspec
 
-from antiphon.bench import wait_until_ready
+from antiphon.bench import read_gauges, wait_until_ready
 from antiphon.errors import PeerError
-from antiphon.live.admin.client import AdminClient, find_server
+from antiphon.live.admin.client import AdminClient, find_server, same_place
 from antiphon.live.admin.status import ClusterStatus
 from antiphon.live.local_servers import LocalServer, running_servers
 from antiphon.types import AttemptRecord, Seconds
@@ -29,11 +31,21 @@ _LOG_TAIL_CHARS = 2000
 class LocalTarget:
     """Implements `Target` through the admin socket. `records`: the server's request records."""
 
-    def __init__(self, url: str, client: AdminClient, records: Path | None = None) -> None:
-        self.url = url
+    def __init__(
+        self,
+        place: LocalServer,
+        client: AdminClient,
+        *,
+        records: Path | None = None,
+        api_key: str | None = None,
+    ) -> None:
+        self.url = place.url
         self.model = ""
+        self.supervisor_pid = place.pid
         self._client = client
+        self._turn = threading.Lock()
         self._records = records
+        self._api_key = api_key
 
     async def ready(self, timeout_s: Seconds) -> None:
         """Wait until all workers have joined. Raises `PeerError` if that takes too long."""
@@ -51,12 +63,22 @@ class LocalTarget:
 
     async def status(self) -> ClusterStatus:
         """See `Target`."""
-        answer = await asyncio.to_thread(self._client.get, "/admin/status")
-        return msgspec.convert(answer, ClusterStatus)
+        return msgspec.convert(await asyncio.to_thread(self._status), ClusterStatus)
 
-    def attempts(self) -> Sequence[Attempt]:
+    def _status(self) -> object:
+        """The client has one connection. A thread ends its call though who waits was cancelled."""
+        with self._turn:
+            return self._client.get("/admin/status")
+
+    async def gauges(self) -> Mapping[str, float]:
         """See `Target`."""
-        if self._records is None or not self._records.exists():
+        return await read_gauges(self.url, self._api_key)
+
+    def attempts(self) -> Sequence[Attempt] | None:
+        """See `Target`."""
+        if self._records is None:
+            return None
+        if not self._records.exists():
             return ()
         lines = self._records.read_bytes().splitlines()
         return [attempt for line in lines for attempt in _later_attempts(line)]
@@ -71,19 +93,27 @@ class _Record(msgspec.Struct):
 
 def _later_attempts(line: bytes) -> Iterator[Attempt]:
     record = msgspec.json.decode(line, type=_Record)
-    for number, stamp in enumerate(record.trail[1:], start=2):
+    for number, (before, stamp) in enumerate(pairwise(record.trail), start=2):
         yield Attempt(
             request=record.request,
             number=number,
+            workers_before=_workers(before.route),
             began_at=stamp.began_at,
             first_token_at=stamp.first_token_at,
         )
 
 
-def attached(url: str | None, token_file: Path | None = None) -> LocalTarget:
-    """The server at `url`, or the only one of this user here. Raises as `find_server`."""
-    client = find_server(url, token_file)
-    return LocalTarget(url or running_servers()[0].url, client)
+def _workers(route: str) -> tuple[str, ...]:
+    """Those of "prefill-0 > decode-1: why" or "mixed-0: why"."""
+    names, _, _ = route.partition(":")
+    return tuple(name.strip() for name in names.split(">"))
+
+
+def attached(url: str, *, api_key: str | None = None) -> LocalTarget:
+    """The server of this user at `url` on this machine. Raises as `find_server`."""
+    client = find_server(url, None)
+    place = next(place for place in running_servers() if same_place(place.url, url))
+    return LocalTarget(place, client, api_key=api_key)
 
 
 @contextlib.asynccontextmanager
@@ -104,7 +134,7 @@ async def started(
             )
         try:
             place = await _found(server, log, timeout_s)
-            target = LocalTarget(place.url, find_server(place.url, None), records)
+            target = LocalTarget(place, find_server(place.url, None), records=records)
             await target.ready(timeout_s)
             yield target
         finally:

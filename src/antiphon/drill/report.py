@@ -16,8 +16,9 @@ from .verdict import Fault, Finding
 class Injected:
     """One fault that happened: seen at the process itself, not only sent.
 
-    Durations count from the signal. `detected_s`: until the gateway gave the worker up. `back_s`:
-    until it had joined again, in a new life. None: not before the drill ended.
+    Durations count from the signal. `detected_s`: until the gateway gave the worker up; None: it
+    did not, as one that was stopped went on early enough. `back_s`: until it was joined again, in a
+    new life if it was given up; None: not within a minute.
     """
 
     kind: FaultKind
@@ -54,7 +55,8 @@ class DrillReport:
     """What should have drained to zero after quiet and did not."""
     growth: tuple[str, ...]
     """What the gateway or a surviving worker holds more of than before."""
-    recoveries: tuple[Recovery, ...] = ()
+    recoveries: tuple[Recovery, ...] | None = ()
+    """None: not known, as the cluster's request log is not at hand."""
     longest_gap_s: Seconds = 0.0
     """The longest silence within a stream."""
 
@@ -89,34 +91,52 @@ class DrillReport:
 
 
 def recoveries(
-    attempts: Sequence[Attempt], hits: Sequence[tuple[Seconds, str]]
+    attempts: Sequence[Attempt], faults: Sequence[Injected], began_at: Seconds
 ) -> tuple[Recovery, ...]:
-    """What each later attempt lost, by the newest fault before it (moment, worker)."""
+    """What each attempt lost that follows one which a fault ended.
+
+    `began_at`: the moment from which the faults' times count, on the attempts' clock.
+
+    A fault ended the attempt before if its victim was among that attempt's workers and the new one
+    began between the signal and the detection. Other new attempts (a full queue, a drain) are none.
+    """
     found: list[Recovery] = []
     for attempt in attempts:
-        before = [hit for hit in hits if hit[0] <= attempt.began_at]
-        if not before or attempt.first_token_at is None:
+        ended_by = [fault for fault in faults if _ended(fault, attempt, began_at)]
+        if not ended_by or attempt.first_token_at is None:
             continue
-        hit_at, worker = max(before)
+        fault = max(ended_by, key=lambda fault: (fault.at_s, fault.worker))
         found.append(
             Recovery(
                 request=attempt.request,
-                worker=worker,
-                detection_s=attempt.began_at - hit_at,
+                worker=fault.worker,
+                detection_s=attempt.began_at - began_at - fault.at_s,
                 recompute_s=attempt.first_token_at - attempt.began_at,
             )
         )
     return tuple(found)
 
 
+def _ended(fault: Injected, attempt: Attempt, began_at: Seconds) -> bool:
+    """It was this fault that made this attempt necessary."""
+    if fault.detected_s is None or fault.worker not in attempt.workers_before:
+        return False
+    return 0.0 <= attempt.began_at - began_at - fault.at_s <= fault.detected_s
+
+
 def _fault_line(fault: Injected) -> str:
+    given_up = (
+        "not given up" if fault.detected_s is None else f"given up after {fault.detected_s:.2f} s"
+    )
+    back = "never back" if fault.back_s is None else f"back after {fault.back_s:.2f} s"
     return (
-        f"  {fault.at_s:7.2f} s  {fault.kind} {fault.worker} (pid {fault.pid}): given up after "
-        f"{_seconds(fault.detected_s)}, back after {_seconds(fault.back_s)}"
+        f"  {fault.at_s:7.2f} s  {fault.kind} {fault.worker} (pid {fault.pid}): {given_up}, {back}"
     )
 
 
-def _recovery_lines(recoveries: Sequence[Recovery]) -> Sequence[str]:
+def _recovery_lines(recoveries: Sequence[Recovery] | None) -> Sequence[str]:
+    if recoveries is None:
+        return ["which requests were interrupted is in the server's request log"]
     if not recoveries:
         return ["no request was interrupted by a fault"]
     detection = [one.detection_s for one in recoveries]
@@ -126,7 +146,3 @@ def _recovery_lines(recoveries: Sequence[Recovery]) -> Sequence[str]:
         f"{median(detection):.2f} s, worst {max(detection):.2f} s; then the next token after "
         f"median {median(recompute):.2f} s, worst {max(recompute):.2f} s"
     ]
-
-
-def _seconds(value: Seconds | None) -> str:
-    return "never" if value is None else f"{value:.2f} s"

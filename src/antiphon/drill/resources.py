@@ -1,6 +1,5 @@
 """What a process holds: memory, descriptors, sockets."""
 
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -51,8 +50,3 @@ def growth(
             if new - old > getattr(slack, name):
                 lines.append(f"process {pid}: {name} grew from {old} to {new}")
     return lines
-
-
-def leftovers(held: Counter[str]) -> Sequence[str]:
-    """One line for each thing that should be zero after quiet and is not."""
-    return [f"{name} is {count}, not 0" for name, count in sorted(held.items()) if count]

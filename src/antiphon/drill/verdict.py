@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from antiphon.bench import Answer
+from antiphon.bench import Answer, ScoredToken
 
 
 class Fault(StrEnum):
@@ -13,8 +13,8 @@ class Fault(StrEnum):
     FAILED = "failed"
     """Refused, broken off, or ended by an error."""
     WRONG = "wrong"
-    """Another text, end or number of tokens than without faults: a token was changed, repeated or
-    lost."""
+    """Another text, end, number of tokens or log-probability than without faults: a token was
+    changed, repeated or lost."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +47,9 @@ def _judge(answer: Answer, expected: Answer) -> Finding | None:
                 f"{got.text[where : where + 40]!r} instead of {wanted.text[where : where + 40]!r}"
             )
             return Finding(answer.number, Fault.WRONG, message)
+        if got.scored != wanted.scored:
+            message = f"choice {index}: {_scores_differ(got.scored, wanted.scored)}"
+            return Finding(answer.number, Fault.WRONG, message)
     if _ends(answer) != _ends(expected):
         message = f"ends {_ends(answer)} instead of {_ends(expected)}"
         return Finding(answer.number, Fault.WRONG, message)
@@ -62,6 +65,14 @@ def _ends(answer: Answer) -> list[str | None]:
     return [choice.finish_reason for choice in answer.choices]
 
 
-def _first_difference(a: str, b: str) -> int:
+def _scores_differ(got: Sequence[ScoredToken], wanted: Sequence[ScoredToken]) -> str:
+    """How two unequal lists differ first."""
+    place = _first_difference(got, wanted)
+    if place >= min(len(got), len(wanted)):
+        return f"{len(got)} tokens with log-probabilities instead of {len(wanted)}"
+    return f"token {place} is {got[place]} instead of {wanted[place]}"
+
+
+def _first_difference(a: Sequence[object], b: Sequence[object]) -> int:
     pairs = enumerate(zip(a, b, strict=False))
     return next((i for i, (x, y) in pairs if x != y), min(len(a), len(b)))

@@ -15,9 +15,8 @@ import logging
 import secrets
 import socket
 import time
-from collections.abc import Coroutine, Iterator
+from collections.abc import Coroutine, Iterator, Mapping
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +27,15 @@ from antiphon.core.config import MAX_WORKERS
 from antiphon.core.joining import judge_join
 from antiphon.core.recorded_run import Setup, router_of
 from antiphon.perf import read_times
-from antiphon.types import Config, Incarnation, Seconds, Welcome, WorkerInfo
+from antiphon.types import (
+    Config,
+    Incarnation,
+    JoinRefused,
+    Seconds,
+    Welcome,
+    WorkerId,
+    WorkerInfo,
+)
 from antiphon.wire import DecisionLogWriter
 
 from .admin.app import AdminGate, admin_app, read_token
@@ -50,6 +57,7 @@ from .gateway import (
 from .http_server import HttpServer
 from .join_socket import JoinSocket
 from .loaded_text import LoadedText, load_text
+from .loop_guard import guard_loop
 from .private_file import private_file
 from .remote_worker import RemoteWorker
 from .router_times import router_times
@@ -103,12 +111,14 @@ class GatewayProcess:
             self._served_name, parent.tell, self._config.cluster.start_timeout_s
         )
         self._gateway: Gateway | None = None
+        self._max_model_len: int | None = None
         self._tasks: set[asyncio.Task[None]] = set()
         self._stop = asyncio.Event()
         self._failure: BaseException | None = None
 
     async def run(self, listener: socket.socket, token: bytes | None) -> int:
         """Serve until the supervisor says stop; raises what broke the gateway."""
+        guard_loop(self._fail)
         admin = admin_app(self._operations)
         folder = Path(self._parent.launch.sockets)
         door = self._door(gateway_socket(folder))
@@ -172,11 +182,7 @@ class GatewayProcess:
         cluster = self._config.cluster
         return JoinSocket(
             path,
-            judge=partial(
-                judge_join,
-                identity=self._text.identity,
-                max_workers=MAX_WORKERS,
-            ),
+            judge=self._judge,
             welcome=Welcome(
                 gateway=Incarnation(secrets.token_hex(8)),
                 heartbeat_s=cluster.heartbeat_s,
@@ -185,6 +191,17 @@ class GatewayProcess:
             ),
             on_join=self._joined,
             clock=time.monotonic,
+        )
+
+    def _judge(
+        self, info: WorkerInfo, present: Mapping[WorkerId, WorkerInfo]
+    ) -> JoinRefused | None:
+        return judge_join(
+            info,
+            present,
+            identity=self._text.identity,
+            max_workers=MAX_WORKERS,
+            max_model_len=self._max_model_len,
         )
 
     def _joined(self, worker: WorkerLink) -> None:
@@ -205,6 +222,7 @@ class GatewayProcess:
         config = self._config
         log = self._decision_log(info)
         times = read_times(self._times, step_tokens=config.scheduler.max_batched_tokens)
+        self._max_model_len = info.max_model_len
         served = Served(model=info.model, max_model_len=info.max_model_len)
         metrics = Metrics(self._served_name)
         ports = Ports(clock=time.monotonic, log_decision=log, on_lost=self._let_go)
@@ -229,7 +247,7 @@ class GatewayProcess:
             clock=time.monotonic,
             created=int(time.time()),
         )
-        self._spawn(gateway.run()).add_done_callback(self._broken)
+        self._spawn(gateway.run())
         self._spawn(self._keep_saying_who_is_there(gateway))
         return gateway
 
@@ -249,17 +267,23 @@ class GatewayProcess:
         )
         return DecisionLog(self._decisions)
 
-    def _broken(self, task: asyncio.Task[None]) -> None:
-        """A gateway that breaks a law ends this process; the supervisor starts another."""
+    def _fail(self, error: BaseException) -> None:
+        """A broken law ends this process, and the supervisor starts another."""
+        self._failure = self._failure or error
+        if self._gateway is not None:
+            self._gateway.fail(error)
+        self._stop.set()
+
+    def _over(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
         error = None if task.cancelled() else task.exception()
         if error is not None:
-            self._failure = error
-            self._stop.set()
+            self._fail(error)
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         task = asyncio.create_task(work)
         self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        task.add_done_callback(self._over)
         return task
 
 

@@ -8,11 +8,14 @@ may be about to.
 """
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 
+from antiphon.core.said_by_workers import wrong_in_view
+from antiphon.errors import PeerError
 from antiphon.types import (
     Hello,
     JoinRefusal,
@@ -120,13 +123,19 @@ class JoinSocket:
 
     def _introduced(self, stream: FrameStream, frame: Frame) -> None:
         hello = decode(frame)
-        refused = self._judge(hello.info, self.present)
+        refused = self._objection(hello)
         if refused is not None:
-            stream.send(Kind.JOIN_REFUSED, refused)
+            with contextlib.suppress(PeerError):  # it went away: its stream says so
+                stream.send(Kind.JOIN_REFUSED, refused)
             stream.finish(f"worker {hello.info.id!r:.80} was refused: {refused.message}")
             return
         self._strangers.pop(stream).cancel()
         self._take_in(stream, hello)
+
+    def _objection(self, hello: Hello) -> JoinRefused | None:
+        if problem := wrong_in_view(hello.view):
+            return JoinRefused(reason=JoinRefusal.INVALID, message=f"its counts: {problem}")
+        return self._judge(hello.info, self.present)
 
     def _take_in(self, stream: FrameStream, hello: Hello) -> None:
         id = hello.info.id
@@ -140,7 +149,10 @@ class JoinSocket:
             on_over=partial(self._over, id),
         )
         self._present[id] = worker
-        stream.send(Kind.WELCOME, self._welcome)
+        try:
+            stream.send(Kind.WELCOME, self._welcome)
+        except PeerError:
+            return  # it went away while it came in: `_over` has been told
         stream.beat(
             self._welcome.heartbeat_s, self._welcome.lost_after_s, lambda: (Kind.HEARTBEAT, None)
         )

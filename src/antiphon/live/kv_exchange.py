@@ -66,7 +66,7 @@ class KvExchange:
         """See `Sealing.abort`."""
         return self._sealing.abort(id, attempt, sequence)
 
-    def abort_offers(self) -> Iterable[tuple[Prefilled, tuple[int, ...]]]:
+    def abort_offers(self) -> Iterable[Prefilled]:
         """See `Sealing.abort_all`."""
         return self._sealing.abort_all()
 

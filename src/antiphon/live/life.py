@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 from antiphon.types import (
+    AttemptFailed,
     Event,
     Offer,
     Request,
@@ -61,7 +62,7 @@ class Life:
             kept.append(event)
             if type(event) is SequenceEnded:
                 self._ended(event.request, run, 1)
-            elif type(event) is Offer:
+            elif type(event) in (Offer, AttemptFailed):
                 del self._runs[event.request]
         return kept
 

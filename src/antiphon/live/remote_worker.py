@@ -19,6 +19,7 @@ from collections import deque
 from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import replace
 
+from antiphon.core.said_by_workers import wrong_in_answer, wrong_in_batch, wrong_in_view
 from antiphon.errors import PeerError
 from antiphon.types import (
     Abort,
@@ -78,7 +79,8 @@ _GRANTING = (Kind.LEASE_HELD, Kind.LEASE_REFUSED)
 class RemoteWorker:
     """Implements `WorkerLink`. Takes over a stream on which a worker has said `hello`.
 
-    `on_report` is called with each new view, `on_over` once, when the stream is over.
+    `on_over` is called once, when the stream is over. Nothing that the worker says is handed on
+    before it was looked at: what can't be ends the stream (`core.said_by_workers`).
     """
 
     def __init__(
@@ -90,7 +92,6 @@ class RemoteWorker:
         call_timeout_s: Seconds,
         on_over: Callable[[Ending], None],
     ) -> None:
-        self.on_report: Callable[[WorkerView], None] | None = None
         self._stream = stream
         self._info = hello.info
         self._view = hello.view
@@ -152,7 +153,11 @@ class RemoteWorker:
         if self._calls.full or unsent > MAX_UNSENT_REQUEST_BYTES:
             return self._rejected(request, RejectReason.QUEUE_FULL, "does not keep up")
         try:
-            return await self._calls.call(kind, message, _ADMISSION, request.id)
+            answer = await self._calls.call(kind, message, _ADMISSION, request.id)
+            if problem := wrong_in_answer(answer):
+                self._stream.end(f"it answers what can't be: {problem}")
+                raise PeerError(f"worker {self._info.id} answers what can't be: {problem}")
+            return answer
         except MessageTooLongError as error:
             return self._rejected(request, RejectReason.TOO_LONG, f"can't be told: {error}")
         except (PeerError, asyncio.CancelledError):
@@ -223,7 +228,10 @@ class RemoteWorker:
             raise
 
     def _check(self, batch: EventBatch) -> None:
-        """A worker offers its own: others will go where its offer says."""
+        """Raise `FrameError` for what can't be. A worker offers its own: others will go where its
+        offer says."""
+        if problem := wrong_in_batch(batch, self._info.model.vocab_size):
+            raise FrameError(f"it says what can't be: {problem}")
         me = (self._info.id, self._info.incarnation)
         for offer in batch.offers:
             if (offer.owner, offer.incarnation) != me:
@@ -252,9 +260,10 @@ class RemoteWorker:
                     self._stream.pause()
                 self._news.set()
             case Kind.REPORT:
-                self._view = decode(frame)
-                if self.on_report is not None:
-                    self.on_report(self._view)
+                view: WorkerView = decode(frame)
+                if problem := wrong_in_view(view):
+                    raise FrameError(f"it reports what can't be: {problem}")
+                self._view = view
             case Kind.HELLO:
                 raise FrameError("it said hello twice")
             case _:

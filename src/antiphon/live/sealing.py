@@ -12,14 +12,13 @@ from dataclasses import dataclass
 
 from antiphon.core.handover import LeaseBook
 from antiphon.types import (
+    AttemptFailed,
     Event,
-    FinishReason,
     Offer,
     OfferedPage,
     OfferedSequence,
     Prefilled,
     RequestId,
-    SequenceEnded,
     WorkerInfo,
 )
 
@@ -36,7 +35,7 @@ class _Seal:
 
 
 class Sealing:
-    """Makes one `Offer` of each `Prefilled`, or ends its sequences with an error.
+    """Makes one `Offer` of each `Prefilled`, or gives the attempt up.
 
     `on_made` gets the events: none if all was aborted, which is done here until then. `on_broken`
     is called if a law was broken meanwhile.
@@ -91,9 +90,9 @@ class Sealing:
             self._drop(seal)
         return ended
 
-    def abort_all(self) -> list[tuple[Prefilled, tuple[int, ...]]]:
+    def abort_all(self) -> list[Prefilled]:
         """End everything that is being sealed; returns what."""
-        ended = [(seal.prefilled, tuple(seal.sequences)) for seal in self._seals.values()]
+        ended = [seal.prefilled for seal in self._seals.values()]
         for seal in list(self._seals.values()):
             self._drop(seal)
         return ended
@@ -132,7 +131,13 @@ class Sealing:
         del self._seals[prefilled.request, prefilled.attempt]
         if failure or not lives:
             self._leases.release_of(prefilled.request, prefilled.attempt)
-            return _ends(seal, failure or "its lease ran out before it was offered")
+            return [
+                AttemptFailed(
+                    request=prefilled.request,
+                    attempt=prefilled.attempt,
+                    message=failure or "its lease ran out before it was offered",
+                )
+            ]
         return [self._offer(seal, pages, info)]
 
     def _offer(self, seal: _Seal, pages: tuple[OfferedPage, ...], info: WorkerInfo) -> Offer:
@@ -151,17 +156,3 @@ class Sealing:
             pages=tuple(page for page in pages if page.page in used),
             sequences=tuple(seal.sequences.values()),
         )
-
-
-def _ends(seal: _Seal, message: str) -> list[Event]:
-    """The request fails here; its gateway may try it again."""
-    return [
-        SequenceEnded(
-            request=seal.prefilled.request,
-            attempt=seal.prefilled.attempt,
-            sequence=sequence,
-            reason=FinishReason.ERROR,
-            message=message,
-        )
-        for sequence in seal.sequences
-    ]

@@ -13,7 +13,7 @@ has begun, so that their reader works while the engine does.
 import asyncio
 import logging
 import secrets
-from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 
@@ -25,9 +25,9 @@ from antiphon.errors import BugError
 from antiphon.types import (
     Aborted,
     Admitted,
+    AttemptFailed,
     Engine,
     Event,
-    FinishReason,
     Incarnation,
     LeaseHeld,
     LeaseId,
@@ -217,7 +217,7 @@ class Worker:
         await self._quiet.wait()
 
     async def close(self) -> None:
-        """End what is left with an error, wait for the running pass, and stop the thread."""
+        """Give up what is left, wait for the running pass, and stop the thread."""
         self._refuse("the worker is shutting down")
         self._closing = True
         self._outbox.put(self._end_all("the worker was shut down"))
@@ -273,7 +273,7 @@ class Worker:
         return self._seen(self._scheduler.complete(plan, result, self._clock()))
 
     def _failed(self, plan: StepPlan) -> Sequence[Event]:
-        """The pass of this plan raised: end its sequences; after too many in a row, everything."""
+        """The pass of this plan raised: end its sequences; after too many in a row, give up all."""
         events = self._seen(
             self._scheduler.fail(plan, "the engine failed in this step", self._clock())
         )
@@ -362,9 +362,10 @@ class Worker:
         self._broken = error
         self._wake.set()
 
-    def _end_all(self, message: str) -> Iterable[Event]:
-        """End everything with an error. The scheduler keeps nothing but what a pass still uses."""
-        ends: list[tuple[RequestId, int, tuple[int, ...]]] = []
+    def _end_all(self, message: str) -> list[Event]:
+        """Give up all attempts: others may go on with them. The scheduler keeps nothing but what a
+        pass still uses."""
+        given_up: list[tuple[RequestId, int]] = []
         for id, attempt in self._live:
             if not self._scheduler.has(id, attempt):
                 continue  # its end is about to be said
@@ -372,21 +373,11 @@ class Worker:
             if isinstance(answer, Aborted):
                 self._live.ended(id, attempt, len(answer.sequences))
                 self._stop_pull(id, attempt)
-                ends.append((id, attempt, answer.sequences))
+                given_up.append((id, attempt))
         if self._kv is not None:
-            ends += (
-                (one.request, one.attempt, sequences) for one, sequences in self._kv.abort_offers()
-            )
+            given_up += ((one.request, one.attempt) for one in self._kv.abort_offers())
         return [
-            SequenceEnded(
-                request=id,
-                attempt=attempt,
-                sequence=sequence,
-                reason=FinishReason.ERROR,
-                message=message,
-            )
-            for id, attempt, sequences in ends
-            for sequence in sequences
+            AttemptFailed(request=id, attempt=attempt, message=message) for id, attempt in given_up
         ]
 
     def _refuse(self, message: str) -> None:

@@ -31,8 +31,8 @@ class WorkerLink(Protocol):
     * Calls take effect in the order in which they begin to run, so an abort that follows its add
       never overtakes it.
     * Each sequence of an admitted request ends once: by its `SequenceEnded`, in the answer to an
-      `abort`, or by the `Offer` that passes it on. Events before it may still be on their way when
-      the answer is there.
+      `abort`, by the `Offer` that passes it on, or by the `AttemptFailed` that gives up all that
+      has not ended. Events before it may still be on their way when the answer is there.
     * Events of a request come in order and none is lost while `events` goes on. If it stops, by
       itself or by an exception, the worker is gone, and with it whatever it had not ended.
     * A call that can't be answered any more (the worker went away, or was too slow) raises

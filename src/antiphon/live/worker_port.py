@@ -18,12 +18,11 @@ from pathlib import Path
 
 from antiphon.errors import BugError, PeerError
 from antiphon.types import (
+    AttemptFailed,
     Event,
-    FinishReason,
     Hello,
     Offer,
     Seconds,
-    SequenceEnded,
     Welcome,
 )
 from antiphon.wire import (
@@ -235,19 +234,16 @@ class WorkerPort:
                 await self._send(stream, await self._given_up(events[0], str(error)))
 
     async def _given_up(self, event: Event, why: str) -> Sequence[Event]:
-        """Ends instead of an offer that no message can hold."""
+        """What is said instead of an offer that no message can hold."""
         if not isinstance(event, Offer):
             raise BugError(f"an event of kind {type(event).__name__} can't be told: {why}")
         await self._worker.release(event.lease)
         return [
-            SequenceEnded(
+            AttemptFailed(
                 request=event.request,
                 attempt=event.attempt,
-                sequence=sequence.sequence,
-                reason=FinishReason.ERROR,
                 message=f"the offer can't be told: {why}",
             )
-            for sequence in event.sequences
         ]
 
     def _report(self) -> Answer:

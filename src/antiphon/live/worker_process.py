@@ -12,6 +12,7 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import uvloop
 
@@ -25,6 +26,7 @@ from antiphon.types import Incarnation, Seconds, WorkerId, WorkerInfo
 
 from .decision_log import DecisionLog, opened_log
 from .loaded_engine import LoadedEngine, load_engine
+from .loop_guard import guard_loop
 from .peer_port import PeerPort
 from .peer_pull_path import PeerPullPath
 from .pull_path import Exchange
@@ -52,6 +54,8 @@ def work(parent: Parent) -> int:
 async def serve_worker(parent: Parent, loaded: LoadedEngine, log: DecisionLog | None) -> int:
     """Join, serve and join anew until told to stop, or until the engine is beyond help."""
     stop = asyncio.Event()
+    broken: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+    guard_loop(partial(_break, broken))
 
     def told(message: Drain | Stop | Children) -> None:
         if isinstance(message, Stop):
@@ -81,8 +85,14 @@ async def serve_worker(parent: Parent, loaded: LoadedEngine, log: DecisionLog | 
         if region is not None:
             port = await until_end.enter_async_context(_offering(worker, region, folder))
             renewed.append(port.new_life)
-        await _join_and_serve(parent, worker, renewed, stop)
+        await _join_and_serve(parent, worker, renewed, stop, broken)
         return 0 if worker.healthy else 1
+
+
+def _break(broken: asyncio.Future[None], error: BaseException) -> None:
+    """The first broken law counts."""
+    if not broken.done():
+        broken.set_exception(error)
 
 
 async def _join_and_serve(
@@ -90,8 +100,12 @@ async def _join_and_serve(
     worker: Worker,
     renewed: Sequence[Callable[[], None]],
     stop: asyncio.Event,
+    broken: asyncio.Future[None],
 ) -> None:
-    """`renewed` are called at each new life of the worker: what others were told is over."""
+    """Until told to stop, or the engine is beyond help. Raises what `broken` was given.
+
+    `renewed` are called at each new life of the worker: what others were told is over.
+    """
 
     async def new_life() -> None:
         await worker.new_life(Incarnation(secrets.token_hex(8)))
@@ -107,7 +121,8 @@ async def _join_and_serve(
     )
     beat_s = parent.config.cluster.heartbeat_s
     serving = asyncio.create_task(port.run())
-    ends = (
+    ends: tuple[asyncio.Future[Any], ...] = (
+        broken,
         serving,
         asyncio.create_task(stop.wait()),
         asyncio.create_task(_until_unhealthy(worker, beat_s)),
@@ -117,8 +132,9 @@ async def _join_and_serve(
         if not task.done():
             task.cancel()
     await asyncio.wait(ends)
-    if not serving.cancelled():
-        serving.result()
+    for end in (broken, serving):
+        if not end.cancelled():
+            end.result()
 
 
 async def _until_unhealthy(worker: Worker, beat_s: Seconds) -> None:

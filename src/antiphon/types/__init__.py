@@ -30,6 +30,7 @@ from .config import (
 )
 from .engine import Engine
 from .events import (
+    AttemptFailed,
     BlockRemoved,
     BlockStored,
     Event,
@@ -126,6 +127,7 @@ __all__ = [
     "Aborted",
     "Admitted",
     "Adopt",
+    "AttemptFailed",
     "AttemptRecord",
     "BlockKey",
     "BlockRemoved",

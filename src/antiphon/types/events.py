@@ -43,6 +43,19 @@ class SequenceEnded:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class AttemptFailed:
+    """The worker's last event of an attempt that it gives up: the fault is its own.
+
+    Nothing of the attempt is left there. What was said of it before holds; sequences that have not
+    ended may go on elsewhere. A fault of a sequence itself is a `SequenceEnded`.
+    """
+
+    request: RequestId
+    attempt: int
+    message: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Preempted:
     """Memory ran out against prediction: the sequence gave its pages back and recomputes later."""
 
@@ -68,7 +81,9 @@ class Pulled:
     seconds: Seconds = 0.0
 
 
-Event: TypeAlias = Started | TokenGenerated | SequenceEnded | Preempted | Offer | Pulled
+Event: TypeAlias = (
+    Started | TokenGenerated | SequenceEnded | Preempted | Offer | Pulled | AttemptFailed
+)
 
 SchedulerEvent: TypeAlias = Event | Prefilled
 """What a scheduler tells its own driver, which makes an `Offer` of `Prefilled`."""

@@ -10,7 +10,7 @@ cross as durations: see `wire.durations`.
 from dataclasses import dataclass
 from enum import StrEnum
 
-from .events import Preempted, Pulled, SequenceEnded, Started, TokenGenerated
+from .events import AttemptFailed, Preempted, Pulled, SequenceEnded, Started, TokenGenerated
 from .fleet import KvShape, WorkerInfo, WorkerView
 from .handover import LeaseRefused, Offer
 from .ids import Incarnation, LeaseId, Seconds, WorkerId
@@ -41,6 +41,8 @@ class JoinRefusal(StrEnum):
     PROTOCOL = "protocol"
     MODEL = "model"
     KV_SHAPE = "kv_shape"
+    MAX_MODEL_LEN = "max_model_len"
+    """Its answers would end before those of others."""
     INVALID = "invalid"
     """What it says of itself can't be."""
     LIVE = "live"
@@ -81,6 +83,7 @@ class EventBatch:
     preempted: tuple[Preempted, ...] = ()
     offers: tuple[Offer, ...] = ()
     pulled: tuple[Pulled, ...] = ()
+    failed: tuple[AttemptFailed, ...] = ()
     runs: tuple[tuple[int, int], ...] = ()
 
 

@@ -9,6 +9,7 @@ from itertools import groupby
 from typing import Any
 
 from antiphon.types import (
+    AttemptFailed,
     Event,
     EventBatch,
     Offer,
@@ -21,7 +22,7 @@ from antiphon.types import (
 
 from .frame import FrameError
 
-_KINDS = (Started, TokenGenerated, SequenceEnded, Preempted, Offer, Pulled)
+_KINDS = (Started, TokenGenerated, SequenceEnded, Preempted, Offer, Pulled, AttemptFailed)
 _NUMBERS = {kind: number for number, kind in enumerate(_KINDS)}
 
 
@@ -35,7 +36,7 @@ def pack_events(events: Iterable[Event]) -> EventBatch:
         before = len(column)
         column += group
         runs.append((number, len(column) - before))
-    started, tokens, ended, preempted, offers, pulled = map(tuple, columns)
+    started, tokens, ended, preempted, offers, pulled, failed = map(tuple, columns)
     return EventBatch(
         started=started,
         tokens=tokens,
@@ -43,6 +44,7 @@ def pack_events(events: Iterable[Event]) -> EventBatch:
         preempted=preempted,
         offers=offers,
         pulled=pulled,
+        failed=failed,
         runs=tuple(runs),
     )
 
@@ -56,6 +58,7 @@ def unpack_events(batch: EventBatch) -> Sequence[Event]:
         batch.preempted,
         batch.offers,
         batch.pulled,
+        batch.failed,
     )
     used = [0] * len(columns)
     events: list[Event] = []

@@ -174,7 +174,12 @@ class FrameStream(asyncio.Protocol):
             self.end(f"nothing was heard for {now - self._heard_at:.2f} s")
             return
         if self._room.is_set():
-            self.send(*say())
+            try:
+                self.send(*say())
+            except PeerError:
+                if self._ending is None:
+                    raise
+                return  # this very word ended the stream; whoever has it was told why
         self._timer = self._loop.call_later(every_s, self._beat, every_s, say)
 
     def _let_leave(self) -> None:

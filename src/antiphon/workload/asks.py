@@ -13,6 +13,8 @@ _TEXT = (
     "place made live where after back little only round man year came show every good me give our"
 )
 _WORDS = _TEXT.split()
+_STOPS = 4
+"""Words at which an ask with stop strings ends; the API takes no more."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,6 +29,14 @@ class AskMix:
     """Asks for two choices."""
     plain_share: float = 0.1
     """Asks whose answer is not streamed."""
+    penalty_share: float = 0.25
+    """Asks with all three penalties: the next token depends on all tokens before it."""
+    min_tokens_share: float = 0.25
+    """Asks that must not end within the first half of `max_tokens`."""
+    stop_share: float = 0.25
+    """Asks that end at one of four common words: its beginning may be held back for long."""
+    logprobs_share: float = 0.25
+    """Asks for log-probabilities, with two alternatives a token."""
     shared_words: int = 0
     """Words that all prompts begin with: a system prompt."""
 
@@ -42,6 +52,13 @@ class Ask:
     seed: int
     n: int = 1
     stream: bool = True
+    frequency_penalty: float = 0.0
+    presence_penalty: float = 0.0
+    repetition_penalty: float = 1.0
+    min_tokens: int = 0
+    stop: tuple[str, ...] = ()
+    top_logprobs: int | None = None
+    """Alternatives a token; None: no log-probabilities at all."""
 
 
 def ask(mix: AskMix, seed: int, number: int) -> Ask:
@@ -58,12 +75,21 @@ def ask(mix: AskMix, seed: int, number: int) -> Ask:
     words = [draws.choice(_WORDS, "shared word", place) for place in range(mix.shared_words)]
     for place in range(between(mix.prompt_words, "words")):
         words.append(draws.choice(_WORDS, "word", number, place))
+    max_tokens = between(mix.max_tokens, "max_tokens")
+    penalized = happens(mix.penalty_share, "penalties")
+    stops = [draws.choice(_WORDS, "ask", number, "stop word", place) for place in range(_STOPS)]
     return Ask(
         number=number,
         text=f"Tell me more: {' '.join(words)}",
-        max_tokens=between(mix.max_tokens, "max_tokens"),
+        max_tokens=max_tokens,
         temperature=0.8 if happens(mix.sampled_share, "temperature") else 0.0,
         seed=draws.below(2**31, "ask", number, "seed"),
         n=2 if happens(mix.pair_share, "n") else 1,
         stream=not happens(mix.plain_share, "stream"),
+        frequency_penalty=0.4 if penalized else 0.0,
+        presence_penalty=0.3 if penalized else 0.0,
+        repetition_penalty=1.1 if penalized else 1.0,
+        min_tokens=max_tokens // 2 if happens(mix.min_tokens_share, "min_tokens") else 0,
+        stop=tuple(f" {word} " for word in stops) if happens(mix.stop_share, "stop") else (),
+        top_logprobs=2 if happens(mix.logprobs_share, "logprobs") else None,
     )

@@ -67,13 +67,15 @@ class ScriptedRouter:
     def observe(self, event: FleetEvent, now: float) -> None:
         self.seen.append(event)
 
-    def choose(self, request: Request, now: float) -> Route | Hold | Rejected:
+    def choose(
+        self, request: Request, now: float, *, whole: bool = False
+    ) -> Route | Hold | Rejected:
         self.calls.append(("choose", request.id))
         self.asked.append(request)
         answer = self.routes.pop(0) if len(self.routes) > 1 else self.routes[0]
         if not isinstance(answer, tuple):
             return answer
-        prefill = None if answer[0] is None else WorkerId(answer[0])
+        prefill = None if answer[0] is None or whole else WorkerId(answer[0])
         return Route(
             request=request.id, prefill=prefill, decode=WorkerId(answer[1]), reason="script"
         )

@@ -75,14 +75,16 @@ class WilfulRouter:
             case _:
                 pass
 
-    def choose(self, request: Request, now: float) -> Route | Hold | Rejected:
+    def choose(
+        self, request: Request, now: float, *, whole: bool = False
+    ) -> Route | Hold | Rejected:
         assert request.id not in self.loads, "the last choice was not taken back"
         if (answer := self._nobody(request, now)) is not None:
             return answer
         self.loads.add(request.id)
         prefill, decode = self.chance.choices(self.takers, k=2)
         prefill = prefill if self.chance.random() < 0.3 else self.takers[0]
-        whole = self.kind or self.chance.random() < 0.3
+        whole |= self.kind or self.chance.random() < 0.3
         return Route(
             request=request.id,
             prefill=None if whole else prefill,
@@ -149,7 +151,7 @@ class Client:
     raises_paid: int = 0
 
     def failed(self) -> None:
-        """An attempt was ended by a death, or by the loss of its KV."""
+        """An attempt was ended by a death or a fault of its worker."""
         self.fruitless += not self.gained
         self.gained = False
 
@@ -184,7 +186,6 @@ class FleetModel:
     def run(self, commands: Sequence[Command]) -> Sequence[Command]:
         for id in self.router.refused_offers:  # the book gives such an offer up and begins anew
             self.clients[id].raises_paid += 1
-            self.clients[id].failed()
         self.router.refused_offers.clear()
         for command in commands:
             self._one(command)
@@ -330,6 +331,8 @@ class FleetModel:
         if client.holder is not None:
             assert not client.holder.owes, "a worker goes on with what is over"
         assert client.fruitless <= 3
+        if "attempts in a row" in record.message:
+            assert client.fruitless == 3, "what no worker is to blame for was counted"
         assert record.output_tokens == sum(map(len, client.delivered.values()))
         stamps = (record.started_at, record.first_token_at, record.last_token_at)
         reached = [record.arrived_at, *(s for s in stamps if s is not None), record.ended_at]

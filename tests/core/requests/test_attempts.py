@@ -3,6 +3,7 @@
 Cases that failed in other systems name them.
 """
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
@@ -14,6 +15,7 @@ from antiphon.types import (
     Abort,
     Admitted,
     Adopt,
+    AttemptFailed,
     Command,
     Deliver,
     Dispatch,
@@ -46,12 +48,14 @@ from antiphon.types import (
 
 ID = RequestId("r1")
 LEASE = LeaseId("lease-1")
+EOS = 2
 P, Q, D, E = map(WorkerId, ("p", "q", "d", "e"))
 
 
 def request(n: int = 1, **shape: object) -> Request:
     sampling = SamplingParams(n=n, max_tokens=100, seed=0)
-    return Request(id=ID, prompt=(1, 2, 3), sampling=sampling, **shape)  # pyright: ignore
+    facts = {"eos_token_ids": (EOS,)} | shape
+    return Request(id=ID, prompt=(1, 2, 3), sampling=sampling, **facts)  # pyright: ignore
 
 
 def token(index: int, sequence: int = 0, attempt: int = 1, token: int | None = None):
@@ -66,6 +70,15 @@ def token(index: int, sequence: int = 0, attempt: int = 1, token: int | None = N
 
 def ended(sequence: int = 0, attempt: int = 1, reason: FinishReason = FinishReason.STOP):
     return SequenceEnded(request=ID, attempt=attempt, sequence=sequence, reason=reason)
+
+
+def finish(
+    book: RequestBook, index: int, at: float, sequence: int = 0, attempt: int = 1
+) -> Sequence[Command]:
+    """The last token of a sequence, and word of its end."""
+    last = token(index, sequence, attempt, token=EOS)
+    assert book.heard(last, at) == (Deliver(last),)
+    return book.heard(ended(sequence, attempt), at)
 
 
 def refusal(reason: RejectReason = RejectReason.QUEUE_FULL, attempt: int = 1) -> Rejected:
@@ -141,14 +154,14 @@ def test_a_split_request_is_offered_granted_adopted_and_pulled() -> None:
     assert case.book.heard(pulled(missing=1), 5.0) == ()
     assert case.book.offers == 0
     assert case.book.heard(token(1), 6.0) == (Deliver(token(1)),)
-    case.book.heard(ended(0), 7.0)
-    record = settle_of(case.book.heard(ended(1), 8.0)).record
+    finish(case.book, 2, 7.0)
+    record = settle_of(finish(case.book, 1, 8.0, 1)).record
     assert (record.outcome, record.attempts, record.exact) == (Outcome.FINISHED, 1, True)
     (trail,) = record.trail
     stamps = (trail.began_at, trail.routed_at, trail.offered_at, trail.adopted_at, trail.pulled_at)
     assert stamps == (1.0, 1.0, 3.0, 4.0, 5.0)
     assert trail.route == "p > d: chosen at its offer"
-    assert (record.pulled_tokens, record.recomputed_tokens, record.output_tokens) == (3, 1, 3)
+    assert (record.pulled_tokens, record.recomputed_tokens, record.output_tokens) == (3, 1, 5)
     assert [name for name, _ in case.router.calls] == [
         "choose",
         "prefilled",
@@ -158,14 +171,15 @@ def test_a_split_request_is_offered_granted_adopted_and_pulled() -> None:
 
 
 def test_a_request_that_ends_with_its_first_token_is_not_offered() -> None:
-    case = Split()
-    assert settle_of(case.book.heard(ended(), 3.0)).record.outcome is Outcome.FINISHED
+    book = book_of(split_router(), "p", "d")
+    book.start(request(), 1.0)
+    assert settle_of(finish(book, 0, 3.0)).record.outcome is Outcome.FINISHED
 
 
 def test_what_has_ended_is_not_handed_over() -> None:
     """A stop string in the first token: the offer still names the sequence."""
     case = Split(n=3)
-    case.book.heard(ended(2), 2.0)
+    case.book.heard(ended(2, reason=FinishReason.ERROR), 2.0)
     assert case.book.cancel(ID, 2.5, sequence=0, reason=FinishReason.STOP)[0] == Abort(ID, 1, P, 0)
     (adopt,) = case.adopted().commands
     assert isinstance(adopt, Adopt)
@@ -190,10 +204,19 @@ def test_leases_are_renewed_a_third_of_their_life_apart_and_an_owner_hears_of_al
     assert book.due(7.5) == (both,)
 
 
-@pytest.mark.parametrize("ttl_s", [0.0, -5.0, float("nan")])
-def test_a_senseless_time_to_live_keeps_nobody_busy(ttl_s: float) -> None:
+@pytest.mark.parametrize("ttl_s", [0.0, -5.0, float("nan"), float("inf")])
+def test_an_offer_with_a_senseless_time_to_live_is_not_taken_up(ttl_s: float) -> None:
     case = Split()
     case.offer = replace(case.offer, ttl_s=ttl_s)
+    case.offered()
+    assert case.commands[:2] == (Release(owner=P, lease=LEASE), Abort(ID, 1, P))
+    assert "lives for" in settle_of(case.commands).record.message
+    assert case.book.next_deadline() is None
+
+
+def test_a_tiny_time_to_live_keeps_nobody_busy() -> None:
+    case = Split()
+    case.offer = replace(case.offer, ttl_s=1e-300)
     case.offered()
     assert case.book.due(4.0) == (Renew(owner=P, leases=(LEASE,)),)
     following = case.book.next_deadline()
@@ -249,26 +272,129 @@ def test_a_decode_worker_that_has_no_room_strands_no_pages() -> None:
     """vllm 41269: a refusal before admission left the prefill's pages until a timeout."""
     case = Split(split_router("d", "e")).adopted()
     commands = case.book.heard(refusal(), 5.0)
-    assert commands == (Abort(ID, 1, D), grant("p", "e", attempt=2))
+    assert commands == (grant("p", "e", attempt=2),)
     (adopt,) = case.book.heard(answer(attempt=2), 6.0)
     assert isinstance(adopt, Adopt)
     assert (adopt.worker, adopt.request.attempt, adopt.request.resumed) == (E, 2, ((10,),))
-    assert case.book.heard(refusal(RejectReason.TOO_LONG, attempt=2), 7.0)[1:-1] == (
+    case.router.routes = [("p", "e")]
+    release, dispatch = case.book.heard(refusal(RejectReason.INVALID, attempt=2), 7.0)
+    assert release == Release(owner=P, lease=LEASE)
+    assert isinstance(dispatch, Dispatch), "who does not adopt it may run it"
+    assert (dispatch.worker, dispatch.stage) == (E, Stage.WHOLE)
+    assert case.book.heard(refusal(RejectReason.INVALID, attempt=3), 8.0)[:-1] == (
         EndSequence(request=ID, sequence=0, reason=FinishReason.ERROR, message="full"),
-        Release(owner=P, lease=LEASE),
     )
 
 
 def test_when_no_decode_worker_has_room_the_offer_waits_longer_each_time() -> None:
     case = Split(split_router("d")).adopted()
-    assert case.book.heard(refusal(), 5.0) == (Abort(ID, 1, D),)
+    assert case.book.heard(refusal(), 5.0) == ()
     assert case.book.held == (0, 1)
     assert case.book.next_deadline() == pytest.approx(5.1)
     assert case.book.observe(WorkerJoined(worker_info("f")), 5.05) == ()
     assert case.book.due(5.1) == (grant("p", "d", attempt=2),)
     case.book.heard(answer(attempt=2), 5.2)
-    assert case.book.heard(refusal(attempt=2), 5.3)[0] == Abort(ID, 2, D)
+    assert case.book.heard(refusal(attempt=2), 5.3) == ()
     assert case.book.next_deadline() == pytest.approx(5.5)
+
+
+def test_a_prompt_that_is_too_long_to_be_offered_runs_whole() -> None:
+    """More than half of the worker's memory, which the router did not know."""
+    router = ScriptedRouter(routes=[("p", "d")])
+    book = book_of(router, "p", "d")
+    book.start(request(), 1.0)
+    (dispatch,) = book.heard(refusal(RejectReason.TOO_LONG), 2.0)
+    assert isinstance(dispatch, Dispatch)
+    assert (dispatch.worker, dispatch.stage, dispatch.request.attempt) == (D, Stage.WHOLE, 2)
+    assert settle_of(book.heard(refusal(RejectReason.TOO_LONG, attempt=2), 3.0)).rejected
+
+
+def test_kv_that_is_too_long_to_be_adopted_is_released_and_the_request_runs_whole() -> None:
+    case = Split().adopted()
+    release, dispatch = case.book.heard(refusal(RejectReason.TOO_LONG), 5.0)
+    assert release == Release(owner=P, lease=LEASE)
+    assert isinstance(dispatch, Dispatch)
+    assert (dispatch.worker, dispatch.stage, dispatch.request.resumed) == (
+        D,
+        Stage.WHOLE,
+        ((10,),),
+    )
+    settle = settle_of(case.book.heard(refusal(RejectReason.TOO_LONG, attempt=2), 6.0))
+    assert settle.record.outcome is Outcome.FAILED
+    assert case.book.offers == 0
+
+
+@pytest.mark.parametrize("reason", [FinishReason.STOP, FinishReason.LENGTH])
+def test_an_answer_whose_last_token_was_lost_goes_on_after_what_came(reason: FinishReason) -> None:
+    """Cut short, it must not look complete."""
+    book = book_of(ScriptedRouter(routes=[(None, "p"), (None, "d")]), "p", "d")
+    book.start(request(n=2), 0.0)
+    finish(book, 0, 1.0, 1)
+    book.heard(token(0), 1.0)
+    abort, dispatch = book.heard(ended(reason=reason), 2.0)
+    assert abort == Abort(ID, 1, P)
+    assert isinstance(dispatch, Dispatch)
+    assert (dispatch.worker, dispatch.request.attempt) == (D, 2)
+    assert (dispatch.request.resumed, dispatch.request.done) == (((10,), (EOS,)), (1,))
+    record = settle_of(finish(book, 1, 3.0, attempt=2)).record
+    assert (record.outcome, record.output_tokens) == (Outcome.FINISHED, 3)
+
+
+def test_kv_of_an_answer_that_was_cut_short_is_given_up() -> None:
+    case = Split().adopted()
+    commands = case.book.heard(ended(), 5.0)
+    assert commands[:2] == (Abort(ID, 1, D), Release(owner=P, lease=LEASE))
+    assert isinstance(commands[2], Dispatch)
+
+
+@pytest.mark.parametrize(
+    ("shape", "tokens", "reason"),
+    [
+        ({"max_tokens": 2}, (10, 11), FinishReason.LENGTH),
+        ({"max_tokens": 0}, (), FinishReason.LENGTH),
+        ({"max_tokens": 100}, range(10, 71), FinishReason.LENGTH),
+        ({"max_tokens": 9, "stop_token_ids": (11,)}, (10, 11), FinishReason.STOP),
+        ({"max_tokens": 9, "min_tokens": 2}, (EOS, EOS), FinishReason.STOP),
+        ({"max_tokens": 2, "min_tokens": 2}, (10, EOS), FinishReason.STOP),
+    ],
+    ids=["max_tokens", "no tokens", "the worker's limit", "stop id", "min_tokens", "both"],
+)
+def test_what_is_complete_ends(shape, tokens, reason: FinishReason) -> None:
+    book = book_of(ScriptedRouter(routes=[(None, "p")]), "p")
+    book.start(replace(request(), sampling=SamplingParams(seed=0, **shape)), 0.0)
+    for index, id in enumerate(tokens):
+        book.heard(token(index, token=id), 1.0)
+    record = settle_of(book.heard(ended(reason=reason), 2.0)).record
+    assert (record.outcome, record.finish_reasons) == (Outcome.FINISHED, (reason,))
+
+
+@pytest.mark.parametrize(
+    ("shape", "tokens", "reason"),
+    [
+        ({"max_tokens": 3}, (10, 11), FinishReason.LENGTH),
+        ({"max_tokens": 100}, range(10, 70), FinishReason.LENGTH),
+        ({"max_tokens": 9, "min_tokens": 3}, (10, EOS), FinishReason.STOP),
+        ({"max_tokens": 9}, (), FinishReason.STOP),
+    ],
+    ids=["max_tokens", "the worker's limit", "min_tokens", "no tokens"],
+)
+def test_what_is_not_complete_goes_on(shape, tokens, reason: FinishReason) -> None:
+    book = book_of(ScriptedRouter(routes=[(None, "p")]), "p")
+    book.start(replace(request(), sampling=SamplingParams(seed=0, **shape)), 0.0)
+    for index, id in enumerate(tokens):
+        book.heard(token(index, token=id), 1.0)
+    abort, dispatch = book.heard(ended(reason=reason), 2.0)
+    assert abort == Abort(ID, 1, P)
+    assert isinstance(dispatch, Dispatch) and dispatch.request.attempt == 2
+
+
+def test_a_worker_that_always_loses_the_first_token_ends_the_request() -> None:
+    book = book_of(ScriptedRouter(routes=[(None, "p")]), "p")
+    book.start(request(), 0.0)
+    for attempt in (1, 2):
+        assert isinstance(book.heard(ended(attempt=attempt), 1.0)[1], Dispatch)
+    record = settle_of(book.heard(ended(attempt=3), 2.0)).record
+    assert (record.outcome, record.attempts) == (Outcome.FAILED, 3)
 
 
 def test_a_lease_that_is_gone_starts_a_new_attempt() -> None:
@@ -325,10 +451,10 @@ def test_a_decode_worker_that_dies_before_it_has_pulled_costs_no_prefill() -> No
     (adopt,) = case.book.heard(answer(attempt=2), 6.0)
     assert isinstance(adopt, Adopt)
     assert adopt.worker == E
-    record = settle_of(case.book.heard(ended(attempt=2), 7.0)).record
-    routes = [attempt.route for attempt in record.trail]
+    record = settle_of(finish(case.book, 1, 7.0, attempt=2)).record
+    routes = [one.route for one in record.trail]
     assert routes == ["p > d: chosen at its offer", "p > e: its KV is still offered"]
-    assert [attempt.began_at for attempt in record.trail] == [1.0, 5.0]
+    assert [one.began_at for one in record.trail] == [1.0, 5.0]
     assert record.attempts == 2
 
 
@@ -362,16 +488,16 @@ def test_a_failed_prefill_ends_the_request_and_nobody_waits() -> None:
 def test_a_lost_decode_worker_loses_no_token_and_repeats_none() -> None:
     case = Split(n=2).decoding()
     case.book.heard(token(1, 0), 6.0)
-    case.book.heard(ended(1), 6.5)
+    finish(case.book, 1, 6.5, 1)
     case.router.routes = [(None, "e")]
     (dispatch,) = lose(case.book, "d", 7.0)
     assert isinstance(dispatch, Dispatch)
     again = dispatch.request
-    assert (again.attempt, again.resumed, again.done) == (2, ((10, 11), (10,)), (1,))
+    assert (again.attempt, again.resumed, again.done) == (2, ((10, 11), (10, EOS)), (1,))
     assert case.book.heard(token(2, 0), 7.5) == (), "the old worker's word counts no more"
     assert case.book.heard(token(2, 0, attempt=2), 8.0) == (Deliver(token(2, 0, attempt=2)),)
-    record = settle_of(case.book.heard(ended(0, attempt=2), 9.0)).record
-    assert record.output_tokens == 4
+    record = settle_of(finish(case.book, 3, 9.0, attempt=2)).record
+    assert record.output_tokens == 6
     assert record.finish_reasons == (FinishReason.STOP, FinishReason.STOP)
 
 
@@ -403,6 +529,57 @@ def test_three_deaths_in_a_row_without_a_token_end_the_request() -> None:
     settle = settle_of(lose(book, names[-1], 3.0))
     assert (settle.record.outcome, settle.record.attempts) == (Outcome.FAILED, 5)
     assert settle.record.message == "3 attempts in a row broke off before a token came"
+
+
+def given_up(attempt: int = 1) -> AttemptFailed:
+    return AttemptFailed(request=ID, attempt=attempt, message="the engine failed 3 times in a row")
+
+
+def test_a_workers_own_fault_moves_its_request() -> None:
+    """Dynamo's migration moved what a lost worker had; what a sick one had failed."""
+    book = book_of(ScriptedRouter(routes=[(None, "p"), (None, "d")]), "p", "d")
+    book.start(request(), 0.0)
+    book.heard(token(0), 1.0)
+    (dispatch,) = book.heard(given_up(), 2.0)
+    assert isinstance(dispatch, Dispatch), "and nobody is told to stop: it has"
+    assert (dispatch.worker, dispatch.request.attempt) == (D, 2)
+    assert dispatch.request.resumed == ((10,),)
+    assert book.heard(given_up(), 2.5) == (), "the word of an attempt that is over"
+    assert settle_of(finish(book, 1, 3.0, attempt=2)).record.outcome is Outcome.FINISHED
+
+
+def test_a_taker_that_gives_up_leaves_the_offer_to_another() -> None:
+    case = Split(split_router("d", "e")).adopted()
+    assert case.book.heard(given_up(), 5.0) == (grant("p", "e", attempt=2),)
+
+
+def test_a_prompt_that_cannot_be_offered_is_run_whole() -> None:
+    case = Split()
+    (dispatch,) = case.book.heard(given_up(), 3.0)
+    assert isinstance(dispatch, Dispatch)
+    assert (dispatch.worker, dispatch.stage, dispatch.request.attempt) == (D, Stage.WHOLE, 2)
+
+
+def test_three_faults_in_a_row_without_a_token_end_the_request() -> None:
+    book = book_of(ScriptedRouter(routes=[(None, "p")]), "p")
+    book.start(request(), 0.0)
+    for attempt in (1, 2):
+        assert isinstance(book.heard(given_up(attempt), 1.0)[0], Dispatch)
+    assert settle_of(book.heard(given_up(3), 2.0)).record.outcome is Outcome.FAILED
+
+
+def test_lost_kv_is_nobodys_death() -> None:
+    """Two deaths and a lease that was gone are not three deaths."""
+    case = Split(split_router("d", "e")).adopted()
+    lose(case.book, "d", 5.0)
+    case.router.routes = [(None, "q")]
+    case.book.heard(answer(attempt=2, refused=LeaseRefusal.GONE), 6.0)
+    case.router.routes = [(None, "e")]
+    lose(case.book, "q", 7.0)
+    case.router.routes = [(None, "p")]
+    (dispatch,) = lose(case.book, "e", 8.0)
+    assert isinstance(dispatch, Dispatch)
+    assert dispatch.worker == P
 
 
 def test_another_life_of_a_worker_has_nothing_of_the_former() -> None:
@@ -445,7 +622,7 @@ def test_a_refusal_is_no_failure_while_another_worker_has_room() -> None:
     assert (dispatch.worker, dispatch.request.attempt) == (D, 2)
     assert book.heard(refusal(), 1.5) == (), "the first worker's word counts no more"
     assert book.heard(Admitted(request=ID, attempt=2), 2.0) == ()
-    assert settle_of(book.heard(ended(attempt=2), 3.0)).record.attempts == 2
+    assert settle_of(finish(book, 0, 3.0, attempt=2)).record.attempts == 2
 
 
 def test_when_all_workers_are_full_the_client_hears_it_at_once() -> None:
@@ -478,7 +655,7 @@ def test_a_settled_request_makes_room_for_one_that_waits() -> None:
     book.start(request(), 0.0)
     book.start(replace(request(), id=RequestId("r2")), 0.0)
     router.routes = [(None, "p")]
-    commands = book.heard(ended(), 1.0)
+    commands = finish(book, 0, 1.0)
     assert isinstance(commands[-1], Dispatch)
     assert commands[-1].request.id == "r2"
 
@@ -540,7 +717,7 @@ def test_a_drained_worker_finishes_what_it_has() -> None:
     assert case.book.drain(D, 60.0, 6.0) == ()
     assert case.router.seen[-1] == HealthChanged(D, Health.DRAINING)
     assert case.book.next_deadline() == 60.0
-    commands = case.book.heard(ended(), 7.0)
+    commands = finish(case.book, 1, 7.0)
     assert commands[-1] == Drained(D)
     assert case.book.next_deadline() is None
 
@@ -554,7 +731,7 @@ def test_what_does_not_finish_in_time_is_moved() -> None:
     assert isinstance(dispatch, Dispatch)
     assert (dispatch.worker, dispatch.request.attempt) == (E, 2)
     assert drained == Drained(D)
-    record = settle_of(case.book.heard(ended(attempt=2), 61.0)).record
+    record = settle_of(finish(case.book, 1, 61.0, attempt=2)).record
     assert record.attempts == 2
 
 
@@ -602,7 +779,7 @@ def test_tokens_of_two_kinds_of_numbers_are_on_record(other: str, exact: bool) -
     book.heard(token(0), 1.0)
     lose(book, "p", 2.0)
     book.heard(token(1, attempt=2), 2.5)
-    assert settle_of(book.heard(ended(attempt=2), 3.0)).record.exact is exact
+    assert settle_of(finish(book, 2, 3.0, attempt=2)).record.exact is exact
 
 
 @pytest.mark.parametrize(("other", "exact"), [("scripted", True), ("another chip", False)])
@@ -614,7 +791,7 @@ def test_kv_of_another_kind_of_numbers_is_on_record(other: str, exact: bool) -> 
     book.heard(offer_of(asked, worker_info("p")), 2.0)
     book.heard(answer(), 3.0)
     book.heard(pulled(), 4.0)
-    assert settle_of(book.heard(ended(), 5.0)).record.exact is exact
+    assert settle_of(finish(book, 1, 5.0)).record.exact is exact
 
 
 def test_an_attempt_that_gave_nothing_leaves_no_trace_in_the_numbers() -> None:
@@ -624,4 +801,4 @@ def test_an_attempt_that_gave_nothing_leaves_no_trace_in_the_numbers() -> None:
     lose(book, "p", 2.0)
     book.heard(Started(request=ID, attempt=2, cached_tokens=0, queued_s=0.0), 2.5)
     book.heard(token(0, attempt=2), 2.7)
-    assert settle_of(book.heard(ended(attempt=2), 3.0)).record.exact is True
+    assert settle_of(finish(book, 1, 3.0, attempt=2)).record.exact is True

@@ -35,17 +35,24 @@ from antiphon.types import (
 
 WORKER = WorkerId("w0")
 ID = RequestId("r1")
+EOS = 2
 
 
 def request(n: int = 1, deadline: float | None = None, max_tokens: int = 100) -> Request:
     sampling = SamplingParams(n=n, max_tokens=max_tokens, seed=0)
-    return Request(id=ID, prompt=(1, 2, 3), sampling=sampling, deadline=deadline)
+    return Request(
+        id=ID, prompt=(1, 2, 3), sampling=sampling, eos_token_ids=(EOS,), deadline=deadline
+    )
 
 
 def token(index: int, sequence: int = 0, attempt: int = 1) -> TokenGenerated:
     return TokenGenerated(
         request=ID, attempt=attempt, sequence=sequence, index=index, token=index + 10
     )
+
+
+def last(index: int, sequence: int = 0) -> TokenGenerated:
+    return TokenGenerated(request=ID, attempt=1, sequence=sequence, index=index, token=EOS)
 
 
 def ended(sequence: int = 0, reason: FinishReason = FinishReason.STOP) -> SequenceEnded:
@@ -89,7 +96,7 @@ def test_a_plain_run_leaves_a_full_record() -> None:
     assert book.heard(Started(request=ID, attempt=1, cached_tokens=2, queued_s=1.0), 3.0) == ()
     assert book.heard(token(0), 4.0) == (Deliver(token(0)),)
     assert book.heard(Preempted(request=ID, attempt=1, sequence=0), 5.0) == ()
-    assert book.heard(token(1), 6.0) == (Deliver(token(1)),)
+    assert book.heard(last(1), 6.0) == (Deliver(last(1)),)
     assert len(book) == 1
     commands = book.heard(ended(), 7.0)
     assert commands[0] == end(0, FinishReason.STOP)
@@ -139,7 +146,7 @@ def test_a_refusal_after_an_answer_is_a_contradiction() -> None:
 def test_events_may_overtake_the_answer() -> None:
     book = new_book()
     book.start(request(), 0.0)
-    assert book.heard(token(0), 1.0) == (Deliver(token(0)),)
+    assert book.heard(last(0), 1.0) == (Deliver(last(0)),)
     assert book.heard(refused(), 2.0) == ()
     assert book.heard(Admitted(request=ID), 2.0) == ()
     assert settled(book.heard(ended(), 3.0)).started_at == 1.0
@@ -154,10 +161,10 @@ def test_a_stop_string_ends_its_sequence_only() -> None:
     assert book.heard(ended(reason=FinishReason.ABORTED), 4.0) == ()
     assert dropped(book) == {DropReason.LATE: 2}
     assert book.cancel(ID, 4.0, sequence=0, reason=FinishReason.STOP) == ()
-    assert book.heard(token(0, sequence=1), 5.0) == (Deliver(token(0, sequence=1)),)
-    record = settled(book.heard(ended(1, FinishReason.LENGTH), 6.0))
+    assert book.heard(last(0, sequence=1), 5.0) == (Deliver(last(0, sequence=1)),)
+    record = settled(book.heard(ended(1), 6.0))
     assert record.outcome is Outcome.FINISHED
-    assert record.finish_reasons == (FinishReason.STOP, FinishReason.LENGTH)
+    assert record.finish_reasons == (FinishReason.STOP, FinishReason.STOP)
     assert record.output_tokens == 2
 
 
@@ -212,6 +219,7 @@ def test_the_worker_may_end_by_deadline_or_error() -> None:
     book = opened()
     assert settled(book.heard(ended(reason=FinishReason.DEADLINE), 2.0)).outcome == "deadline"
     book = opened(n=2)
+    book.heard(last(0), 2.0)
     book.heard(ended(0), 2.0)
     failed = SequenceEnded(
         request=ID, attempt=1, sequence=1, reason=FinishReason.ERROR, message="logits are NaN"
@@ -222,6 +230,7 @@ def test_the_worker_may_end_by_deadline_or_error() -> None:
 
 def test_a_lost_worker_fails_its_requests() -> None:
     book = opened(n=2)
+    book.heard(last(0), 2.0)
     book.heard(ended(0), 2.0)
     assert book.observe(HealthChanged(WorkerId("another"), Health.LOST), 3.0) == ()
     commands = book.observe(HealthChanged(WORKER, Health.LOST), 3.0)
@@ -232,14 +241,14 @@ def test_a_lost_worker_fails_its_requests() -> None:
     assert book.observe(HealthChanged(WORKER, Health.LOST), 4.0) == ()
 
 
-def test_a_skipped_token_fails_the_request() -> None:
+def test_a_skipped_token_begins_an_attempt_after_what_came() -> None:
     book = opened()
     book.heard(token(0), 2.0)
-    commands = book.heard(token(2), 3.0)
-    assert commands[0] == Abort(ID, 1, WORKER)
-    record = settled(commands)
-    assert (record.outcome, record.output_tokens) == (Outcome.FAILED, 1)
-    assert record.message == "the worker sent token 2 where 1 was due"
+    abort, dispatch = book.heard(token(2), 3.0)
+    assert abort == Abort(ID, 1, WORKER)
+    assert isinstance(dispatch, Dispatch)
+    assert (dispatch.request.attempt, dispatch.request.resumed) == (2, ((10,),))
+    assert book.heard(token(1), 3.0) == (), "the first attempt is over"
 
 
 def test_a_worker_that_never_stops_is_stopped() -> None:

@@ -33,6 +33,7 @@ from antiphon.errors import BugError
 from antiphon.perf import DEFAULT_LINK_TIME, DEFAULT_STEP_TIME, FittedPhaseTime
 from antiphon.types import (
     Admitted,
+    AttemptFailed,
     Command,
     Deliver,
     EndSequence,
@@ -69,6 +70,7 @@ from antiphon.types import (
 )
 
 VIEW = replace(WorkerView(**dict.fromkeys(WorkerView.__dataclass_fields__, 0)), total_pages=64)
+EOS = 0
 NAMES = ("a", "b", "c", "d")
 reasons = st.sampled_from(FinishReason)
 refusals = st.sampled_from([*RejectReason, RejectReason.QUEUE_FULL, RejectReason.DRAINING])
@@ -96,6 +98,7 @@ class HostileFleet(RuleBasedStateMachine):
             self.said.append(fact)
         if isinstance(fact, TokenGenerated):
             self.model.sent.add(fact)
+            self.misses(fact)
         before = sum(self.book.dropped.values())
         commands = self.model.run(self.book.heard(fact, self.model.now))
         lost = sum(self.book.dropped.values()) - before
@@ -104,6 +107,15 @@ class HostileFleet(RuleBasedStateMachine):
             effects = [command for command in commands if not isinstance(command, Release)]
             assert not effects, "a dropped fact must have no effect"
         return commands
+
+    def misses(self, token: TokenGenerated) -> None:
+        """If tokens before this one were lost, its attempt is over."""
+        client = self.model.clients.get(token.request)
+        if client is None or client.holder is None or client.now.attempt != token.attempt:
+            return
+        if token.sequence in client.open and token.index > len(client.tokens(token.sequence)):
+            client.raises_paid += 1
+            client.failed()
 
     def tick(self, target: float) -> None:
         model = self.model
@@ -147,6 +159,7 @@ class HostileFleet(RuleBasedStateMachine):
             id=RequestId(f"r{self.serial()}"),
             prompt=(1,),
             sampling=SamplingParams(n=n, max_tokens=MAX_TOKENS, seed=0),
+            eos_token_ids=(EOS,),
             priority=priority,
             deadline=None if patience is None else self.model.now + patience,
         )
@@ -208,14 +221,46 @@ class HostileFleet(RuleBasedStateMachine):
         if client.holder is None:
             return
         sequence = client.open[pick % len(client.open)]
+        if reason in (FinishReason.STOP, FinishReason.LENGTH):
+            reason = self.completes(client, sequence)
         client.holder.owes.discard(sequence)
-        ended = SequenceEnded(
+        assert isinstance(self.hear(self.end(client, sequence, reason))[0], EndSequence)
+
+    def end(self, client: Client, sequence: int, reason: FinishReason) -> SequenceEnded:
+        return SequenceEnded(
             request=client.request.id,
             attempt=client.now.attempt,
             sequence=sequence,
             reason=reason,
         )
-        assert isinstance(self.hear(ended)[0], EndSequence)
+
+    def completes(self, client: Client, sequence: int) -> FinishReason:
+        """Says the last token of a sequence, if it may, and returns why it ends."""
+        assert client.holder is not None
+        resumed, index = client.now.resumed, len(client.tokens(sequence))
+        before = len(resumed[sequence]) if sequence < len(resumed) else 0
+        if index == MAX_TOKENS:
+            return FinishReason.LENGTH
+        if client.holder.prefill and index > before:
+            return FinishReason.ERROR
+        self.hear(replace(self.token(client, sequence, index), token=EOS))
+        return FinishReason.STOP
+
+    @precondition(any_open)
+    @rule(pick=picks, reason=st.sampled_from([FinishReason.STOP, FinishReason.LENGTH]))
+    def loses_the_last_token(self, pick: int, reason: FinishReason) -> None:
+        """A sequence that is cut short must not end as if it were complete."""
+        client = self.pick(pick)
+        if client.holder is None:
+            return
+        sequence = client.open[pick % len(client.open)]
+        if len(client.tokens(sequence)) == MAX_TOKENS and reason is FinishReason.LENGTH:
+            return
+        client.raises_paid += 1
+        client.failed()
+        self.hear(self.end(client, sequence, reason))
+        cut_short = client.ends.get(sequence) in (FinishReason.STOP, FinishReason.LENGTH)
+        assert not cut_short or len(client.tokens(sequence)) == MAX_TOKENS
 
     @precondition(any_open)
     @rule(pick=picks)
@@ -262,7 +307,6 @@ class HostileFleet(RuleBasedStateMachine):
         else:
             client.grant = None
             client.raises_paid += 1
-            client.failed()
         self.hear(
             GrantAnswered(
                 request=grant.request, attempt=grant.attempt, lease=grant.lease, refused=refused
@@ -290,6 +334,20 @@ class HostileFleet(RuleBasedStateMachine):
 
     @precondition(any_open)
     @rule(pick=picks)
+    def gives_up(self, pick: int) -> None:
+        """The fault of whoever has it: another goes on, with its offer if it has one."""
+        client = self.pick(pick)
+        if client.holder is None:
+            return
+        client.holder = None
+        client.raises_paid += 1
+        client.failed()
+        self.hear(
+            AttemptFailed(request=client.request.id, attempt=client.now.attempt, message="broken")
+        )
+
+    @precondition(any_open)
+    @rule(pick=picks)
     def admits(self, pick: int) -> None:
         client = self.pick(pick)
         self.hear(Admitted(request=client.request.id, attempt=client.now.attempt))
@@ -306,8 +364,7 @@ class HostileFleet(RuleBasedStateMachine):
         held, paid = client.holder, client.raises_paid
         if held is not None:
             client.raises_paid += 1
-            if not held.adopted:  # whoever refuses to adopt is told to stop, to be sure
-                client.holder = None
+            client.holder = None
         self.hear(fact)
         if self.book.dropped[DropReason.CONTRADICTION] > known:
             client.holder, client.raises_paid = held, paid
@@ -397,7 +454,7 @@ class HostileFleet(RuleBasedStateMachine):
         """Nobody's word now, so the model is not told; but an offer must be answered for."""
         client = self.model.clients.get(fact.request)
         current = client is not None and client.now.attempt == fact.attempt
-        if current and isinstance(fact, Pulled | SequenceEnded | Offer):
+        if current and isinstance(fact, Pulled | SequenceEnded | Offer | AttemptFailed):
             return  # nobody could tell it from an honest one
         if isinstance(fact, Offer):
             alive = self.model.alive.get(fact.owner)
@@ -502,8 +559,10 @@ class TrueRouter(WilfulRouter):
         super().observe(event, now)
         self._router.observe(event, now)
 
-    def choose(self, request: Request, now: float) -> Route | Hold | Rejected:
-        return self._router.choose(request, now)
+    def choose(
+        self, request: Request, now: float, *, whole: bool = False
+    ) -> Route | Hold | Rejected:
+        return self._router.choose(request, now, whole=whole)
 
     def choose_decode(
         self, offer: Offer, request: Request, now: float

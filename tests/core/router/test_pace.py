@@ -22,7 +22,8 @@ def reports(
                 running_sequences=1,
                 context_tokens=1000,
                 busy_s_total=busy_s,
-            )
+            ),
+            0.0,
         )
         busy_s += 100 * step_s
     return busy_s
@@ -40,7 +41,9 @@ def test_a_cold_start_says_nothing() -> None:
     """dynamo 12430: samples of a starting engine poisoned the model for good."""
     pace = Pace(LinearTimes())
     for steps, busy_s in ((0, 0.0), (5, 60.0), (15, 90.0), (40, 90.3)):
-        pace.reported(view(steps_total=steps, computed_tokens_total=steps, busy_s_total=busy_s))
+        pace.reported(
+            view(steps_total=steps, computed_tokens_total=steps, busy_s_total=busy_s), 0.0
+        )
     assert pace.factor == 1.0
 
 
@@ -55,7 +58,7 @@ def test_one_odd_report_moves_it_little() -> None:
 def test_a_worker_that_reports_no_busy_time_keeps_the_model_s_pace() -> None:
     pace = Pace(LinearTimes())
     for steps in range(0, 1000, 100):
-        pace.reported(view(steps_total=steps, computed_tokens_total=steps))
+        pace.reported(view(steps_total=steps, computed_tokens_total=steps), 0.0)
     assert pace.factor == 1.0
 
 
@@ -71,7 +74,8 @@ def test_prompts_and_decodes_are_told_apart() -> None:
                 running_sequences=8,
                 context_tokens=800,
                 busy_s_total=busy_s,
-            )
+            ),
+            0.0,
         )
         steps, tokens = steps + 4, tokens + 4 * 208
         busy_s += 3.0 * (4 * times.decode_step_s(8, 800) + times.prefill_s(800))
@@ -96,6 +100,40 @@ def test_no_report_breaks_it(counts: list[tuple[int, int, int, float]]) -> None:
                 computed_tokens_total=tokens,
                 running_sequences=sequences,
                 busy_s_total=busy_s,
-            )
+            ),
+            0.0,
         )
         assert 1 / 32 <= pace.factor <= 32
+
+
+def test_a_worker_that_gets_no_work_is_tried_again() -> None:
+    """Judged slow, it would report no step that could clear it: what was learned fades."""
+    pace = Pace(LinearTimes())
+    reports(pace, 8.0, 40)
+    slow = pace.factor
+    for second in range(121):
+        pace.fade(float(second), idle=True)
+    assert pace.factor == pytest.approx(slow**0.5)
+    pace.fade(1000.0, idle=True)
+    assert pace.factor == pytest.approx(1.0)
+
+
+def test_a_worker_that_works_keeps_what_was_learned() -> None:
+    pace = Pace(LinearTimes())
+    reports(pace, 8.0, 40)
+    slow = pace.factor
+    for second in range(1000):
+        pace.fade(float(second), idle=False)
+    assert pace.factor == slow
+    pace.fade(1000.0, idle=True)
+    assert pace.factor == pytest.approx(slow, rel=0.02)  # one second of it, not all
+
+
+def test_time_that_stands_still_or_runs_back_fades_nothing() -> None:
+    pace = Pace(LinearTimes())
+    reports(pace, 4.0, 40)
+    before = pace.factor
+    for now in (5.0, 5.0, 4.0):
+        pace.fade(now, idle=True)
+    assert pace.factor <= before
+    assert pace.factor > 0.8 * before

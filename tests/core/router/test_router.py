@@ -79,10 +79,10 @@ def test_a_busy_prefill_pool_spares_decodes_that_would_miss_their_target() -> No
 
 def test_a_prompt_above_half_a_pool_runs_locally() -> None:
     made = router(replace(P, kv=replace(P.kv, pages=100)), D)  # pyright: ignore[reportArgumentType]
-    (fits,) = routes(made, [request("a", 50 * 16)])
+    (fits,) = routes(made, [request("a", 50 * 16 - 1)])
     assert fits.prefill == P.id
     made.settled(fits.request, 0.0)
-    (local,) = routes(made, [request("b", 50 * 16 + 1)])
+    (local,) = routes(made, [request("b", 50 * 16)])
     assert (local.prefill, local.decode) == (None, D.id)
 
 

@@ -75,8 +75,9 @@ def test_a_split_request_lives_and_leaves_nothing() -> None:
     assert isinstance(adopt, Adopt)
     assert adopt.worker == D.id
     book.heard(Pulled(request=one.id, attempt=1, pulled_tokens=1000, cached_tokens=0), 1.2)
-    book.heard(token("r", 1), 1.3)
-    end = SequenceEnded(request=one.id, attempt=1, sequence=0, reason=FinishReason.STOP)
+    for index in range(1, 100):  # max_tokens
+        book.heard(token("r", index), 1.3)
+    end = SequenceEnded(request=one.id, attempt=1, sequence=0, reason=FinishReason.LENGTH)
     only(book.heard(end, 1.4), Settle)
     assert made.open_requests == 0
     assert [worker.load.sequences for worker in made.workers] == [0, 0]

@@ -427,6 +427,8 @@ def test_two_workers_with_full_halves_take_from_each_other() -> None:
     ("change", "problem"),
     [
         (lambda offer: replace(offer, numerics="cuda"), "computed as cuda"),
+        (lambda offer: replace(offer, ttl_s=float("nan")), "lives for nan s"),
+        (lambda offer: replace(offer, ttl_s=0.0), "lives for 0.0 s"),
         (lambda offer: replace(offer, kv=replace(offer.kv, page_tokens=4)), "pages have 4 tokens"),
         (lambda offer: replace(offer, request=RequestId("other")), "of request other"),
         (lambda offer: replace(offer, pages=offer.pages + offer.pages[:1]), "names a page twice"),

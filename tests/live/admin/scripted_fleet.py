@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Sequence
 from dataclasses import replace
 
+from antiphon.errors import PeerError
 from antiphon.live.supervisor.messages import ChildState
 from antiphon.types import (
     Health,
@@ -52,6 +53,8 @@ class ScriptedFleet:
         self.gate = asyncio.Event()
         self.gate.set()
         self.comes_back = True
+        self.fails: PeerError | None = None
+        """What a flip ends with."""
         self._members = {
             name: Member(
                 WorkerInfo(
@@ -83,6 +86,8 @@ class ScriptedFleet:
 
     async def set_role(self, worker: WorkerId, role: Role) -> None:
         self.calls.append(f"role {worker} {role}")
+        if self.fails is not None:
+            raise self.fails
         member = self._members[worker]
         self._change(worker, info=replace(member.info, role=role))
 

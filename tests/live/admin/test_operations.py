@@ -56,6 +56,29 @@ async def test_a_flip_drains_flips_and_resumes_and_is_kept_over_restarts() -> No
     assert told == [KeepRole("a", Role.PREFILL)]
 
 
+async def test_a_flip_that_goes_wrong_leaves_no_worker_drained() -> None:
+    fleet = ScriptedFleet(a=Role.DECODE, b=Role.MIXED)
+    fleet.fails = PeerError("no answer")
+    operations, told = made(fleet)
+    with pytest.raises(PeerError, match="no answer"):
+        await operations.set_role("a", Role.PREFILL, 5)
+    assert fleet.calls == ["drain a 5", "role a prefill", "resume a"]
+    assert told == []
+
+
+async def test_a_flip_that_is_given_up_leaves_no_worker_drained() -> None:
+    fleet = ScriptedFleet(a=Role.DECODE, b=Role.MIXED)
+    fleet.gate.clear()
+    operations, told = made(fleet)
+    flipping = asyncio.create_task(operations.set_role("a", Role.PREFILL, 5))
+    await asyncio.sleep(0)
+    flipping.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await flipping
+    assert fleet.calls == ["drain a 5", "resume a"]
+    assert told == []
+
+
 async def test_the_role_that_it_has_ends_a_drain() -> None:
     fleet = ScriptedFleet(a=Role.MIXED, b=Role.MIXED)
     operations, told = made(fleet)

@@ -8,6 +8,7 @@ from gateway_kit import listening, serving
 from puppet_link import PuppetLink, worker_info
 
 from antiphon.checkpoint import TokenizerSource, open_checkpoint, resolve
+from antiphon.core.requests.dispatcher import Dispatcher
 from antiphon.live.gateway import Keyring, Service, create_app
 from antiphon.text import ChatTemplate, Tokenizer
 from antiphon.types import HttpConfig
@@ -61,3 +62,9 @@ async def client(service, keys) -> AsyncIterator[httpx.AsyncClient]:
 async def url(service, keys) -> AsyncIterator[str]:
     async with listening(create_app(service, keys)) as url:
         yield url
+
+
+@pytest.fixture(autouse=True)
+def puppets_end_where_they_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Here a test says when an answer is complete; `tests/core/requests` has the book check it."""
+    monkeypatch.setattr(Dispatcher, "cuts_short", lambda *_: False)

@@ -64,11 +64,13 @@ class Chosen:
     def first(self, names: tuple[str, ...]) -> WorkerId | None:
         return next((WorkerId(name) for name in names if name in self.well), None)
 
-    def choose(self, request: Request, now: float) -> Route | Hold | Rejected:
+    def choose(
+        self, request: Request, now: float, *, whole: bool = False
+    ) -> Route | Hold | Rejected:
         decode = self.first(self.prefer)
         if decode is None:
             return Rejected(request=request.id, reason=RejectReason.NO_WORKER, message="all gone")
-        prefill = self.first(self.prefill)
+        prefill = None if whole else self.first(self.prefill)
         return Route(request=request.id, prefill=prefill, decode=decode, reason="chosen")
 
     def choose_decode(self, offer: Offer, request: Request, now: float):
@@ -401,6 +403,22 @@ async def test_a_drained_worker_finishes_gets_nothing_new_and_changes_its_role(p
         assert (await client.post(TEXT, json=body)).status_code == 200
         assert len(a.requests) == 2
         assert (control.state, control.open_requests) == ("ready", 0)
+
+
+async def test_a_worker_that_does_not_answer_a_flip_is_lost(pair, monkeypatch):
+    """Nobody knows which role it has."""
+
+    async def silent(role):
+        raise PeerError("no answer within 10 s")
+
+    monkeypatch.setattr(pair.puppets["a"], "set_role", silent)
+    async with pair.serving() as service:
+        control = FleetControl(service.gateway, MODEL)
+        await control.drain(WorkerId("a"), 1.0)
+        with pytest.raises(PeerError, match="no answer"):
+            await control.set_role(WorkerId("a"), Role.DECODE)
+        control.resume(WorkerId("a"))
+        assert [member.info.id for member in control.members()] == ["b"]
 
 
 async def test_what_a_drain_does_not_wait_for_goes_on_elsewhere(pair, tokenizer):

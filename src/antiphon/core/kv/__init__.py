@@ -3,6 +3,7 @@
 from .block_keys import KEY_BYTES, MAX_SALT_BYTES, BlockKeys
 from .page_pool import KvListener, Match, OutOfMemory, PagePool, Reservation, ignore
 from .page_tally import PageTally
+from .party_pages import party_pages
 
 __all__ = [
     "KEY_BYTES",
@@ -15,4 +16,5 @@ __all__ = [
     "PageTally",
     "Reservation",
     "ignore",
+    "party_pages",
 ]

@@ -1,8 +1,9 @@
 """How requests come to workers, and what happens when one can't go on where it is.
 
 Every attempt after the first is paid for by something outside: a worker's death, a refusal, lost
-KV, a drain. Deaths without progress are counted, refusals are spread out in time, and deadlines
-end the rest, so that nothing is tried without bound.
+KV, a drain. Deaths and faults of workers without progress are counted, and refusals are spread out
+in time. Lost KV needs no count: it was offered with a new token, and is lost once. Deadlines end
+the rest, so that nothing is tried without bound.
 """
 
 from collections.abc import Iterable
@@ -30,7 +31,7 @@ from .open_request import OpenRequest
 from .open_requests import OpenRequests
 
 MAX_FRUITLESS = 3
-"""That many attempts in a row, ended by a death without a new token, end the request."""
+"""That many attempts in a row that a worker died of or broke off, without a new token."""
 _HOLDS_A_PASS = 16
 """After that many who can't be placed nobody further behind is asked for."""
 _LEAST_WAIT_S = 0.01
@@ -107,26 +108,47 @@ class Attempts:
         """Nobody can use its offer: begin anew without it. Nobody can serve it: it is over."""
         if entry.offer is None:
             return self._requests.refuse(entry, rejected, now)
-        return [*self._give_up_offer(entry), *self._again(entry, now, fruitless=True)]
+        return [*self._give_up_offer(entry), *self._again(entry, now, fruitless=False)]
 
     # ── what workers answer ──────────────────────────────────────────────────────────────────
 
     def rejected(self, entry: OpenRequest, fact: Rejected, now: Seconds) -> list[Command]:
-        """A worker does not take the request: another one may have room."""
-        stop: list[Command] = []
+        """A worker does not take the request: another one may have room.
+
+        If a part of it is nothing for who would pass it on, or go on with it, one does it all.
+        """
         match entry.attempt.place:
-            case Serving(worker, adopted):
-                stop = self._dispatcher.stop(entry) if adopted else []
-            case Prefilling(worker):
+            case Serving(worker, part):
                 pass
+            case Prefilling(worker):
+                part = True
             case Waiting() | Granting():
                 return []
+        unfit = fact.reason in (RejectReason.TOO_LONG, RejectReason.INVALID)
+        if unfit and part and not entry.whole:
+            entry.whole = True
+            return [*self._give_up_offer(entry), *self._again(entry, now, fruitless=False)]
         if fact.reason not in (RejectReason.QUEUE_FULL, RejectReason.DRAINING):
-            return [*stop, *self._requests.refuse(entry, fact, now)]
+            return self._requests.refuse(entry, fact, now)
         entry.refused_by.append(worker)
         entry.refusal = fact
         self._dispatcher.refused(worker, now)
-        return [*stop, *self._again(entry, now, fruitless=False)]
+        return self._again(entry, now, fruitless=False)
+
+    def failed(self, entry: OpenRequest, now: Seconds) -> list[Command]:
+        """The worker gives the attempt up, by its own fault: another may do better.
+
+        If it was to pass the request on, that may be what it can't do: then one does it all.
+        """
+        entry.whole |= isinstance(entry.attempt.place, Prefilling)
+        if (worker := entry.attempt.worker) is not None:
+            self._dispatcher.refused(worker, now)
+        return self._again(entry, now, fruitless=True)
+
+    def broken(self, entry: OpenRequest, now: Seconds) -> list[Command]:
+        """Tokens are missing: begin anew after the last that was delivered."""
+        stop = self._dispatcher.stop(entry)
+        return [*stop, *self._give_up_offer(entry), *self._again(entry, now, fruitless=True)]
 
     def offered(self, entry: OpenRequest, offer: Offer, now: Seconds) -> list[Command]:
         """The prompt is computed: find somebody who goes on."""
@@ -143,7 +165,7 @@ class Attempts:
             return []
         if fact.refused is None:
             return [self._dispatcher.adopt(entry, offer, place.taker, now)]
-        return [*self._give_up_offer(entry), *self._again(entry, now, fruitless=True)]
+        return [*self._give_up_offer(entry), *self._again(entry, now, fruitless=False)]
 
     # ── workers that go ──────────────────────────────────────────────────────────────────────
 

@@ -6,6 +6,7 @@ is the book's.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import inf
 
 from antiphon.errors import BugError
 from antiphon.types import (
@@ -25,6 +26,7 @@ from antiphon.types import (
     RequestId,
     Route,
     Seconds,
+    SequenceEnded,
     Stage,
     WorkerId,
 )
@@ -84,7 +86,7 @@ class Dispatcher:
             return self._grant(entry, entry.offer, now)
         if not entry.untouched:  # a sequence may have been cancelled while it waited
             entry.attempt.request = entry.resumed()
-        route = self._router.choose(entry.request, now)
+        route = self._router.choose(entry.request, now, whole=entry.whole)
         if not isinstance(route, Route):
             return route
         first = route.decode if route.prefill is None else route.prefill
@@ -137,6 +139,12 @@ class Dispatcher:
             return []
         return [Abort(entry.id, entry.request.attempt, worker, sequence)]
 
+    def cuts_short(self, entry: OpenRequest, fact: SequenceEnded) -> bool:
+        """The worker says that a sequence is complete, but its last tokens are not here."""
+        worker = entry.attempt.worker
+        assert worker is not None
+        return entry.is_cut_short(fact.sequence, fact.reason, self.workers.longest(worker))
+
     def token(self, entry: OpenRequest, now: Seconds) -> None:
         """Mutates: the attempt's first token is there."""
         entry.attempt.first_token = True
@@ -151,6 +159,8 @@ class Dispatcher:
             return "the worker's offer is from another life of it"
         if self.handovers.has(offer.owner, offer.lease):
             return "the worker's offer has the lease of another one"
+        if not 0 < offer.ttl_s < inf:
+            return f"the worker's offer lives for {offer.ttl_s} s"
         offered = {part.sequence: part.tokens for part in offer.sequences}
         resumed = entry.request.resumed
         for sequence in entry.open_sequences():

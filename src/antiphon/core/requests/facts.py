@@ -5,6 +5,7 @@ from typing import TypeAlias
 
 from antiphon.types import (
     Admitted,
+    AttemptFailed,
     Event,
     GrantAnswered,
     Offer,
@@ -65,6 +66,8 @@ def why_unusable(entry: OpenRequest, fact: Fact) -> DropReason | None:
             if attempt.worker is None:
                 return DropReason.FOREIGN
             return DropReason.DUPLICATE if attempt.started else None
+        case AttemptFailed():
+            return None if attempt.worker is not None else DropReason.FOREIGN
         case SequenceEnded() | Preempted():
             return _why_not_of_sequence(entry, fact.sequence)
 

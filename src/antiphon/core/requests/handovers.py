@@ -5,7 +5,7 @@ from antiphon.types import LeaseId, Offer, Renew, Seconds, WorkerId
 
 RENEWALS_A_TTL = 3
 LEAST_INTERVAL_S = 0.01
-"""A time to live comes from a worker, and may be anything."""
+"""A time to live comes from a worker, and may be tiny."""
 
 
 class _Owner:
@@ -33,8 +33,7 @@ class Handovers:
         """Mutates: renew this lease, which must not be live, until `remove`."""
         if self.has(offer.owner, offer.lease):
             raise BugError(f"lease {offer.lease} of {offer.owner} is live already")
-        interval = offer.ttl_s / RENEWALS_A_TTL
-        interval = interval if interval > LEAST_INTERVAL_S else LEAST_INTERVAL_S  # also for NaN
+        interval = max(offer.ttl_s / RENEWALS_A_TTL, LEAST_INTERVAL_S)
         owner = self._owners.setdefault(offer.owner, _Owner())
         owner.intervals[offer.lease] = interval
         owner.renew_at = min(owner.renew_at, now + interval)

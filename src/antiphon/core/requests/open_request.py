@@ -41,10 +41,12 @@ class OpenRequest:
         self.offer: Offer | None = None
         """KV that was offered and is not taken yet. It outlives attempts."""
         self.fruitless = 0
-        """Attempts in a row that a worker's death or lost KV ended before a new token came."""
+        """Attempts in a row that a worker's death or fault ended before a new token came."""
         self.refused_by: list[WorkerId] = []
         """Workers that had no room for it since it was last asked for in vain."""
         self.refusal: Rejected | None = None
+        self.whole = False
+        """A part of it was too long for a worker: one has to do all of it."""
         self.refusals = 0
         """Rounds in a row in which every worker refused."""
         self.preemptions = 0
@@ -118,6 +120,22 @@ class OpenRequest:
         self.untouched = False
         self._message = self._message or message
         return EndSequence(request=self.id, sequence=sequence, reason=reason, message=message)
+
+    def is_cut_short(self, sequence: int, reason: FinishReason, longest: int) -> bool:
+        """Would the sequence, which is open, end as if complete though its last tokens are missing?
+
+        `longest`: how many tokens prompt and output may have on the worker that says so.
+        """
+        tokens, limit = self._accepted[sequence], self._original.sampling.max_tokens
+        match reason:
+            case FinishReason.STOP:
+                marks = EndMarks.of(self._original)
+                return not tokens or not marks.end(tokens[-1], len(tokens))
+            case FinishReason.LENGTH:
+                full = len(self._original.prompt) + len(tokens) >= longest
+                return not full and (limit is None or len(tokens) < limit)
+            case FinishReason.ABORTED | FinishReason.DEADLINE | FinishReason.ERROR:
+                return False
 
     def overrun(self) -> list[tuple[int, FinishReason]]:
         """Open sequences that their last token has ended: only the word of it was lost."""

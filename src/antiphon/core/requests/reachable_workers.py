@@ -47,6 +47,13 @@ class ReachableWorkers:
         """The numerics id of a member."""
         return self._members[worker].info.model.numerics
 
+    def longest(self, worker: WorkerId) -> int:
+        """Most tokens of prompt and output that a member can have: its memory may end first."""
+        info = self._members[worker].info
+        if info.kv is None:
+            return info.max_model_len
+        return min(info.max_model_len, info.kv.pages * info.kv.page_tokens)
+
     def replaces(self, info: WorkerInfo) -> bool:
         """Does another life of this worker count as alive?"""
         return info.id in self._members and not self.lives(info.id, info.incarnation)

@@ -26,6 +26,7 @@ from collections.abc import Mapping, Sequence
 from antiphon.errors import BugError
 from antiphon.types import (
     Admitted,
+    AttemptFailed,
     Command,
     Deliver,
     Drained,
@@ -149,8 +150,9 @@ class RequestBook:
     ) -> Sequence[Command]:
         """Take in what a worker says. What is late, foreign or repeated is dropped and counted.
 
-        A worker that skips a token, runs past `max_tokens` or offers something else than it was
-        asked for has broken its promise, and what it sends can't be made whole: its request fails.
+        A worker that skips a token, or ends a sequence without its last one, has lost some: the
+        next attempt begins after what was delivered. One that runs past `max_tokens`, or offers
+        something else than it was asked for, is not to be trusted: the request fails.
         """
         entry = self._requests.get(fact.request)
         if entry is None:
@@ -232,16 +234,15 @@ class RequestBook:
         expected = entry.next_index(fact.sequence)
         limit = entry.request.sampling.max_tokens
         if fact.index > expected:
-            problem = f"the worker sent token {fact.index} where {expected} was due"
-        elif limit is not None and fact.index >= limit:
+            return self._rounded(self._attempts.broken(entry, now), now)
+        if limit is not None and fact.index >= limit:
             problem = f"the worker went on after max_tokens ({limit})"
-        else:
-            entry.attempt.known = True
-            if not entry.attempt.first_token:
-                self._dispatcher.token(entry, now)
-            entry.accept_token(fact.sequence, fact.token, now)
-            return (Deliver(fact),)
-        return self._rounded(self._requests.abort(entry, FinishReason.ERROR, problem, now), now)
+            return self._rounded(self._requests.abort(entry, FinishReason.ERROR, problem, now), now)
+        entry.attempt.known = True
+        if not entry.attempt.first_token:
+            self._dispatcher.token(entry, now)
+        entry.accept_token(fact.sequence, fact.token, now)
+        return (Deliver(fact),)
 
     def _use(self, entry: OpenRequest, fact: Fact, now: Seconds) -> list[Command]:
         match fact:
@@ -254,10 +255,14 @@ class RequestBook:
                 entry.refusals = 0
             case Offer():
                 return self._attempts.offered(entry, fact, now)
+            case SequenceEnded() if self._dispatcher.cuts_short(entry, fact):
+                return self._attempts.broken(entry, now)
             case SequenceEnded():
                 end = entry.end(fact.sequence, fact.reason, fact.message)
                 entry.attempt.known = True
                 return [end, *self._requests.settle_if_over(entry, now)]
+            case AttemptFailed():
+                return self._attempts.failed(entry, now)
             case Started():
                 entry.start(fact.cached_tokens, fact.queued_s, now)
             case Preempted():

@@ -26,8 +26,10 @@ class Routing(Protocol):
         """Mutates: the fleet has changed."""
         ...
 
-    def choose(self, request: Request, now: Seconds) -> Route | Hold | Rejected:
-        """Who serves it. A `Route` counts as load at once."""
+    def choose(
+        self, request: Request, now: Seconds, *, whole: bool = False
+    ) -> Route | Hold | Rejected:
+        """Who serves it; `whole`: on one worker. A `Route` counts as load at once."""
         ...
 
     def choose_decode(
@@ -70,7 +72,9 @@ class SoleWorker:
             case _:
                 pass
 
-    def choose(self, request: Request, now: Seconds) -> Route | Hold | Rejected:
+    def choose(
+        self, request: Request, now: Seconds, *, whole: bool = False
+    ) -> Route | Hold | Rejected:
         """See `Routing`."""
         match self._health:
             case Health.JOINED:

@@ -39,6 +39,11 @@ class Beliefs:
         """All that are not lost, in the order of their ids."""
         return self._sorted
 
+    def fade(self, now: Seconds) -> None:
+        """Mutates: what was learned of workers that do nothing grows old."""
+        for worker in self._sorted:
+            worker.pace.fade(now, idle=worker.idle)
+
     @property
     def open_requests(self) -> int:
         """How many requests something is kept of."""
@@ -70,7 +75,7 @@ class Beliefs:
                     belief.role = role
             case WorkerReported(worker, view):
                 if belief := self._workers.get(worker):
-                    belief.reported(view)
+                    belief.reported(view, now)
 
     def place(self, placement: Placement) -> None:
         """A decision was made. Mutates."""

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from antiphon.core.kv import party_pages
 from antiphon.types import Request, RequestId
 
 
@@ -26,11 +27,18 @@ class Demand:
         """Unfinished ones."""
         return len(self.resumed)
 
-    def pages(self, page_tokens: int, block_tokens: int) -> int:
-        """Pages that it fills before its next token: sequences share the prompt's whole blocks."""
-        tail = self.prompt % block_tokens
-        own = sum(-(-(tail + resumed) // page_tokens) for resumed in self.resumed)
-        return (self.prompt - tail) // page_tokens + own
+    def pages(self, page_tokens: int, block_tokens: int, new: int = 0) -> int:
+        """Pages that it fills with `new` more tokens a sequence.
+
+        Sequences share the prompt's whole blocks.
+        """
+        beyond = (resumed + new for resumed in self.resumed)
+        return party_pages(self.prompt, beyond, page_tokens=page_tokens, block_tokens=block_tokens)
+
+    def prompt_pages(self, page_tokens: int, block_tokens: int) -> int:
+        """Pages that it must have at once: what was resumed may be computed one by one."""
+        beyond = (0 for _ in self.resumed)
+        return party_pages(self.prompt, beyond, page_tokens=page_tokens, block_tokens=block_tokens)
 
 
 def demand_of(request: Request) -> Demand:

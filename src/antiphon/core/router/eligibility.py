@@ -17,15 +17,25 @@ def is_open(worker: WorkerBelief, now: Seconds) -> bool:
     return worker.health is Health.JOINED and not closed
 
 
-def could_run(worker: WorkerBelief, demand: Demand) -> bool:
-    """It can run the request if it has nothing else: its limits allow it."""
-    if demand.longest + 1 > worker.info.max_model_len:
+def could_run(worker: WorkerBelief, demand: Demand, drawn: int = 0) -> bool:
+    """It can run the request if it has nothing else: its limits allow it, as it counts itself.
+
+    `drawn`: how many tokens each sequence will have got before it comes here.
+    """
+    longest = demand.longest + drawn + 1
+    if longest > worker.info.max_model_len:
         return False
-    pages, total = worker.pages_of(demand), worker.total_pages
-    if pages is None or total is None or worker.info.kv is None:
+    kv, total = worker.info.kv, worker.total_pages
+    if total is None or kv is None:
         return True
-    room = total * worker.info.kv.page_tokens
-    return pages <= total and demand.longest + 1 <= room
+    pages = demand.prompt_pages(kv.page_tokens, kv.block_tokens)
+    return pages <= total and longest <= total * kv.page_tokens
+
+
+def could_adopt(worker: WorkerBelief, demand: Demand, drawn: int = 0) -> bool:
+    """It could run the request and go on with its KV, each sequence with room for one more."""
+    pages, total = worker.pages_of(demand, new=drawn + 1), worker.total_pages
+    return could_run(worker, demand, drawn) and (pages is None or total is None or pages <= total)
 
 
 def has_memory(worker: WorkerBelief, demand: Demand, max_sequences: int | None) -> bool:
@@ -45,8 +55,11 @@ def has_room(worker: WorkerBelief, demand: Demand, max_sequences: int | None) ->
 
 
 def may_offer(worker: WorkerBelief, demand: Demand) -> bool:
-    """Its prompt is within half of the pool, so that this worker may offer it at all."""
-    pages, total = worker.pages_of(demand), worker.total_pages
+    """Its prompt is within half of the pool, so that this worker may offer it at all.
+
+    As the worker counts it: each sequence with the token that is drawn last.
+    """
+    pages, total = worker.pages_of(demand, new=1), worker.total_pages
     return pages is not None and total is not None and 2 * pages <= total
 
 

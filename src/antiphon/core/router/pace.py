@@ -12,21 +12,33 @@ _WEIGHT = 0.2
 _LARGEST_MOVE = 2.0
 """One interval counts as at most that far off: an odd one moves the factor by 15 %."""
 _FARTHEST = 32.0
+_HALF_LIFE_S: Seconds = 120.0
+"""Without work, what was learned fades: half of it, as a power of the factor, in that time."""
 
 
 class Pace:
     """`factor` is measured time over predicted time, smoothed; 1 until something is measured.
 
     The model says how times relate to each other, the factor how fast this machine is: another
-    CPU, fewer cores, a noisy neighbour.
+    CPU, fewer cores, a noisy neighbour. A worker that was slow and gets no work for it reports no
+    step that could show that it has recovered: so what was learned fades, and it is tried again.
     """
 
     def __init__(self, times: PhaseTime) -> None:
         self._times = times
         self._before: WorkerView | None = None
+        self._faded_at: Seconds | None = None
         self.factor = 1.0
 
-    def reported(self, view: WorkerView) -> None:
+    def fade(self, now: Seconds, *, idle: bool) -> None:
+        """Mutates: time has passed; only while it is `idle` does it count."""
+        if self.factor == 1.0:
+            return
+        if idle and self._faded_at is not None and now > self._faded_at:
+            self.factor **= 0.5 ** ((now - self._faded_at) / _HALF_LIFE_S)
+        self._faded_at = now
+
+    def reported(self, view: WorkerView, now: Seconds) -> None:
         """Take in a report. Mutates. Reports out of order begin a new interval."""
         before = self._before
         if (
@@ -45,6 +57,7 @@ class Pace:
             off = measured_s / predicted_s / self.factor
             off = min(max(off, 1 / _LARGEST_MOVE), _LARGEST_MOVE)
             self.factor = min(max(self.factor * off**_WEIGHT, 1 / _FARTHEST), _FARTHEST)
+            self._faded_at = now
 
     def _predicted_s(self, before: WorkerView, view: WorkerView) -> Seconds:
         """What the steps between two reports should have taken.

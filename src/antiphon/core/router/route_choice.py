@@ -17,7 +17,7 @@ from dataclasses import dataclass
 
 from antiphon.types import Role, Seconds
 
-from .eligibility import can_offer_now, has_memory, has_room, may_offer
+from .eligibility import can_offer_now, could_adopt, has_memory, has_room, may_offer
 from .forecast import Forecast
 from .option import Option, joined
 from .scorers import Scorer
@@ -40,23 +40,27 @@ class RouteChoice:
     max_sequences: int | None
     hold_s: Seconds
 
-    def best(self, workers: Sequence[WorkerBelief]) -> Option | NoRoom:
-        """The route, as an option of one or two workers. Reads `workers`, sorted by id, only."""
+    def best(self, workers: Sequence[WorkerBelief], *, whole: bool = False) -> Option | NoRoom:
+        """The route, as an option of one or two workers, or of one if it is to be `whole`.
+
+        Reads `workers`, sorted by id, only.
+        """
         decoders = [worker for worker in workers if worker.role is not Role.PREFILL]
         if not decoders:
             ready = self._with_room(workers)
             return self._pick(self._wholes(ready), f"all {len(workers)} prefill workers are full")
         ready = self._with_room(decoders)
-        partners = [worker.exchange for worker in decoders]
+        demand = self.forecast.demand
+        partners = [one.exchange for one in decoders if could_adopt(one, demand, drawn=1)]
         pool = [
             worker
             for worker in workers
             if worker.role is Role.PREFILL
             and worker.exchange in partners
-            and may_offer(worker, self.forecast.demand)
+            and may_offer(worker, demand)
         ]
         full = f"all {len(decoders)} workers that decode are full"
-        if not pool:
+        if whole or not pool:
             return self._pick(self._wholes(ready), full)
         split = self._split(pool, ready)
         mixed = self._wholes([worker for worker in ready if worker.role is Role.MIXED])
@@ -83,7 +87,7 @@ class RouteChoice:
         """Best pair. Headroom is the smaller of both sides', so each side is chosen alone."""
         takers: dict[object, list[Option]] = {}
         for worker in ready:
-            if worker.exchange is not None:
+            if worker.exchange is not None and could_adopt(worker, self.forecast.demand, drawn=1):
                 takers.setdefault(worker.exchange, []).append(self.forecast.decode(worker))
         owners: dict[object, list[Option]] = {}
         for worker in pool:

@@ -36,7 +36,7 @@ from antiphon.types import (
 
 from .beliefs import Beliefs
 from .demand import Demand, demand_of
-from .eligibility import could_run, is_open, of_numerics
+from .eligibility import could_adopt, could_run, is_open, of_numerics
 from .forecast import Forecast
 from .option import Option
 from .parts import STANDARD_PARTS, Parts, RouterLimits
@@ -110,9 +110,15 @@ class Router:
 
     # ── decisions ────────────────────────────────────────────────────────────────────────────
 
-    def choose(self, request: Request, now: Seconds) -> Route | Hold | Rejected:
-        """Who serves this attempt. Mutates: a route counts as load from now on."""
+    def choose(
+        self, request: Request, now: Seconds, *, whole: bool = False
+    ) -> Route | Hold | Rejected:
+        """Who serves this attempt. Mutates: a route counts as load from now on.
+
+        `whole`: one worker does all of it, for a part of it was too long for one.
+        """
         self._beliefs.lift(request.id)
+        self._beliefs.fade(now)
         demand = demand_of(request)
         workers = self._candidates(request, demand, now)
         if isinstance(workers, Hold | Rejected):
@@ -121,7 +127,7 @@ class Router:
         equal = of_numerics(workers, earlier)
         exact = request.attempt == 1 or bool(equal) or (earlier is None and _all_equal(workers))
         forecast = self._forecast(request, demand, now)
-        choice = self._choice(forecast).best(equal or workers)
+        choice = self._choice(forecast).best(equal or workers, whole=whole)
         if isinstance(choice, NoRoom):
             return self._hold(request, choice.reason, now)
         self._place(choice, forecast)
@@ -136,13 +142,14 @@ class Router:
         `Rejected`: nobody can, now or soon, so the offer is of no use; its load is forgotten.
         """
         before = self._beliefs.lift(request.id)
+        self._beliefs.fade(now)
         demand = demand_of(request)
         wanted = exchange_of(offer.numerics, offer.kv)
         able = [
             worker
             for worker in self._beliefs.workers
             if worker.exchange == wanted
-            and could_run(worker, demand)
+            and could_adopt(worker, demand)
             and (worker.role is not Role.PREFILL or worker.info.incarnation == offer.incarnation)
         ]
         well = [worker for worker in able if is_open(worker, now)]

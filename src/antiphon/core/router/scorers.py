@@ -4,9 +4,9 @@ All see the same options, after the same filter, so that they differ in nothing 
 """
 
 from collections.abc import Sequence
-from hashlib import blake2b
 from typing import Protocol
 
+from antiphon.core.draws import Draws
 from antiphon.errors import BugError
 
 from .option import Option
@@ -59,20 +59,20 @@ class RoundRobin:
 
 
 class Random:
-    """Any, with equal chance: draw number k is a digest of (seed, k)."""
+    """Any, with equal chance: draw number k is a function of (seed, k)."""
 
     by_prediction = False
 
     def __init__(self, seed: int) -> None:
-        self._key = seed.to_bytes(16, "little", signed=True)
+        self._draws = Draws(seed)
         self._drawn = 0
 
     def best(self, options: Sequence[Option]) -> Option:
         """Mutates: counts draws."""
-        number = self._drawn.to_bytes(16, "little")
+        number = self._drawn
         self._drawn += 1
-        draw = int.from_bytes(blake2b(number, key=self._key, digest_size=8).digest(), "little")
-        return sorted(options, key=lambda option: option.workers)[draw % len(options)]
+        ordered = sorted(options, key=lambda option: option.workers)
+        return self._draws.choice(ordered, "route", number)
 
 
 def scorer_of(policy: str, seed: int) -> Scorer:

@@ -73,23 +73,31 @@ class WorkerBelief:
         return self.info.kv.pages if self.info.kv else None
 
     @property
+    def idle(self) -> bool:
+        """Nothing that was sent there is left."""
+        return not self._here and not self._coming
+
+    @property
     def load(self) -> Load:
         """Present load. Computed when asked after a change, so that nothing adds up to drift."""
         if self._load is None:
             self._load = self._compute()
         return self._load
 
-    def pages_of(self, demand: Demand) -> int | None:
-        """Pages that the request fills here; None: page size not known."""
+    def pages_of(self, demand: Demand, new: int = 0) -> int | None:
+        """Pages that the request fills here, with `new` tokens more a sequence.
+
+        None: page size not known.
+        """
         kv = self.info.kv
-        return demand.pages(kv.page_tokens, kv.block_tokens) if kv else None
+        return demand.pages(kv.page_tokens, kv.block_tokens, new) if kv else None
 
     # ── what happens to it ───────────────────────────────────────────────────────────────────
 
-    def reported(self, view: WorkerView) -> None:
+    def reported(self, view: WorkerView, now: Seconds) -> None:
         """Take in a report. Mutates this and the placements here."""
         self._view, self._load = view, None
-        self.pace.reported(view)
+        self.pace.reported(view, now)
         self._gone_pages = self._gone_context = self._just_offered_pages = 0
         known = list(self._here.values())
         counted = view.running + view.waiting + view.pulling

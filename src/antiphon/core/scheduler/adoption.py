@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from math import inf
 
 from antiphon.types import Offer, OfferedPage, OfferedSequence, Request
 
@@ -26,6 +27,8 @@ def examine(
     """
     if offer.numerics != numerics:
         return Adoption(offer, problem=f"it was computed as {offer.numerics}, not as {numerics}")
+    if not 0 < offer.ttl_s < inf:
+        return Adoption(offer, problem=f"it lives for {offer.ttl_s} s")
     if offer.kv.page_tokens != page_tokens:
         return Adoption(
             offer, problem=f"its pages have {offer.kv.page_tokens} tokens, not {page_tokens}"

@@ -19,7 +19,7 @@ from .adoption import examine
 from .history import History
 from .limits import Limits
 from .roster import Roster
-from .sequence import RequestState, SequenceState, ending, in_party_order, shared_tokens
+from .sequence import RequestState, SequenceState, ending, in_party_order
 
 
 class Intake:
@@ -162,7 +162,9 @@ class Intake:
                 field="resumed",
                 attempt=request.attempt,
             )
-        pages = self._adopted_pages(party)
+        # Each with a token more than now. Whoever offers needs no more: so what fits into half of
+        # its memory fits, beside all that another worker of that size may have promised, there too.
+        pages = limits.pages(len(request.prompt), (one.resumed_len + 1 for one in party))
         if state.adoption is not None and pages > limits.total_pages:
             return too_long(
                 request,
@@ -176,16 +178,6 @@ class Intake:
                 "prompts that are computed for other workers: run the request whole",
             )
         return None
-
-    def _adopted_pages(self, party: list[SequenceState]) -> int:
-        """Pages that all need where they go on, each with a token more than now.
-
-        Whoever offers needs no more. So what fits into half of its memory fits, beside all that
-        another worker of that size may have promised, there too.
-        """
-        page, shared = self._limits.page_tokens, shared_tokens(party[0], self._limits.block_tokens)
-        own = sum(-(-(len(one.tokens) + 1 - shared) // page) for one in party)
-        return shared // page + own
 
 
 def refusal(request: Request, limits: Limits) -> Rejected | None:
@@ -259,8 +251,8 @@ def _some_of(done: tuple[int, ...], n: int) -> bool:
 
 
 def _too_long(request: Request, limits: Limits) -> Rejected | None:
-    length, n = len(request.prompt), request.sampling.n
-    pages = limits.prompt_pages(length, n)
+    length, n = len(request.prompt), request.sampling.n - len(request.done)
+    pages = limits.pages(length, (0,) * n)
     if length + 1 > limits.max_model_len:
         message = (
             f"the prompt has {length} tokens and 1 is generated at least, "

@@ -1,7 +1,9 @@
 """What one worker can ever run, as follows from its configuration."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
+from antiphon.core.kv import party_pages
 from antiphon.errors import ConfigError
 from antiphon.types import KvConfig, ModelInfo, SchedulerConfig
 
@@ -29,10 +31,11 @@ class Limits:
         """Most tokens of a sequence that has the worker for itself."""
         return min(self.max_model_len, self.memory_tokens)
 
-    def prompt_pages(self, prompt_tokens: int, n: int) -> int:
-        """Pages that n sequences hold right after they forked: each has its own last block."""
-        tail = prompt_tokens % self.block_tokens
-        return -(-prompt_tokens // self.page_tokens) + (n - 1) * -(-tail // self.page_tokens)
+    def pages(self, prompt_tokens: int, beyond: Iterable[int]) -> int:
+        """Pages of sequences that have the same prompt, and `beyond` it so many tokens each."""
+        return party_pages(
+            prompt_tokens, beyond, page_tokens=self.page_tokens, block_tokens=self.block_tokens
+        )
 
 
 def limits_of(

@@ -74,7 +74,7 @@ def find_server(url: str | None, token_file: Path | None) -> AdminClient:
             raise UsageError(f"several servers run here: choose one with --url: {known}")
         return AdminClient(_UnixConnection(_admin_socket(only)))
     for server in servers:
-        if token_file is None and _same_place(url, server.url):
+        if token_file is None and same_place(url, server.url):
             return AdminClient(_UnixConnection(_admin_socket(server)))
     if token_file is None:
         raise UsageError(
@@ -113,7 +113,9 @@ def _tcp(url: str) -> http.client.HTTPConnection:
     return http.client.HTTPConnection(host, port)
 
 
-def _same_place(url: str, local: str) -> bool:
+def same_place(url: str, local: str) -> bool:
+    """Both are addresses of one local server."""
+
     def normal(text: str) -> str:
         return text.rstrip("/").replace("//localhost:", "//127.0.0.1:")
 

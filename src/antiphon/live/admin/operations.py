@@ -128,11 +128,13 @@ class Operations:
         member = self._member(name)
         self._check_not_last(member, role, f"become a {role} worker")
         with self._alone(name, "given another role"):
-            if member.info.role is not role:
-                await self._fleet.drain(member.info.id, timeout_s)
-                await self._fleet.set_role(member.info.id, role)
-                self._tell(KeepRole(name, role))
-            self._fleet.resume(member.info.id)
+            try:
+                if member.info.role is not role:
+                    await self._fleet.drain(member.info.id, timeout_s)
+                    await self._fleet.set_role(member.info.id, role)
+                    self._tell(KeepRole(name, role))
+            finally:
+                self._fleet.resume(member.info.id)
         return self._one(name)
 
     async def restart(self, name: str, timeout_s: Seconds) -> WorkerStatus:

@@ -133,11 +133,16 @@ class Fleet:
             self._on_change(change)
 
     async def set_role(self, worker: WorkerId, role: Role) -> None:
-        """Give a worker another role. Raises `PeerError` if it is not there, or does not answer."""
+        """Give a worker another role. Raises `PeerError` if it is not there, or does not answer:
+        then it is lost, for nobody knows which role it has."""
         link = self.link(worker)
         if link is None:
             raise PeerError(f"worker {worker} is not there")
-        await link.set_role(role)
+        try:
+            await link.set_role(role)
+        except PeerError as error:
+            self.lose(link, f"a call was not answered: {error}")
+            raise
         if self.link(worker) is not link:
             raise PeerError(f"worker {worker} was lost")
         self._on_change(RoleChanged(worker, role))

@@ -19,7 +19,7 @@ from enum import StrEnum
 
 from antiphon.core.recorder import Entry, recorded
 from antiphon.core.requests import BOOK, BOOK_METHODS, RequestBook, Routing
-from antiphon.errors import PeerError
+from antiphon.errors import BugError, PeerError
 from antiphon.live.worker_link import WorkerLink
 from antiphon.text import SequenceText, Tokenizer
 from antiphon.types import (
@@ -54,7 +54,7 @@ from antiphon.types import (
 
 from .auth import Tenant
 from .courier import Courier
-from .errors import unavailable
+from .errors import INTERNAL, unavailable
 from .fleet import Fleet
 from .intake import Call, Served, request_of
 from .metrics import Metrics
@@ -81,6 +81,21 @@ class _Open:
         self.call = call
         self.reply = reply
         self.texts = [SequenceText(request, tokenizer) for _ in range(request.sampling.n)]
+
+
+class _Law:
+    """Around work on the book that no caller may make fail: whatever it raises is a broken law,
+    which is given to `on_broken` and passed on."""
+
+    def __init__(self, on_broken: Callable[[BaseException], None]) -> None:
+        self._on_broken = on_broken
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        if error is not None:
+            self._on_broken(error)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -137,6 +152,7 @@ class Gateway:
         self._emptying: dict[WorkerId, list[asyncio.Future[None]]] = {}
         self._watch: asyncio.Task[None] | None = None
         self._failure: BaseException | None = None
+        self._law = _Law(self.fail)
         metrics.watch(self.fleet, self._book, served.model)
 
     @property
@@ -157,8 +173,10 @@ class Gateway:
         Raises what `fail` was given. Afterwards every open request has failed, and the gateway is
         unhealthy for good; the loss of workers never ends it.
         """
-        self._watch = asyncio.create_task(self.fleet.run(), name="gateway")
         try:
+            if self._failure is not None:
+                raise self._failure
+            self._watch = asyncio.create_task(self.fleet.run(), name="gateway")
             await self._watch
         except asyncio.CancelledError:
             if self._failure is not None:
@@ -170,18 +188,31 @@ class Gateway:
     def _stop(self) -> None:
         self._state = State.UNHEALTHY
         self._courier.close()
-        for id, entry in list(self._open.items()):
-            if self._failure is None:
-                entry.reply.fail(unavailable("the server has stopped: send the request again"))
-            self._execute(self._book.cancel(id, self._clock(), reason=FinishReason.ERROR))
+        stopped = unavailable("the server has stopped: send the request again")
+        for entry in self._open.values():
+            entry.reply.fail(stopped if self._failure is None else INTERNAL)
+        for id in list(self._open):
+            self._give_up(id)
         for waiting in (one for each in self._emptying.values() for one in each):
             waiting.cancel()
         if self._timer is not None:
             self._timer.cancel()
 
+    def _give_up(self, id: RequestId) -> None:
+        """A book that has broken a law may break another one here: the first one is the cause."""
+        try:
+            self._execute(self._book.cancel(id, self._clock(), reason=FinishReason.ERROR))
+        except (BugError, LookupError):
+            if self._failure is None:
+                raise
+
     def fail(self, error: BaseException) -> None:
-        """A law was broken and nothing here can be trusted any more: end `run` with `error`."""
+        """A law was broken and nothing here can be trusted any more: end `run` with `error`.
+
+        Nothing new is taken from this moment on.
+        """
         self._failure = self._failure or error
+        self._state = State.UNHEALTHY
         if self._watch is not None:
             self._watch.cancel()
 
@@ -200,7 +231,8 @@ class Gateway:
         self._emptying.setdefault(worker, []).append(emptied)
         self.fleet.drain(worker, True)
         now = self._clock()
-        self._run(self._book.drain(worker, now + timeout_s, now))
+        with self._law:
+            self._run(self._book.drain(worker, now + timeout_s, now))
         return emptied
 
     # ── calls ────────────────────────────────────────────────────────────────────────────────
@@ -228,8 +260,9 @@ class Gateway:
             self._open[request.id] = _Open(request, call, reply, self._tokenizer)
         self._calls[call.tenant] += 1
         self._idle.clear()
-        for request in requests:
-            self._run(self._book.start(request, now))
+        with self._law:
+            for request in requests:
+                self._run(self._book.start(request, now))
         return reply
 
     def open_calls(self, tenant: Tenant) -> int:
@@ -239,8 +272,9 @@ class Gateway:
     def cancel(self, reply: Reply, message: str = "") -> None:
         """End what is left of a call, at once. No effect on one that is over."""
         now = self._clock()
-        for id in reply.requests:
-            self._run(self._book.cancel(id, now, message=message))
+        with self._law:
+            for id in reply.requests:
+                self._run(self._book.cancel(id, now, message=message))
 
     def close(self, reply: Reply) -> None:
         """The handler is done with this reply: whatever still runs for it is of no use."""
@@ -286,7 +320,8 @@ class Gateway:
         self._run(self._book.heard(answer, self._clock()))
 
     def _changed(self, event: FleetEvent) -> None:
-        self._run(self._book.observe(event, self._clock()))
+        with self._law:
+            self._run(self._book.observe(event, self._clock()))
 
     # ── commands ─────────────────────────────────────────────────────────────────────────────
 
@@ -361,4 +396,5 @@ class Gateway:
 
     def _due(self) -> None:
         self._timer_at = float("inf")
-        self._run(self._book.due(self._clock()))
+        with self._law:
+            self._run(self._book.due(self._clock()))

@@ -43,7 +43,9 @@ class ChosenRouter:
         wanted = self._preferences[request][role is Role.DECODE]
         return alive[wanted % len(alive)] if alive else None
 
-    def choose(self, request: Request, now: Seconds) -> Route | Hold | Rejected:
+    def choose(
+        self, request: Request, now: Seconds, *, whole: bool = False
+    ) -> Route | Hold | Rejected:
         """See `core.requests.Routing`."""
         prefill = self._best(Role.PREFILL, request.id)
         decode = self._best(Role.DECODE, request.id)
@@ -55,6 +57,8 @@ class ChosenRouter:
             alone = prefill or decode
             assert alone is not None
             return Route(request=request.id, prefill=None, decode=alone, reason="alone")
+        if whole:
+            return Route(request=request.id, prefill=None, decode=decode, reason="whole")
         return Route(request=request.id, prefill=prefill, decode=decode, reason="apart")
 
     def choose_decode(

@@ -7,7 +7,7 @@ import subprocess
 from collections.abc import Mapping
 from pathlib import Path
 
-RESULTS = Path(__file__).parent / "results"
+RESULTS = Path(__file__).parents[1] / "results"
 
 
 def cpu_model() -> str:
@@ -28,7 +28,8 @@ def commit() -> str:
         done = subprocess.run(["git", *args], cwd=here, capture_output=True, text=True, check=False)
         return done.stdout.strip()
 
-    changed = git("status", "--porcelain", "--untracked-files=no", "--", ":!benchmarks/results")
+    but_results = (":/", ":(top,exclude)benchmarks/results")
+    changed = git("status", "--porcelain", "--untracked-files=no", "--", *but_results)
     return (git("rev-parse", "HEAD") or "unknown") + ("+changes" if changed else "")
 
 

@@ -1,6 +1,6 @@
 """Workers whose model is a list of words: they say and keep what real ones do, and compute nothing.
 
-    python benchmarks/scripted_workers.py FOLDER CORE ROLE...    join the gateway in FOLDER
+    python benchmarks/support/scripted_workers.py FOLDER CORE ROLE...    join the gateway in FOLDER
 
 A worker takes a step every `STEP_S` while it has something to do, and then every request that runs
 gets a token. A prompt is computed in one step. Prefill workers offer pages as real ones do; who

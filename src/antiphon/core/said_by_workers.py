@@ -1,0 +1,117 @@
+"""What a worker says of itself and its requests must at least be possible.
+
+Types come from the wire; here are the values: a number that can't be must end at the worker that
+said it, not where a gateway counts, waits or spells with it. Each function returns what is wrong,
+as a phrase that follows "it says", or nothing ("").
+"""
+
+from math import isfinite
+
+from antiphon.types import (
+    Admitted,
+    EventBatch,
+    Logprobs,
+    Offer,
+    Pulled,
+    Rejected,
+    WorkerView,
+)
+
+_MAX_COUNT = 2**48
+_MAX_SECONDS = 2.0**31
+_COUNTS = (
+    "running",
+    "waiting",
+    "free_pages",
+    "held_pages",
+    "cached_pages",
+    "total_pages",
+    "peak_pages",
+    "prefix_queried_tokens_total",
+    "prefix_hit_tokens_total",
+    "preemptions_total",
+    "steps_total",
+    "computed_tokens_total",
+    "waiting_tokens",
+    "running_sequences",
+    "context_tokens",
+    "pulling",
+    "offered_pages",
+    "leases",
+)
+
+
+def wrong_in_view(view: WorkerView) -> str:
+    """Counts are 0 or more, there is memory, and its parts make up the whole."""
+    for name in _COUNTS:
+        if problem := _wrong_count(name, getattr(view, name)):
+            return problem
+    if view.total_pages < 1:
+        return "total_pages is 0"
+    if view.free_pages + view.held_pages + view.cached_pages != view.total_pages:
+        return "free, held and cached pages do not add up to total_pages"
+    return _wrong_seconds("busy_s_total", view.busy_s_total)
+
+
+def wrong_in_batch(batch: EventBatch, vocab_size: int) -> str:
+    """Tokens are the model's, counts 0 or more, times can be waited for."""
+    for token in batch.tokens:
+        if not 0 <= token.token < vocab_size:
+            return f"token is {token.token}, of {vocab_size}"
+        if token.logprobs is not None and (problem := _wrong_scores(token.logprobs, vocab_size)):
+            return problem
+    for started in batch.started:
+        if problem := (
+            _wrong_count("cached_tokens", started.cached_tokens)
+            or _wrong_seconds("queued_s", started.queued_s)
+        ):
+            return problem
+    for offer in batch.offers:
+        if problem := _wrong_offer(offer):
+            return problem
+    for pulled in batch.pulled:
+        if problem := _wrong_pulled(pulled):
+            return problem
+    return ""
+
+
+def wrong_in_answer(answer: Admitted | Rejected) -> str:
+    """Whether a request was taken, and when to come back."""
+    match answer:
+        case Admitted(ahead=ahead):
+            return _wrong_count("ahead", ahead)
+        case Rejected():
+            return _wrong_seconds("retry_after_s", answer.retry_after_s or 0.0)
+
+
+def _wrong_scores(logprobs: Logprobs, vocab_size: int) -> str:
+    """A log-probability may be minus infinity, and by rounding a little above 0."""
+    scores = [logprobs.chosen, *(score for _, score in logprobs.top)]
+    if not all(score < 1.0 for score in scores):
+        return "a log-probability is no logarithm of one"
+    strange = [token for token, _ in logprobs.top if not 0 <= token < vocab_size]
+    return f"a likely token is {strange[0]}, of {vocab_size}" if strange else ""
+
+
+def _wrong_offer(offer: Offer) -> str:
+    if offer.ttl_s <= 0:
+        return f"ttl_s is {offer.ttl_s}"
+    return _wrong_seconds("ttl_s", offer.ttl_s)
+
+
+def _wrong_pulled(pulled: Pulled) -> str:
+    return (
+        _wrong_count("pulled_tokens", pulled.pulled_tokens)
+        or _wrong_count("cached_tokens", pulled.cached_tokens)
+        or _wrong_count("missing_tokens", pulled.missing_tokens)
+        or _wrong_seconds("seconds", pulled.seconds)
+    )
+
+
+def _wrong_count(name: str, count: int) -> str:
+    return "" if 0 <= count <= _MAX_COUNT else f"{name} is {count}"
+
+
+def _wrong_seconds(name: str, seconds: float) -> str:
+    possible = isfinite(seconds) and 0.0 <= seconds <= _MAX_SECONDS
+    return "" if possible else f"{name} is {seconds}"
