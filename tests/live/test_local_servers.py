@@ -9,7 +9,9 @@ from pathlib import Path
 import pytest
 
 from antiphon.errors import UsageError
+from antiphon.live import local_servers
 from antiphon.live.local_servers import LocalServer, registered, running_servers, runtime_folder
+from antiphon.live.socket_folder import private_folder
 
 
 @pytest.fixture(autouse=True)
@@ -34,20 +36,70 @@ def test_a_server_is_found_while_it_is_registered(runtime: Path) -> None:
     assert list(runtime.iterdir()) == []
 
 
-def test_a_killed_server_is_not_found_and_what_it_left_goes(runtime: Path) -> None:
+@pytest.mark.parametrize("published", [True, False])
+def test_a_killed_server_is_not_found_and_what_it_left_goes(runtime: Path, published: bool) -> None:
+    """Also one that was killed while it started."""
     script = (
         "import os, signal\n"
         "from antiphon.live.local_servers import registered\n"
         "with registered(None) as entry:\n"
-        "    entry.publish('http://x')\n"
+        f"    if {published}: entry.publish('http://x')\n"
         "    (entry.sockets / 'gateway.sock').touch()\n"
         "    os.kill(os.getpid(), signal.SIGKILL)\n"
     )
     env = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2] / "src")}
     subprocess.run([sys.executable, "-c", script], env=env, check=False, timeout=60)
-    assert len(list(runtime.iterdir())) == 2
+    [left] = runtime.iterdir()
+    assert (left / "gateway.sock").exists()
+    with registered(None) as entry:
+        assert list(runtime.iterdir()) == [entry.sockets]
     assert running_servers() == ()
     assert list(runtime.iterdir()) == []
+
+
+def test_one_that_starts_is_not_found_and_nothing_of_it_is_cleared_away(runtime: Path) -> None:
+    with registered(None) as entry:
+        assert running_servers() == ()
+        assert entry.sockets.is_dir()
+        entry.publish("http://x")
+        assert len(running_servers()) == 1
+
+
+def test_what_was_cleared_away_before_it_was_locked_is_made_anew(
+    runtime: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another process may look between the two steps."""
+    made: list[Path] = []
+
+    def and_looked_at(path: Path) -> Path:
+        folder = private_folder(path)
+        if path != runtime:
+            made.append(folder)
+            if len(made) == 1:
+                assert running_servers(runtime) == ()
+        return folder
+
+    monkeypatch.setattr(local_servers, "private_folder", and_looked_at)
+    with registered(None) as entry:
+        assert not made[0].exists()
+        assert entry.sockets == made[1]
+        assert entry.sockets.is_dir()
+
+
+def test_what_is_none_of_ours_stays(runtime: Path) -> None:
+    runtime.mkdir(mode=0o700)
+    (runtime / "notes").mkdir()
+    (runtime / "1-00000000").touch()
+    with registered(None):
+        pass
+    assert sorted(path.name for path in runtime.iterdir()) == ["1-00000000", "notes"]
+
+
+def test_an_entry_that_cannot_be_read_is_named(runtime: Path) -> None:
+    with registered(None) as entry:
+        (entry.sockets / "server.json").write_text("{")
+        with pytest.raises(UsageError, match=r"server\.json: can't be read .*: remove it"):
+            running_servers()
 
 
 def test_a_configured_folder_of_sockets_stays(tmp_path: Path) -> None:
@@ -56,6 +108,7 @@ def test_a_configured_folder_of_sockets_stays(tmp_path: Path) -> None:
         entry.publish("http://x")
         assert running_servers()[0].sockets == str(folder)
     assert folder.is_dir()
+    assert list(folder.iterdir()) == []
 
 
 def test_a_folder_that_others_can_enter_is_refused(runtime: Path) -> None:

@@ -1,8 +1,8 @@
 """The servers of this user on this machine: how `antiphon status` finds one without being told.
 
-Each has a file in the user's runtime folder, locked for as long as the server's supervisor lives,
-and beside it, unless configured otherwise, the folder of its sockets. A file that nobody holds the
-lock of is what a killed server left: whoever meets it clears it away.
+Each has a folder in the user's runtime folder, locked for as long as the server's supervisor lives:
+in it lie, unless configured otherwise, its sockets, and a file that says where it is found. One
+that nobody holds the lock of is what a killed server left: whoever meets it clears it away.
 """
 
 import contextlib
@@ -21,7 +21,8 @@ from antiphon.errors import UsageError
 
 from .socket_folder import private_folder
 
-_SUFFIX = ".json"
+_NAMES = "*-" + 8 * "[0-9a-f]"
+_FILE = "server.json"
 _MAX_FILE_BYTES = 64 * 1024
 
 
@@ -49,68 +50,72 @@ def runtime_folder() -> Path:
 class Registration:
     """A server's entry, and the folder of its sockets. Use as `with registered(…) as entry`."""
 
-    def __init__(self, file: Path, sockets: Path) -> None:
+    def __init__(self, folder: Path, sockets: Path) -> None:
         self.sockets = sockets
-        self._file = file
-        self._descriptor: int | None = None
+        self._folder = folder
 
     def publish(self, url: str) -> None:
         """From now on the server can be found."""
         server = LocalServer(pid=os.getpid(), url=url, sockets=str(self.sockets))
-        new = self._file.with_suffix(".new")
-        self._descriptor = os.open(
-            new, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_NOFOLLOW, mode=0o600
-        )
-        fcntl.flock(self._descriptor, fcntl.LOCK_EX)
-        os.write(self._descriptor, msgspec.json.encode(server))
-        new.rename(self._file)
-
-    def withdraw(self) -> None:
-        """The server can't be found any more."""
-        self._file.unlink(missing_ok=True)
-        if self._descriptor is not None:
-            os.close(self._descriptor)
+        new = self._folder / f"{_FILE}.new"
+        new.write_bytes(msgspec.json.encode(server))
+        new.rename(self._folder / _FILE)
 
 
 @contextlib.contextmanager
 def registered(socket_dir: str | None) -> Iterator[Registration]:
-    """A new entry; its sockets lie in `socket_dir`, or in a folder that is removed at the end."""
-    folder = runtime_folder()
-    running_servers(folder)
-    name = f"{os.getpid()}-{secrets.token_hex(4)}"
-    sockets = private_folder(Path(socket_dir) if socket_dir else folder / name)
-    entry = Registration(folder / f"{name}{_SUFFIX}", sockets)
+    """A new entry, which ends with the block; its sockets lie in `socket_dir`, or in itself."""
+    runtime = runtime_folder()
+    running_servers(runtime)
+    folder, descriptor = _locked_folder(runtime)
     try:
-        yield entry
+        yield Registration(folder, private_folder(Path(socket_dir)) if socket_dir else folder)
     finally:
-        entry.withdraw()
-        if socket_dir is None:
-            shutil.rmtree(sockets, ignore_errors=True)
+        shutil.rmtree(folder, ignore_errors=True)
+        os.close(descriptor)
 
 
-def running_servers(folder: Path | None = None) -> tuple[LocalServer, ...]:
+def running_servers(runtime: Path | None = None) -> tuple[LocalServer, ...]:
     """All that run, by process id. Clears away what killed ones left."""
     found: list[LocalServer] = []
-    for file in sorted((folder or runtime_folder()).glob(f"*{_SUFFIX}")):
-        with contextlib.suppress(FileNotFoundError):
-            if (server := _read(file)) is not None:
-                found.append(server)
+    for folder in sorted((runtime or runtime_folder()).glob(_NAMES)):
+        with contextlib.suppress(FileNotFoundError, NotADirectoryError):
+            if _in_use(folder):
+                found.append(_read(folder / _FILE))
     return tuple(sorted(found, key=lambda server: (server.pid, server.sockets)))
 
 
-def _read(file: Path) -> LocalServer | None:
-    """The server of a file; None if there is none any more."""
-    descriptor = os.open(file, os.O_RDONLY | os.O_NOFOLLOW)
+def _locked_folder(runtime: Path) -> tuple[Path, int]:
+    """A new folder, and the descriptor that holds its lock."""
+    while True:
+        folder = private_folder(runtime / f"{os.getpid()}-{secrets.token_hex(4)}")
+        with contextlib.suppress(FileNotFoundError):
+            descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+            if folder.exists():
+                return folder, descriptor
+            os.close(descriptor)  # somebody met it before it was locked, and cleared it away
+
+
+def _in_use(folder: Path) -> bool:
+    """Whether its server lives; if not, it is removed."""
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        shutil.rmtree(folder, ignore_errors=True)
     except BlockingIOError:
-        try:
-            return msgspec.json.decode(os.read(descriptor, _MAX_FILE_BYTES), type=LocalServer)
-        except msgspec.MsgspecError as error:
-            raise UsageError(f"{file}: can't be read ({error}): remove it") from None
-    else:
-        file.unlink(missing_ok=True)
-        shutil.rmtree(file.with_suffix(""), ignore_errors=True)
-        return None
+        return True
+    finally:
+        os.close(descriptor)
+    return False
+
+
+def _read(file: Path) -> LocalServer:
+    """Raises `FileNotFoundError` if the server has not said yet, or says no more, where it is."""
+    descriptor = os.open(file, os.O_RDONLY | os.O_NOFOLLOW)
+    try:
+        return msgspec.json.decode(os.read(descriptor, _MAX_FILE_BYTES), type=LocalServer)
+    except msgspec.MsgspecError as error:
+        raise UsageError(f"{file}: can't be read ({error}): remove it") from None
     finally:
         os.close(descriptor)
