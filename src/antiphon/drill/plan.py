@@ -18,7 +18,7 @@ class FaultKind(StrEnum):
     KILL = "kill"
     """SIGKILL; the supervisor starts it anew."""
     STOP = "stop"
-    """SIGSTOP, and SIGCONT when the cluster has long given it up."""
+    """SIGSTOP, and SIGCONT `stop_for_s` later, noticed or not."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

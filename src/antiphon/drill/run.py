@@ -2,7 +2,9 @@
 
 import asyncio
 import signal
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
+
+from antiphon.errors import PeerError
 
 from .drill import run_drill
 from .local_target import attached, started
@@ -18,12 +20,11 @@ def drill_cluster(
     """Put a cluster of its own (`antiphon serve ARGUMENTS`) through `plan`. Raises `PeerError`."""
 
     async def run() -> DrillReport:
-        _obey_sigterm()
         say("Starting a cluster")
         async with started(arguments) as target:
             return await run_drill(target, plan, say=say)
 
-    return asyncio.run(run())
+    return _run(run())
 
 
 def drill_server(
@@ -35,15 +36,26 @@ def drill_server(
     """
 
     async def run() -> DrillReport:
-        _obey_sigterm()
         target = attached(url, api_key=api_key)
         await target.ready(_READY_S)
         return await run_drill(target, plan, say=say, api_key=api_key)
 
-    return asyncio.run(run())
+    return _run(run())
 
 
-def _obey_sigterm() -> None:
-    """SIGTERM ends a drill as Ctrl-C does: whoever is stopped goes on, and nothing is left."""
-    loop = asyncio.get_running_loop()
-    loop.add_signal_handler(signal.SIGTERM, signal.raise_signal, signal.SIGINT)
+def _run(drill: Coroutine[None, None, DrillReport]) -> DrillReport:
+    """SIGTERM ends a drill as Ctrl-C does: whoever is stopped goes on, and nothing is left.
+
+    Raises `PeerError` then.
+    """
+
+    async def run() -> DrillReport:
+        task = asyncio.current_task()
+        assert task is not None
+        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
+        return await drill
+
+    try:
+        return asyncio.run(run())
+    except asyncio.CancelledError:
+        raise PeerError("the drill was ended by SIGTERM") from None
