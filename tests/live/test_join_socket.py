@@ -55,6 +55,23 @@ def hello(info: WorkerInfo) -> bytes:
     return encode(Kind.HELLO, Hello(info, PuppetWorker(info).view()))
 
 
+def report(info: WorkerInfo) -> bytes:
+    """What a worker answers its welcome with."""
+    return encode(Kind.REPORT, PuppetWorker(info).view())
+
+
+async def test_who_does_not_answer_its_welcome_has_not_joined(folder: Path) -> None:
+    """A gateway that stood still finds hellos of connections that were given up long ago."""
+    async with Door(folder) as door:
+        gone = await call(door, hello(worker_info("gone")))
+        gone.writer.close()
+        there = await call(door, hello(worker_info("there")) + report(worker_info("there")))
+        assert (await door.link(0)).info.id == "there"
+        await until(lambda: list(door.socket.present) == ["there"])
+        assert len(door.links) == 1
+        there.writer.close()
+
+
 class Caller:
     """A bare connection to the door."""
 
@@ -263,7 +280,8 @@ async def test_what_follows_a_hello_at_once_is_heard(folder: Path) -> None:
 
 async def test_hello_is_said_once(folder: Path) -> None:
     async with Door(folder) as door:
-        caller = await call(door, hello(worker_info()) * 2)
+        again = hello(worker_info())
+        caller = await call(door, again + report(worker_info()) + again)
         link = await door.link()
         with pytest.raises(PeerError, match="hello twice"):
             await anext(link.events())

@@ -199,7 +199,8 @@ def test_no_worker_harms_a_gateway(said: bytes) -> None:
                 await door.link(0)
                 info = worker_info("w1")
                 _, writer = await asyncio.open_unix_connection(door.path)
-                writer.write(encode(Kind.HELLO, Hello(info, healthy.view())) + said)
+                writer.write(encode(Kind.HELLO, Hello(info, healthy.view())))
+                writer.write(encode(Kind.REPORT, healthy.view()) + said)
                 strange = await door.link(1)
                 reading = asyncio.create_task(read(strange))
                 adding = asyncio.create_task(strange.add(request("strange")))
@@ -280,7 +281,7 @@ def test_no_value_that_a_worker_says_ends_the_gateway(
             running = asyncio.create_task(gateway.run())
             hello = Hello(worker_info("w1"), PuppetWorker(worker_info("w1")).view())
             _, writer = await asyncio.open_unix_connection(door.path)
-            writer.write(encode(Kind.HELLO, hello))
+            writer.write(encode(Kind.HELLO, hello) + encode(Kind.REPORT, hello.view))
             assert gateway.join(await door.link()) is None
             sampling = SamplingParams(max_tokens=4, logprobs=1)
             call = Call(

@@ -63,6 +63,8 @@ class Calls:
         finally:
             timer.cancel()
             del self._calls[number]
+            if answer.done() and not answer.cancelled():
+                answer.exception()  # seen, also if sending broke the stream and this with it
 
     def answered(self, frame: Frame) -> None:
         """An answer came. Raises `FrameError` if it can't be one to the call of its number."""
