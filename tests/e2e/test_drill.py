@@ -98,3 +98,15 @@ def test_nobody_serves_there() -> None:
     )
     assert done.returncode == 2
     assert "no server of yours" in done.stderr
+
+
+def test_a_cluster_that_does_not_start_says_why() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "antiphon", "drill", "./no-such-model.gguf"],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == 1
+    assert "no such file or folder" in done.stderr

@@ -135,7 +135,7 @@ async def started(
         try:
             place = await _found(server, log, timeout_s)
             target = LocalTarget(place, find_server(place.url, None), records=records)
-            await target.ready(timeout_s)
+            await _ready_or_over(target, server, log, timeout_s)
             yield target
         finally:
             await asyncio.shield(asyncio.to_thread(_end, server))
@@ -149,8 +149,28 @@ async def _found(server: subprocess.Popen[bytes], log: Path, timeout_s: Seconds)
                     if place.pid == server.pid:
                         return place
                 await asyncio.sleep(_POLL_S)
+    raise _did_not_start(log)
+
+
+async def _ready_or_over(
+    target: LocalTarget, server: subprocess.Popen[bytes], log: Path, timeout_s: Seconds
+) -> None:
+    """Wait until it is ready. Raises `PeerError` if it is not in time, or has ended."""
+    ready = asyncio.create_task(target.ready(timeout_s))
+    try:
+        while not ready.done():
+            await asyncio.wait((ready,), timeout=_POLL_S)
+            if server.poll() is not None:
+                raise _did_not_start(log)
+        await ready
+    finally:
+        ready.cancel()
+        await asyncio.gather(ready, return_exceptions=True)
+
+
+def _did_not_start(log: Path) -> PeerError:
     tail = log.read_text(encoding="utf-8", errors="replace")[-_LOG_TAIL_CHARS:]
-    raise PeerError(f"the cluster did not start; the end of its log:\n{tail}")
+    return PeerError(f"the cluster did not start; the end of its log:\n{tail}")
 
 
 def _end(server: subprocess.Popen[bytes]) -> None:
