@@ -39,6 +39,7 @@ from antiphon.live.gateway import Keyring
 from antiphon.live.gateway_process import GatewayProcess
 from antiphon.live.listener import listen
 from antiphon.live.loaded_text import load_text
+from antiphon.live.router_times import router_times
 from antiphon.live.socket_folder import private_folder
 from antiphon.live.supervisor.child_process import ChildProcess, command_of
 from antiphon.live.supervisor.messages import Drain, Drained, Launch, Ready, Stop
@@ -141,7 +142,9 @@ class GatewayWithWorkers(GatewayProcess):
 def gate(parent: Parent, *, roles: tuple[Role, ...], profile: str | None) -> int:
     """In place of `gateway_process.gate`: with workers inside, or with the CPU time of all
     functions written to a file. CPU time, as others may use the core meanwhile."""
-    process = GatewayWithWorkers(parent, load_text(CONFIG), Keyring(), None, None)
+    text = load_text(CONFIG)
+    times = router_times(CONFIG, text.identity)
+    process = GatewayWithWorkers(parent, text, times, Keyring(), None, None)
     process.roles = roles
     with socket.socket(fileno=parent.launch.listener) as listener:
         if profile is None:
