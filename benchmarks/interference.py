@@ -52,7 +52,9 @@ SPLIT = Setup("1 prefill, 1 decode", ("--prefill", "1", "--decode", "1"))
 
 
 def mixed(budget: int) -> Setup:
-    return Setup(f"2 mixed, budget {budget}", ("--mixed", "2", "--max-batched-tokens", str(budget)))
+    """A step takes each running sequence, so a small budget bounds these too."""
+    limits = ("--max-batched-tokens", str(budget), "--max-num-seqs", str(min(budget, 64)))
+    return Setup(f"2 mixed, budget {budget}", ("--mixed", "2", *limits))
 
 
 def long_ask(number: int) -> Ask:
