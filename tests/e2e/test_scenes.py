@@ -123,26 +123,31 @@ def play_damaged(served: Served, pids: dict[str, int]) -> None:
 
 
 def damage_pages(pid: int) -> None:
-    """Turn over a bit in each page of a worker's KV memory."""
+    """Turn over a bit in each page of a worker's KV memory: in its own mapping, as nobody else can
+    write to it."""
     descriptors = Path(f"/proc/{pid}/fd").iterdir()
     path = next(fd for fd in descriptors if "memfd:antiphon-kv" in str(fd.readlink()))
-    with path.open("r+b", buffering=0) as file:
+    with path.open("rb", buffering=0) as file:
         header = RegionHeader.decoded(file.read(HEADER_BYTES), path.stat().st_size)
+    maps = Path(f"/proc/{pid}/maps").read_text().splitlines()
+    mine = next(line.split() for line in maps if "memfd:antiphon-kv" in line and " rw" in line)
+    start = int(mine[0].partition("-")[0], 16) - int(mine[2], 16)
+    with Path(f"/proc/{pid}/mem").open("r+b", buffering=0) as memory:
         for page in range(header.pages):
-            at = header.pages_at + page * header.page_bytes + 100
-            (byte,) = os.pread(file.fileno(), 1, at)
-            os.pwrite(file.fileno(), bytes([byte ^ 1]), at)
+            at = start + header.pages_at + page * header.page_bytes + 100
+            (byte,) = os.pread(memory.fileno(), 1, at)
+            os.pwrite(memory.fileno(), bytes([byte ^ 1]), at)
 
 
-def play_crowd(served: Served) -> None:
-    """Ten long prompts, some of them begun, are given up, and somebody comes who stays."""
-    clients = [Client(served, first, LONG, stream=bool(first % 2)) for first in CROWD]
+def play_crowd(served: Served, pids: dict[str, int]) -> None:
+    """Ten long prompts, some of them begun, are given up, and somebody comes who stays.
 
-    def all_there(metrics: Metrics) -> bool:
-        there = ("vllm:num_requests_running", "vllm:num_requests_waiting")
-        return sum(metrics(name, worker="prefill-0") for name in there) == len(CROWD)
-
-    served.until_metrics(all_there)
+    They come while the worker stands still, so that none is done before the last one is there.
+    """
+    with standing_still(pids["prefill-0"]):
+        clients = [Client(served, first, LONG, stream=bool(first % 2)) for first in CROWD]
+        served.until(lambda status: status["open_requests"] == len(CROWD))
+    served.until_metrics(lambda m: m("vllm:num_requests_running", worker="prefill-0") > 0)
     for client in clients:
         client.leave()
     served.until(left_alone)
@@ -169,7 +174,7 @@ def tapes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Tape]]
         for play in (play_damaged, play_prefilling, play_moving, play_decoding):
             play(served, pids)
             served.until_metrics(at_rest)
-        play_crowd(served)
+        play_crowd(served, pids)
         served.until_metrics(at_rest)
         assert served.stop() == 0, "".join(served.output)
     finally:
