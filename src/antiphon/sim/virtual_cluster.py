@@ -10,7 +10,7 @@ from antiphon.core.router.parts import RouterLimits
 from antiphon.errors import BugError
 from antiphon.types import Seconds, WorkerId, WorkerView
 
-from .cluster_gateway import ClusterGateway, GatewayLife
+from .cluster_gateway import ClusterGateway
 from .cluster_log import ClusterLog
 from .cluster_setup import GATEWAY, Call, ClusterSetup, Empty, GiveUp, Stimulus
 from .cluster_worker import STANDARD_WORKER_PARTS, ClusterWorker, WorkerLife, WorkerParts
@@ -194,11 +194,6 @@ class VirtualCluster:
             for name, worker in self.workers.items()
             if (life := _living(worker)) is not None
         }
-
-    def gateway_life(self) -> GatewayLife:
-        """The gateway's present life."""
-        assert self.gateway.life is not None
-        return self.gateway.life
 
 
 def _living(worker: ClusterWorker) -> WorkerLife | None:

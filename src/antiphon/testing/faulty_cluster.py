@@ -6,7 +6,7 @@ They are put in at construction; nothing in the product can be switched off.
 from collections.abc import Sequence
 from dataclasses import replace
 
-from antiphon.core.handover import LeaseBook, PullCommand, Puller
+from antiphon.core.handover import LeaseBook
 from antiphon.core.requests import RequestBook
 from antiphon.core.requests.facts import DropReason, Fact, why_unusable
 from antiphon.core.requests.open_request import OpenRequest
@@ -24,7 +24,6 @@ from antiphon.types import (
     OfferedPage,
     PageId,
     Request,
-    RequestId,
     Seconds,
 )
 
@@ -35,18 +34,6 @@ class Unfenced(PageTaker):
     def take_page(self, memory: ShadowKv, source: OfferedPage) -> PageContent | None:
         """Never notices that a page was used anew."""
         return memory.content(source.page)
-
-
-class UnfencedPuller(Puller):
-    """And does not count its lease either: a copy is good whenever it ends."""
-
-    def copied(
-        self, request: RequestId, attempt: int, good: tuple[bool, ...], problem: str, now: Seconds
-    ) -> Sequence[PullCommand]:
-        """Turns the clock back to when the pull began."""
-        one = self._pulls[request, attempt]
-        one.safe_until = now + 1.0
-        return super().copied(request, attempt, good, problem, now)
 
 
 class ForgetsRelease(LeaseBook):

@@ -39,10 +39,6 @@ class Pulling:
         self._flights: dict[tuple[RequestId, int], _Flight] = {}
         self._new: list[Pull] = []
 
-    def under_way(self, request: RequestId, attempt: int) -> bool:
-        """Whether a pull for this attempt has been begun and not been answered."""
-        return (request, attempt) in self._flights
-
     def begin(self, leader: SequenceState) -> None:
         """The head of the queue has its pages: fill them with what is offered and not here."""
         adoption, request = leader.owner.adoption, leader.owner.request
