@@ -25,7 +25,8 @@ MODEL = "smollm2-135m"
 """Slow enough that one sees it in the middle of something."""
 BUDGET = 8
 """Tokens of a step: so few that a long prompt takes many of them."""
-LONG = 400
+LONG = 4000
+"""Steps enough to be seen in a heartbeat, however fast the machine."""
 PREFILLING, MOVING, DECODING, NEXT = 10, 11, 12, 13
 """A scene's request is known by the first token of its prompt."""
 DAMAGED = 14
