@@ -118,7 +118,9 @@ class PuppetWorker:
         """Every add waits for it."""
         self._events: asyncio.Queue[Sequence[Event] | None] = asyncio.Queue()
 
-    async def add(self, request: Request, stage: Stage = Stage.WHOLE) -> Admitted | Rejected:
+    async def add(
+        self, request: Request, stage: Stage = Stage.WHOLE, fetch: int = 0
+    ) -> Admitted | Rejected:
         self.heard.append(("add", request, stage))
         return await self._take(request)
 

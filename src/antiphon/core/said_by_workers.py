@@ -63,11 +63,19 @@ def wrong_in_batch(batch: EventBatch, vocab_size: int) -> str:
     for started in batch.started:
         if problem := (
             _wrong_count("cached_tokens", started.cached_tokens)
+            or _wrong_count("stored_tokens", started.stored_tokens)
             or _wrong_seconds("queued_s", started.queued_s)
         ):
             return problem
     for offer in batch.offers:
         if problem := _wrong_offer(offer):
+            return problem
+    for fetched in batch.fetched:
+        if problem := (
+            _wrong_count("fetched_tokens", fetched.fetched_tokens)
+            or _wrong_count("missing_tokens", fetched.missing_tokens)
+            or _wrong_seconds("seconds", fetched.seconds)
+        ):
             return problem
     for pulled in batch.pulled:
         if problem := _wrong_pulled(pulled):

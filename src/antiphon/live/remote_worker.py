@@ -126,10 +126,14 @@ class RemoteWorker:
 
     # ── requests ─────────────────────────────────────────────────────────────────────────────
 
-    async def add(self, request: Request, stage: Stage = Stage.WHOLE) -> Admitted | Rejected:
+    async def add(
+        self, request: Request, stage: Stage = Stage.WHOLE, fetch: int = 0
+    ) -> Admitted | Rejected:
         """See `WorkerLink`."""
         sent = to_durations(request, self._clock())
-        return await self._hand_over(request, Kind.DISPATCH, Dispatch(sent, self._info.id, stage))
+        return await self._hand_over(
+            request, Kind.DISPATCH, Dispatch(sent, self._info.id, stage, fetch)
+        )
 
     async def adopt(self, request: Request, offer: Offer) -> Admitted | Rejected:
         """See `WorkerLink`."""

@@ -119,7 +119,9 @@ class Worker:
         """See `WorkerLink`."""
         return self._info
 
-    async def add(self, request: Request, stage: Stage = Stage.WHOLE) -> Admitted | Rejected:
+    async def add(
+        self, request: Request, stage: Stage = Stage.WHOLE, fetch: int = 0
+    ) -> Admitted | Rejected:
         """See `WorkerLink`."""
         if refused := self._refused(request, exchanges=stage is Stage.PREFILL):
             return refused

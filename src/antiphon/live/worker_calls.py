@@ -78,7 +78,7 @@ class WorkerCalls:
 
     async def _add(self, message: Dispatch) -> Answer:
         request = message.request
-        return await self._take(request, self._worker.add(request, message.stage))
+        return await self._take(request, self._worker.add(request, message.stage, message.fetch))
 
     async def _adopt(self, message: Adopt) -> Answer:
         request = message.request

@@ -44,8 +44,13 @@ class WorkerLink(Protocol):
         """Who the worker is; for the life of the link only its role changes."""
         ...
 
-    async def add(self, request: Request, stage: Stage = Stage.WHOLE) -> Admitted | Rejected:
-        """Hand over a request. A worker that drains, is unhealthy or gone answers `Rejected`."""
+    async def add(
+        self, request: Request, stage: Stage = Stage.WHOLE, fetch: int = 0
+    ) -> Admitted | Rejected:
+        """Hand over a request. A worker that drains, is unhealthy or gone answers `Rejected`.
+
+        `fetch`: see `Dispatch`.
+        """
         ...
 
     async def adopt(self, request: Request, offer: Offer) -> Admitted | Rejected:

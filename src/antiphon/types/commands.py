@@ -64,18 +64,25 @@ class RequestRecord:
     """False: an attempt ran, or KV came from, under another numerics id."""
     pulled_tokens: int = 0
     recomputed_tokens: int = 0
-    """Tokens that were to be pulled and could not be had."""
+    """Tokens that were to be pulled or fetched and could not be had."""
+    fetched_tokens: int = 0
+    """Of `cached_tokens`: those that came from the store."""
     trail: tuple[AttemptRecord, ...] = ()
     """The attempts that were given to a worker, in order; of very many the last ones."""
 
 
 @dataclass(frozen=True, slots=True)
 class Dispatch:
-    """Hand the request to a worker, and report its answer to `heard`."""
+    """Hand the request to a worker, and report its answer to `heard`.
+
+    `fetch`: so many tokens that its prompt begins with are believed to be in the store, and worth
+    fetching if the worker has not got them.
+    """
 
     request: Request
     worker: WorkerId
     stage: Stage = Stage.WHOLE
+    fetch: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -193,6 +193,46 @@ class RouterConfig:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class StoreConfig:
+    """The KV store: blocks that outlive requests, workers and, on disk, itself."""
+
+    enabled: Annotated[bool, Key("Run a store beside the workers (--store on, off).")] = True
+    memory_bytes: Annotated[
+        int, Key("Host tier: shared memory that workers copy from.", 2**20, 2**46, size=True)
+    ] = 2**30
+    disk_bytes: Annotated[
+        int, Key("Disk tier: most bytes in store.dir; 0: none.", 0, 2**50, size=True)
+    ] = 0
+    dir: Annotated[
+        str | None, Key("Folder of the disk tier; without it: in the user's cache folder.")
+    ] = None
+    fsync: Annotated[
+        str,
+        Key(
+            "When the disk tier is flushed: never (the system decides), at each segment's end, or "
+            "after each write.",
+            choices=("never", "segment", "write"),
+        ),
+    ] = "segment"
+    remote: Annotated[str | None, Key("Remote tier, redis://host:port/db; without it: none.")] = (
+        None
+    )
+    policy: Annotated[
+        str,
+        Key("What the host tier evicts first.", choices=("lru", "s3-fifo", "cost")),
+    ] = "s3-fifo"
+    tenant_share: Annotated[
+        float, Key("Most of the host tier that one tenant's blocks may take.", 0.01, 1.0)
+    ] = 1.0
+    lease_ttl_s: Annotated[
+        float, Key("How long blocks stay for a reader that went silent.", 0.1, 3600.0)
+    ] = 5.0
+    fetch_timeout_s: Annotated[
+        float, Key("A fetch that takes longer is given up: the prompt is computed.", 0.001, 60.0)
+    ] = 2.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class LogConfig:
     """What is written down."""
 
@@ -215,4 +255,5 @@ class Config:
     http: HttpConfig = field(default_factory=HttpConfig)
     cluster: ClusterConfig = field(default_factory=ClusterConfig)
     router: RouterConfig = field(default_factory=RouterConfig)
+    store: StoreConfig = field(default_factory=StoreConfig)
     log: LogConfig = field(default_factory=LogConfig)

@@ -4,19 +4,23 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from .handover import Offer, Prefilled
-from .ids import BlockKey, RequestId, Seconds, TokenId
+from .ids import BlockKey, PageId, RequestId, Seconds, TokenId
 from .plan import Logprobs
 from .request import FinishReason
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Started:
-    """The request's first chunk is about to run; `cached_tokens` of its prompt need no compute."""
+    """The request's first chunk is about to run; `cached_tokens` of its prompt need no compute.
+
+    Of these, `stored_tokens` came from the store.
+    """
 
     request: RequestId
     attempt: int
     cached_tokens: int
     queued_s: Seconds
+    stored_tokens: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,8 +85,23 @@ class Pulled:
     seconds: Seconds = 0.0
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fetched:
+    """A fetch from the store is over: the request runs from now on, and computes what is missing.
+
+    `missing_tokens` were believed to be in the store and could not be had: `problem` says why.
+    """
+
+    request: RequestId
+    attempt: int
+    fetched_tokens: int
+    missing_tokens: int = 0
+    problem: str = ""
+    seconds: Seconds = 0.0
+
+
 Event: TypeAlias = (
-    Started | TokenGenerated | SequenceEnded | Preempted | Offer | Pulled | AttemptFailed
+    Started | TokenGenerated | SequenceEnded | Preempted | Offer | Pulled | Fetched | AttemptFailed
 )
 
 SchedulerEvent: TypeAlias = Event | Prefilled
@@ -91,10 +110,16 @@ SchedulerEvent: TypeAlias = Event | Prefilled
 
 @dataclass(frozen=True, slots=True)
 class BlockStored:
-    """A complete block entered this worker's prefix cache."""
+    """A complete block entered this worker's prefix cache. It lies in `pages`, in order.
+
+    `tenant` names whose it is; `tokens` are those of the block alone.
+    """
 
     key: BlockKey
     parent: BlockKey | None
+    pages: tuple[PageId, ...] = ()
+    tokens: tuple[TokenId, ...] = ()
+    tenant: bytes = b""
 
 
 @dataclass(frozen=True, slots=True)

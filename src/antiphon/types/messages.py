@@ -10,7 +10,15 @@ cross as durations: see `wire.durations`.
 from dataclasses import dataclass
 from enum import StrEnum
 
-from .events import AttemptFailed, Preempted, Pulled, SequenceEnded, Started, TokenGenerated
+from .events import (
+    AttemptFailed,
+    Fetched,
+    Preempted,
+    Pulled,
+    SequenceEnded,
+    Started,
+    TokenGenerated,
+)
 from .fleet import KvShape, WorkerInfo, WorkerView
 from .handover import LeaseRefused, Offer
 from .ids import Incarnation, LeaseId, Seconds, WorkerId
@@ -84,6 +92,7 @@ class EventBatch:
     offers: tuple[Offer, ...] = ()
     pulled: tuple[Pulled, ...] = ()
     failed: tuple[AttemptFailed, ...] = ()
+    fetched: tuple[Fetched, ...] = ()
     runs: tuple[tuple[int, int], ...] = ()
 
 

@@ -11,6 +11,7 @@ class Route:
 
     With `prefill`, `decode` is what was best now: it is chosen again when the prompt is computed.
     `exact=False`: no worker of the earlier attempt's numerics id is left. `reason` is for people.
+    `fetch`: whoever computes the prompt shall take its first so many tokens from the store.
     """
 
     request: RequestId
@@ -19,6 +20,7 @@ class Route:
     reason: str
     predicted_ttft_s: Seconds | None = None
     exact: bool = True
+    fetch: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

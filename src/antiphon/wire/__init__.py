@@ -2,10 +2,13 @@
 
 from .calls import Calls
 from .codec import (
+    FROM_STORE,
+    FROM_STRANGE_CALLERS,
     FROM_STRANGE_TAKERS,
     FROM_STRANGERS,
     TO_GATEWAY,
     TO_OWNER,
+    TO_STORE,
     TO_TAKER,
     TO_WORKER,
     Kind,
@@ -21,11 +24,14 @@ from .quiet_log import QuietLog
 from .stream import Ending, FrameStream
 
 __all__ = [
+    "FROM_STORE",
     "FROM_STRANGERS",
+    "FROM_STRANGE_CALLERS",
     "FROM_STRANGE_TAKERS",
     "PROTOCOL_VERSION",
     "TO_GATEWAY",
     "TO_OWNER",
+    "TO_STORE",
     "TO_TAKER",
     "TO_WORKER",
     "Calls",

@@ -25,6 +25,8 @@ class Kind(IntEnum):
     HEARTBEAT = 4
     REPORT = 5
     EVENTS = 6
+    KV_EVENTS = 7
+    KV_DUMP = 8
     DISPATCH = 10
     ADOPT = 11
     ABORT = 12
@@ -32,6 +34,7 @@ class Kind(IntEnum):
     RENEW = 14
     RELEASE = 15
     SET_ROLE = 16
+    KV_REPLAY = 17
     ADMITTED = 20
     REJECTED = 21
     ABORTED = 22
@@ -46,6 +49,15 @@ class Kind(IntEnum):
     RENEW_TAKEN = 44
     ACKNOWLEDGE = 45
     RENEW_ANSWERED = 46
+    STORE_HELLO = 60
+    STORE_WELCOME = 61
+    STORE_REFUSED = 62
+    PUT = 63
+    LOCATE = 64
+    LOCATED = 65
+    STORE_WATCH = 66
+    STORE_ASK = 67
+    STORE_ANSWER = 68
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +98,18 @@ _ENTRIES: dict[int, _Entry] = {
     Kind.RENEW_TAKEN: _entry(types.RenewTaken, _LISTS),
     Kind.ACKNOWLEDGE: _entry(types.TakenLease),
     Kind.RENEW_ANSWERED: _entry(types.RenewAnswered, _LISTS),
+    Kind.KV_EVENTS: _entry(types.KvEvents, _LARGE),
+    Kind.KV_DUMP: _entry(types.KvDump, _LARGE),
+    Kind.KV_REPLAY: _entry(types.KvReplay),
+    Kind.STORE_HELLO: _entry(types.StoreHello),
+    Kind.STORE_WELCOME: _entry(types.StoreWelcome),
+    Kind.STORE_REFUSED: _entry(types.StoreRefused),
+    Kind.PUT: _entry(types.Put, _LARGE),
+    Kind.LOCATE: _entry(types.Locate, _LARGE),
+    Kind.LOCATED: _entry(types.Located, _LARGE),
+    Kind.STORE_WATCH: _entry(types.StoreWatch),
+    Kind.STORE_ASK: _entry(types.StoreAsk, _LARGE),
+    Kind.STORE_ANSWER: _entry(types.StoreAnswer, _LARGE),
 }
 
 
@@ -97,6 +121,8 @@ TO_GATEWAY = _limits(
     Kind.HELLO,
     Kind.REPORT,
     Kind.EVENTS,
+    Kind.KV_EVENTS,
+    Kind.KV_DUMP,
     Kind.ADMITTED,
     Kind.REJECTED,
     Kind.ABORTED,
@@ -117,6 +143,7 @@ TO_WORKER = _limits(
     Kind.RENEW,
     Kind.RELEASE,
     Kind.SET_ROLE,
+    Kind.KV_REPLAY,
 )
 TO_OWNER = _limits(Kind.PEER_HELLO, Kind.TAKE, Kind.RENEW_TAKEN, Kind.ACKNOWLEDGE)
 TO_TAKER = _limits(
@@ -127,10 +154,32 @@ TO_TAKER = _limits(
     Kind.RENEW_ANSWERED,
 )
 
+TO_STORE = _limits(
+    Kind.STORE_HELLO,
+    Kind.STORE_WATCH,
+    Kind.HEARTBEAT,
+    Kind.PUT,
+    Kind.LOCATE,
+    Kind.RELEASE,
+    Kind.KV_REPLAY,
+    Kind.STORE_ASK,
+)
+FROM_STORE = _limits(
+    Kind.STORE_WELCOME,
+    Kind.STORE_REFUSED,
+    Kind.HEARTBEAT,
+    Kind.LOCATED,
+    Kind.KV_EVENTS,
+    Kind.KV_DUMP,
+    Kind.STORE_ANSWER,
+)
+
 FROM_STRANGERS = _limits(Kind.HELLO)
 """What a gateway may receive from a worker that it has not taken in."""
 FROM_STRANGE_TAKERS = _limits(Kind.PEER_HELLO)
 """Likewise an owner."""
+FROM_STRANGE_CALLERS = _limits(Kind.STORE_HELLO, Kind.STORE_WATCH)
+"""Likewise a store."""
 
 _encoder = msgspec.msgpack.Encoder()
 

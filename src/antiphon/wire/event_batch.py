@@ -12,6 +12,7 @@ from antiphon.types import (
     AttemptFailed,
     Event,
     EventBatch,
+    Fetched,
     Offer,
     Preempted,
     Pulled,
@@ -22,7 +23,7 @@ from antiphon.types import (
 
 from .frame import FrameError
 
-_KINDS = (Started, TokenGenerated, SequenceEnded, Preempted, Offer, Pulled, AttemptFailed)
+_KINDS = (Started, TokenGenerated, SequenceEnded, Preempted, Offer, Pulled, AttemptFailed, Fetched)
 _NUMBERS = {kind: number for number, kind in enumerate(_KINDS)}
 
 
@@ -36,7 +37,7 @@ def pack_events(events: Iterable[Event]) -> EventBatch:
         before = len(column)
         column += group
         runs.append((number, len(column) - before))
-    started, tokens, ended, preempted, offers, pulled, failed = map(tuple, columns)
+    started, tokens, ended, preempted, offers, pulled, failed, fetched = map(tuple, columns)
     return EventBatch(
         started=started,
         tokens=tokens,
@@ -45,6 +46,7 @@ def pack_events(events: Iterable[Event]) -> EventBatch:
         offers=offers,
         pulled=pulled,
         failed=failed,
+        fetched=fetched,
         runs=tuple(runs),
     )
 
@@ -59,6 +61,7 @@ def unpack_events(batch: EventBatch) -> Sequence[Event]:
         batch.offers,
         batch.pulled,
         batch.failed,
+        batch.fetched,
     )
     used = [0] * len(columns)
     events: list[Event] = []

@@ -92,7 +92,9 @@ class PuppetLink:
     def info(self) -> WorkerInfo:
         return self._info
 
-    async def add(self, request: Request, stage: Stage = Stage.WHOLE) -> Admitted | Rejected:
+    async def add(
+        self, request: Request, stage: Stage = Stage.WHOLE, fetch: int = 0
+    ) -> Admitted | Rejected:
         self.stages.append(stage)
         return await self._take(request)
 

@@ -66,7 +66,9 @@ class Runner(PuppetLink):
         self.leases: dict[LeaseId, tuple[Incarnation, int] | None] = {}
         self.dead = False
 
-    async def add(self, request: Request, stage: Stage = Stage.WHOLE) -> Admitted | Rejected:
+    async def add(
+        self, request: Request, stage: Stage = Stage.WHOLE, fetch: int = 0
+    ) -> Admitted | Rejected:
         self._start(
             request, self._prefill(request) if stage is Stage.PREFILL else self._run(request)
         )

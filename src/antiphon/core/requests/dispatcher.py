@@ -97,9 +97,9 @@ class Dispatcher:
         entry.attempt.routed(_spelled(route.prefill, route.decode, route.reason), now)
         if route.prefill is None:
             entry.attempt.give(Serving(first, adopted=False))
-            return (Dispatch(entry.request, first),)
+            return (Dispatch(entry.request, first, fetch=route.fetch),)
         entry.attempt.give(Prefilling(first))
-        return (Dispatch(entry.request, first, Stage.PREFILL),)
+        return (Dispatch(entry.request, first, Stage.PREFILL, route.fetch),)
 
     def _grant(
         self, entry: OpenRequest, offer: Offer, now: Seconds

@@ -56,8 +56,9 @@ class Courier:
         if link is None or self._closed:
             return
         match order:
-            case Dispatch(request, _, stage):
-                self._begin(link, self._hand_over(link, request, _add(link, request, stage)))
+            case Dispatch(request, _, stage, fetch):
+                call = link.add(request, stage, fetch)
+                self._begin(link, self._hand_over(link, request, call))
             case Adopt(request=request, offer=offer):
                 self._begin(link, self._hand_over(link, request, link.adopt(request, offer)))
             case Grant():
@@ -122,9 +123,3 @@ def _receiver(order: Order) -> WorkerId:
             return order.worker
         case Grant() | Renew() | Release():
             return order.owner
-
-
-def _add(
-    link: WorkerLink, request: Request, stage: Stage
-) -> Coroutine[Any, Any, Admitted | Rejected]:
-    return link.add(request) if stage is Stage.WHOLE else link.add(request, stage)

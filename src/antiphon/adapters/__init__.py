@@ -1,0 +1,1 @@
+"""Foreign systems, one file each: nothing here is needed until it is asked for."""

@@ -1,0 +1,226 @@
+"""What workers, gateway and store say to each other about blocks of KV that outlive a request.
+
+    worker ── Put ──► store                         "these sealed pages of mine are this block"
+    worker ── Locate ──► store ── Located ──►       "copy these pages of mine, under this lease"
+    worker, store ── KvDump, KvEvents ──► gateway   who holds which block
+
+Both memories are mapped by both sides, so that no message carries KV. A put needs no lease: if a
+page was reassigned before the store has copied it, its generation says so, and the put is dropped.
+"""
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import NamedTuple
+
+from .fleet import KvShape
+from .handover import OfferedPage
+from .ids import BlockKey, Incarnation, LeaseId, PageId, RequestId, Seconds, WorkerId
+
+STORE = WorkerId("store")
+"""The store's name among those who hold KV."""
+
+
+class Tier(StrEnum):
+    """Where a block lies, fastest first."""
+
+    DEVICE = "device"
+    """A worker's own KV memory."""
+    HOST = "host"
+    """The store's shared memory, which workers copy from."""
+    DISK = "disk"
+    REMOTE = "remote"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fetch:
+    """A scheduler's word to its driver: room is reserved, fill it with these blocks of the store.
+
+    `keys` are consecutive blocks of one prompt, from the first that is not here on; block i goes to
+    the pages `targets[i]`. Whatever can't be had is computed here.
+    """
+
+    request: RequestId
+    attempt: int
+    keys: tuple[BlockKey, ...]
+    targets: tuple[tuple[PageId, ...], ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoreHello:
+    """A worker asks to put and read blocks. Its memory's file descriptor rides on this message."""
+
+    worker: WorkerId
+    incarnation: Incarnation
+    kv: KvShape
+    identity: bytes
+    numerics: str
+
+
+class StoreRefusal(StrEnum):
+    """Why a store does not serve a worker."""
+
+    PROTOCOL = "protocol"
+    KV_SHAPE = "kv_shape"
+    """Workers with pages of another layout are connected."""
+    MODEL = "model"
+    INVALID = "invalid"
+    FULL = "full"
+
+
+@dataclass(frozen=True, slots=True)
+class StoreRefused:
+    """The store closes the stream after this. `message` says what to change."""
+
+    reason: StoreRefusal
+    message: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoreWelcome:
+    """The worker is in; the file descriptor of the store's memory rides on this message."""
+
+    store: Incarnation
+    kv: KvShape
+    lease_ttl_s: Seconds
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PutBlock:
+    """A complete block that lies in these sealed pages of its worker, in order."""
+
+    key: BlockKey
+    parent: BlockKey | None
+    pages: tuple[OfferedPage, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Put:
+    """Keep these if it is worth it. Not answered; `tenant` names whose quota they count for."""
+
+    tenant: bytes
+    blocks: tuple[PutBlock, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Locate:
+    """Where do these consecutive blocks lie? Blocks on slower tiers are brought up within `wait_s`.
+
+    `tenant` as in `Put`.
+    """
+
+    tenant: bytes
+    keys: tuple[BlockKey, ...]
+    wait_s: Seconds
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Located:
+    """The pages of the longest prefix of the keys that can be copied now, block by block.
+
+    They stay until `ttl_s` after this was sent, or `Release`. No blocks: then there is no lease.
+    """
+
+    lease: LeaseId | None
+    ttl_s: Seconds
+    blocks: tuple[tuple[OfferedPage, ...], ...]
+    from_disk: int = 0
+    """How many of the blocks had to be brought up for this."""
+
+
+class KvChange(NamedTuple):
+    """One block came to a tier of a holder, or left it."""
+
+    key: BlockKey
+    tier: Tier
+    stored: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KvEvents:
+    """Changes number `first`, `first` + 1, … of one life of a holder, counted from 0."""
+
+    first: int
+    changes: tuple[KvChange, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KvDump:
+    """A part of all that a holder holds before change number `next`. The first part has `begins`;
+    the dump is whole with the part that has `ends`."""
+
+    next: int
+    begins: bool
+    ends: bool
+    blocks: tuple[tuple[BlockKey, Tier], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class KvReplay:
+    """Say all changes from this number on again; a holder that has forgotten them sends a dump."""
+
+    first: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoreWatch:
+    """A gateway asks a store for its dump and its changes, and for calls of `StoreAsk`."""
+
+    gateway: Incarnation
+
+
+class StoreOp(StrEnum):
+    """What an operator may ask of a store."""
+
+    STATS = "stats"
+    LOOKUP = "lookup"
+    PIN = "pin"
+    UNPIN = "unpin"
+    PREFETCH = "prefetch"
+    """Bring blocks up to the host tier."""
+    CLEAR = "clear"
+    """Forget these blocks, all of a tenant, or, with neither, all."""
+    MOVE = "move"
+    """To the tier that is named."""
+    VERIFY = "verify"
+    """Read again and compare checksums; what is wrong is forgotten."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoreAsk:
+    """An operator's wish."""
+
+    op: StoreOp
+    keys: tuple[BlockKey, ...] = ()
+    tenant: bytes | None = None
+    tier: Tier | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TierStats:
+    """Counts of one tier at one moment; `_total` ones only grow."""
+
+    tier: Tier
+    blocks: int
+    used_bytes: int
+    limit_bytes: int
+    pinned_blocks: int = 0
+    leases: int = 0
+    put_blocks_total: int = 0
+    hit_blocks_total: int = 0
+    missed_blocks_total: int = 0
+    evicted_blocks_total: int = 0
+    dropped: tuple[tuple[str, int], ...] = ()
+    """Puts that were not kept, and reads that were not given, by reason."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoreAnswer:
+    """`tiers`: for each key, where it lies now (fastest first). `blocks`: how many were affected.
+
+    `problem`: why nothing was done.
+    """
+
+    tiers: tuple[tuple[Tier, ...], ...] = ()
+    blocks: int = 0
+    stats: tuple[TierStats, ...] = ()
+    problem: str = ""
