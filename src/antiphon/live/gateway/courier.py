@@ -24,7 +24,6 @@ from antiphon.types import (
     Release,
     Renew,
     Request,
-    Stage,
     WorkerId,
     WorkerInfo,
 )
