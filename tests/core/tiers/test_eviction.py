@@ -7,12 +7,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from antiphon.core.tiers import EvictionPolicy, policy_named
-from antiphon.core.tiers.eviction import LeastRecent, RecomputeCost, S3Fifo
+from antiphon.core.tiers.eviction import HitDensity, LeastRecent, RecomputeCost, S3Fifo
 from antiphon.core.tiers.eviction.ranked_keys import RankedKeys
 from antiphon.errors import BugError
 from antiphon.types import StoreConfig
 
-NAMES = ("lru", "s3-fifo", "cost")
+NAMES = ("hit-density", "lru", "s3-fifo", "cost")
 
 keys = st.integers(0, 11).map(lambda number: bytes([number]))
 calls = st.lists(
@@ -108,7 +108,7 @@ def put(policy: EvictionPolicy, key: bytes, *, limit: int, here: list[bytes]) ->
     here.append(key)
 
 
-@pytest.mark.parametrize("make", [S3Fifo, RecomputeCost])
+@pytest.mark.parametrize("make", [HitDensity, S3Fifo, RecomputeCost])
 def test_blocks_that_are_wanted_once_do_not_push_out_those_wanted_again(
     make: Callable[[], EvictionPolicy],
 ) -> None:
@@ -190,7 +190,12 @@ def test_what_costs_much_goes_when_it_is_not_used_for_long() -> None:
 def test_each_choice_of_the_configuration_has_its_order() -> None:
     choices = StoreConfig.__annotations__["policy"].__metadata__[0].choices
     assert set(choices) == set(NAMES)
-    assert [type(policy_named(name)()) for name in NAMES] == [LeastRecent, S3Fifo, RecomputeCost]
+    assert [type(policy_named(name)()) for name in NAMES] == [
+        HitDensity,
+        LeastRecent,
+        S3Fifo,
+        RecomputeCost,
+    ]
     with pytest.raises(BugError, match="'arc'"):
         policy_named("arc")
 

@@ -80,7 +80,7 @@ def test_a_probe_is_no_use_and_no_lease() -> None:
 
 def test_a_full_tier_takes_new_blocks() -> None:
     """LMCache 900, 649: a server without eviction ran out of memory. Mooncake 3139: puts failed."""
-    host = tier(4, policy="s3-fifo")
+    host = tier(4, policy="hit-density")
     for number in range(1000):
         assert isinstance(put(host, b"%d" % number)[0], int)
     assert host.visible_blocks == 4

@@ -19,6 +19,10 @@ class LeastRecentTier(TierMachine):
     policy = "lru"
 
 
+class S3FifoTier(TierMachine):
+    policy = "s3-fifo"
+
+
 class RecomputeCostTier(TierMachine):
     policy = "cost"
 
@@ -33,10 +37,11 @@ class NoQuota(TierMachine):
     tenant_share = 1.0
 
 
-for _machine in (TierMachine, LeastRecentTier, RecomputeCostTier, OneSlot, NoQuota):
+for _machine in (TierMachine, LeastRecentTier, S3FifoTier, RecomputeCostTier, OneSlot, NoQuota):
     _machine.TestCase.settings = SETTINGS
 TestTier = TierMachine.TestCase
 TestLeastRecentTier = LeastRecentTier.TestCase
+TestS3FifoTier = S3FifoTier.TestCase
 TestRecomputeCostTier = RecomputeCostTier.TestCase
 TestOneSlot = OneSlot.TestCase
 TestNoQuota = NoQuota.TestCase

@@ -85,7 +85,7 @@ class Model:
 class TierMachine(RuleBasedStateMachine):
     slots = 8
     tenant_share = 0.5
-    policy = "s3-fifo"
+    policy = "hit-density"
     tier_class: Callable[..., HostTier] = HostTier
 
     def __init__(self) -> None:
