@@ -1,7 +1,7 @@
 """What the store's host tier finds of public traces, by what it evicts first.
 
-    PYTHONPATH=src .venv/bin/python benchmarks/eviction.py          write results/eviction.json, .svg
-    PYTHONPATH=src .venv/bin/python benchmarks/eviction.py --quick  a fifth of the rows; no result
+    PYTHONPATH=src .venv/bin/python benchmarks/eviction.py            minutes, on one core
+    PYTHONPATH=src .venv/bin/python benchmarks/eviction.py --quick    a fifth; keeps no result
 
 Both traces of Mooncake's release go through `HostTier` itself: each request reads the longest
 prefix that is there, then puts the rest of its prompt. The token hit rate is the share of all
@@ -117,7 +117,7 @@ def falls_short(results: dict[str, dict[str, object]]) -> list[str]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--traces", type=Path, default=TRACES, help="folder of the traces")
     parser.add_argument("--quick", action="store_true", help="a fifth of the rows; no result")
     options = parser.parse_args()
