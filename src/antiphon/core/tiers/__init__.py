@@ -1,0 +1,1 @@
+"""Decisions of the store's tiers: which blocks are kept, for whom, and what goes."""
