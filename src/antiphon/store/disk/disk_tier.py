@@ -116,14 +116,14 @@ class DiskTier:
 
         Reads headers only, a few milliseconds a GiB. Call it once; the tier can be used meanwhile
         (from other threads), and has what was found so far. `progress(bytes done, bytes in all)` is
-        called after each segment.
+        called after each segment. `close` ends it early.
         """
         with self._gate.call() as is_open, self._forgetting:
             if not is_open:
                 return ()
             with self._writing:
                 self._writer.trim()
-            return self._recovery.run(progress or _nobody)
+            return self._recovery.run(progress or _nobody, lambda: self._gate.is_open)
 
     def append(
         self, block: RecordedBlock, pages: Sequence[Page], checksums: Sequence[int]

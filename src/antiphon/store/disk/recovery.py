@@ -37,12 +37,16 @@ class Recovery:
         self._tenants: dict[bytes, bytes] = {}
         self._numerics: dict[str, str] = {}
 
-    def run(self, progress: Callable[[int, int], None]) -> tuple[RecordedBlock, ...]:
-        """See `DiskTier.recover`."""
+    def run(
+        self, progress: Callable[[int, int], None], go_on: Callable[[], bool]
+    ) -> tuple[RecordedBlock, ...]:
+        """See `DiskTier.recover`. Ends early when it is not to `go_on`."""
         with self._lock:
             sizes = {n: use.size_bytes for n in self._segments if (use := self._index.segment(n))}
         done, total = 0, sum(sizes.values())
         for number, size in sizes.items():
+            if not go_on():
+                break
             self._segment(number)
             done += size
             progress(done, total)
