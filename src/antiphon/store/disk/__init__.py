@@ -1,7 +1,7 @@
 """Blocks of KV in files: what a store still has after a restart."""
 
 from .disk_tier import SEGMENT_BYTES, DiskTier
-from .outcomes import Appended, DiskMiss, DiskRefusal, Fsync, NotAppended, Page, Verified
+from .outcomes import Appended, DiskMiss, DiskRefusal, Fsync, NotAppended, Verified
 
 __all__ = [
     "SEGMENT_BYTES",
@@ -11,6 +11,5 @@ __all__ = [
     "DiskTier",
     "Fsync",
     "NotAppended",
-    "Page",
     "Verified",
 ]

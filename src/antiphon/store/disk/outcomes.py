@@ -2,15 +2,8 @@
 
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import TypeAlias
-
-import numpy as np
-import numpy.typing as npt
 
 from antiphon.types import BlockKey
-
-Page: TypeAlias = npt.NDArray[np.uint8]
-"""[page_bytes], C-contiguous, aligned to 64 bytes: a page of a shared region."""
 
 
 class Fsync(StrEnum):
@@ -43,6 +36,8 @@ class DiskRefusal(StrEnum):
     """It is here."""
     TOO_LARGE = "too_large"
     """Larger than the whole tier."""
+    UNRECORDABLE = "unrecordable"
+    """A name is longer than a record's field for it."""
     FULL = "full"
     """The disk has no room; the oldest segment was given up, writing goes on later."""
     FAILED = "failed"
