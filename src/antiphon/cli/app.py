@@ -28,6 +28,7 @@ from .restart import restart
 from .role import role
 from .serve import serve
 from .status import status
+from .store import store
 
 _NOWHERE_TO_WRITE = (errno.ENOSPC, errno.EDQUOT)
 
@@ -73,6 +74,7 @@ app.command()(drain)
 app.command()(drill)
 app.command()(role)
 app.command()(restart)
+app.command()(store)
 app.command()(models)
 app.command()(profile)
 app.command()(replay)

@@ -21,7 +21,7 @@ from antiphon.errors import UsageError
 from antiphon.types import KvShape, OfferedPage, PageId
 
 from .generations import PageGenerations, Pages
-from .prefault import MADV_POPULATE_WRITE, prefault
+from .prefault import MADV_POPULATE_WRITE, prefault, prefault_part
 from .region_header import MOST_PAGES, RegionHeader, page_size_problem
 
 _MOST_LAYOUT_BYTES = 256
@@ -37,8 +37,12 @@ class OwnedRegion:
     zero at first; whoever writes to a page calls `begin_write` before.
     """
 
-    def __init__(self, shape: KvShape) -> None:
-        """Raises `UsageError`: a shape that can't be exchanged, or a system that has no memfd."""
+    def __init__(self, shape: KvShape, *, commit: bool = True) -> None:
+        """`commit`: take all memory from the system now; else it is taken as `back` asks for it.
+
+        Raises `UsageError`: a shape that can't be exchanged, or a system that has no memfd, or not
+        the memory that is to be committed.
+        """
         problem = _problem(shape)
         if problem is not None:
             raise UsageError(problem)
@@ -46,7 +50,7 @@ class OwnedRegion:
         self.header = RegionHeader.of(shape)
         self.fd = _new_file(self.header)
         try:
-            self._map = _committed(self.fd, self.header.region_bytes)
+            self._map = _mapped(self.fd, self.header.region_bytes, commit)
             self.fd = _without_writers(self.fd)
         except OSError as error:
             self.close()
@@ -54,8 +58,27 @@ class OwnedRegion:
         self.content = self._array(np.uint8, self.header.pages_at, shape.pages * shape.page_bytes)
         self.generations = self._array(np.uint64, self.header.generations_at, shape.pages)
         self._discipline = PageGenerations(self.generations, self.content, shape.page_bytes)
+        self._backed = np.full(shape.pages, commit)
         self.begin_write(())  # compiled, or loaded, before a request waits for it
         self.seal(())
+
+    def back(self, first: PageId, count: int) -> bool:
+        """Have memory for these consecutive pages before they are written for the first time.
+
+        Costs nothing where it is there. False: the system has none left; a write would end the
+        process. Calls about different pages may come from different threads.
+        """
+        if self._backed[first : first + count].all():
+            return True
+        start = self.header.pages_at + first * self.shape.page_bytes
+        end = start + count * self.shape.page_bytes
+        start -= start % mmap.PAGESIZE
+        try:
+            prefault_part(self._map, MADV_POPULATE_WRITE, start, end)
+        except OSError:
+            return False
+        self._backed[first : first + count] = True
+        return True
 
     def begin_write(self, pages: Sequence[PageId] | Pages) -> None:
         """`pages` are about to be written: see `PageGenerations.begin_write`."""
@@ -64,6 +87,10 @@ class OwnedRegion:
     def seal(self, pages: Sequence[PageId]) -> tuple[OfferedPage, ...]:
         """`pages` are complete and can be offered, in this order: see `PageGenerations.seal`."""
         return self._discipline.seal(pages)
+
+    def intact(self, page: OfferedPage) -> bool:
+        """Whether a page of this region holds what was sealed: see `PageGenerations.intact`."""
+        return self._discipline.intact(page)
 
     def close(self) -> None:
         """Give the descriptor back; the memory goes with its last user here and elsewhere."""
@@ -113,8 +140,8 @@ def _without_writers(fd: int) -> int:
     return fd
 
 
-def _committed(fd: int, size: int) -> mmap.mmap:
-    """The file mapped, with all of its memory taken from the system now.
+def _mapped(fd: int, size: int, commit: bool) -> mmap.mmap:
+    """The file mapped; with `commit`, all of its memory is taken from the system now.
 
     A pull into pages that were never touched runs at a tenth of its speed, and memory that is
     missing becomes an error of the start, not a SIGBUS in some later step.
@@ -123,7 +150,8 @@ def _committed(fd: int, size: int) -> mmap.mmap:
     with suppress(OSError):  # the system gives shared memory no huge pages: slower, no more
         area.madvise(mmap.MADV_HUGEPAGE)
     try:
-        prefault(area, MADV_POPULATE_WRITE)
+        if commit:
+            prefault(area, MADV_POPULATE_WRITE)
     except OSError:
         area.close()
         raise
