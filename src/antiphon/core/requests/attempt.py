@@ -57,6 +57,8 @@ class Attempt:
     """The worker has admitted it, or has reported about it, which says as much."""
     started: bool = False
     pulled: bool = False
+    fetched: bool = False
+    """Its fetch from the store is over."""
     first_token: bool = False
     """It has given a token, so the prompt is computed, and the router knows."""
 
@@ -87,3 +89,4 @@ class Attempt:
         self.known = False
         self.started = False
         self.pulled = False
+        self.fetched = False
