@@ -96,6 +96,11 @@ class KvExchange:
         fetches = 0 if self._fetch is None else len(self._fetch)
         return len(self._sealing) + len(self._copier) + fetches
 
+    @property
+    def fetches(self) -> bool:
+        """Whether there may be a store to fetch from."""
+        return self._fetch is not None
+
     def counted(self, view: WorkerView) -> WorkerView:
         """The view with what this counts."""
         if self._write_back is None or self._fetch is None:
@@ -104,7 +109,6 @@ class KvExchange:
             view,
             put_blocks_total=self._write_back.put_blocks,
             put_dropped_blocks_total=self._write_back.dropped.total(),
-            fetched_blocks_total=self._fetch.fetched_blocks,
             fetch_missed_blocks_total=self._fetch.missed.total(),
         )
 

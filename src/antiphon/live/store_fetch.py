@@ -74,7 +74,7 @@ class _Run:
 class StoreFetch:
     """Runs fetches side by side. `on_end` is called once for each, on the event loop.
 
-    `on_broken` is called if a law was broken meanwhile. `fetched_blocks` and `missed` only grow.
+    `on_broken` is called if a law was broken meanwhile. `missed` only grows.
     """
 
     def __init__(
@@ -86,7 +86,6 @@ class StoreFetch:
         on_end: Callable[[FetchEnded], None],
         on_broken: Callable[[BaseException], None],
     ) -> None:
-        self.fetched_blocks = 0
         self.missed: Counter[str] = Counter()
         """Blocks that did not come, by `NotFetched` or `Miss`."""
         self._session = session
@@ -133,7 +132,6 @@ class StoreFetch:
         began, fetch = self._clock(), run.fetch
         got = await self._get(run)
         missing = len(fetch.keys) - got.blocks
-        self.fetched_blocks += got.blocks
         if missing:
             self.missed[got.reason] += missing
         del self._runs[fetch.request, fetch.attempt]
