@@ -7,6 +7,7 @@ from antiphon.types import (
     Admitted,
     AttemptFailed,
     Event,
+    Fetched,
     GrantAnswered,
     Offer,
     Preempted,
@@ -62,6 +63,8 @@ def why_unusable(entry: OpenRequest, fact: Fact) -> DropReason | None:
         case Rejected():
             taken = attempt.known or attempt.worker is None
             return DropReason.CONTRADICTION if taken else None
+        case Fetched():
+            return _why_not_fetched(entry)
         case Started():
             if attempt.worker is None:
                 return DropReason.FOREIGN
@@ -89,4 +92,14 @@ def _why_not_pulled(entry: OpenRequest) -> DropReason | None:
         case Serving(adopted=True):
             return None if not entry.attempt.pulled else DropReason.DUPLICATE
         case Serving() | Prefilling() | Granting() | Waiting():
+            return DropReason.FOREIGN
+
+
+def _why_not_fetched(entry: OpenRequest) -> DropReason | None:
+    """A fetch ends before the first chunk of whoever computes the prompt."""
+    match entry.attempt.place:
+        case Prefilling() | Serving(adopted=False):
+            over = entry.attempt.fetched or entry.attempt.started
+            return DropReason.DUPLICATE if over else None
+        case Serving() | Granting() | Waiting():
             return DropReason.FOREIGN

@@ -31,6 +31,7 @@ from antiphon.types import (
     Deliver,
     Drained,
     Event,
+    Fetched,
     FinishReason,
     FleetEvent,
     GrantAnswered,
@@ -264,12 +265,14 @@ class RequestBook:
             case AttemptFailed():
                 return self._attempts.failed(entry, now)
             case Started():
-                entry.start(fact.cached_tokens, fact.queued_s, now)
+                entry.start(fact.cached_tokens, fact.stored_tokens, fact.queued_s, now)
             case Preempted():
                 entry.preemptions += 1
             case Pulled():
                 self._dispatcher.pulled(entry, fact, now)
                 self._requests.stirred = True
+            case Fetched():
+                entry.fetched(fact.missing_tokens, now)
             case TokenGenerated():
                 raise BugError("tokens have a way of their own")
         entry.attempt.known = True
