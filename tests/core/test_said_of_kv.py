@@ -72,6 +72,8 @@ def test_a_store_may_say_why_it_did_not_look() -> None:
 
 @given(key=st.binary(max_size=64), tier=st.sampled_from(Tier), first=st.integers())
 @settings(deadline=None, max_examples=100)
-def test_nothing_is_raised_and_only_possible_things_pass(key: bytes, tier: Tier, first: int) -> None:
+def test_nothing_is_raised_and_only_possible_things_pass(
+    key: bytes, tier: Tier, first: int
+) -> None:
     possible = len(key) == 32 and tier in STORES_TIERS and 0 <= first <= 2**62
     assert (wrong_in_kv(events(key, tier, first), STORES_TIERS) == "") == possible

@@ -97,7 +97,9 @@ async def test_messages_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
         holder.flip(number)
     feed = holder.journal.feed()
     parts = await all_news(feed)
-    assert [(len(one.blocks), one.begins, one.ends) for one in parts if isinstance(one, KvDump)] == [
+    assert [
+        (len(one.blocks), one.begins, one.ends) for one in parts if isinstance(one, KvDump)
+    ] == [
         (3, True, False),
         (3, False, False),
         (1, False, True),
@@ -184,7 +186,7 @@ STEPS = st.lists(
 
 
 async def index_after(made: Callable[..., KvJournal], steps: list[tuple[str, int]]) -> bool:
-    """Whether the index equals the truth once all is quiet. The link loses, repeats and reorders."""
+    """Whether the index equals the truth after quiet. The link loses, repeats and reorders."""
     holder, index = Holder(kept=6, made=made), PrefixIndex()
     worker, life, now = WorkerId("w"), 0, 0.0
     feed, on_its_way = holder.journal.feed(), []
@@ -227,7 +229,7 @@ async def index_after(made: Callable[..., KvJournal], steps: list[tuple[str, int
 @given(steps=STEPS)
 @settings(deadline=None, max_examples=200)
 def test_index_equals_truth_after_quiet(steps: list[tuple[str, int]]) -> None:
-    """vllm's KV events over PUB sockets are lost silently; dynamo's index kept blocks of the dead."""
+    """vLLM's events over PUB sockets are lost silently; Dynamo's index kept blocks of the dead."""
     assert asyncio.run(index_after(KvJournal, steps))
 
 

@@ -192,11 +192,11 @@ async def test_a_store_that_says_nothing_is_given_up(
     """A store that was stopped must not be waited for."""
     monkeypatch.setattr(watched_store, "CONNECT_TIMEOUT_S", 0.05)
     heard, path = Heard(), folder / "store.sock"
-    async with ScriptedStore(path, first=(Kind.HEARTBEAT, None)) as store:
-        async with watching(path, heard) as watched:
-            await until(lambda: len(store.watched) >= 2)
-            assert not watched.present
-            assert len(store.endings) >= 1
+    silent = ScriptedStore(path, first=(Kind.HEARTBEAT, None))
+    async with silent as store, watching(path, heard) as watched:
+        await until(lambda: len(store.watched) >= 2)
+        assert not watched.present
+        assert len(store.endings) >= 1
 
 
 async def test_a_long_dump_comes_in_parts(folder: Path) -> None:

@@ -39,8 +39,8 @@ def stats(
     antiphon kv stats
     antiphon kv stats --json | jq '.tiers[] | {tier, blocks, dropped}'
 
-    Hit and missed count blocks that workers asked the store for. Dropped: blocks that were not kept,
-    or not given, by why.
+    Hit and missed count blocks that workers asked the store for. Dropped: blocks that were not
+    kept, or not given, by why.
     """
     from antiphon.live.admin.client import find_server
 
@@ -232,8 +232,8 @@ def verify(
     antiphon kv verify
     antiphon kv verify --file system-prompt.txt
 
-    What is not what it was is forgotten, and the exit code is 1. A worker checks each block that it
-    copies as well: this is to know how a disk does, not to be safe.
+    What is not what it was is forgotten, and the exit code is 1. A worker checks each block that
+    it copies as well: this is to know how a disk does, not to be safe.
     """
     order = _order(prompt_of(text, file, tokens, chat), tenant, all_tenants, timeout)
     answer = _post("verify", order, url, token_file)
@@ -266,7 +266,7 @@ def _post(deed: str, order: dict[str, Any], url: str | None, token_file: Path | 
 
 
 def _say(answer: dict[str, Any], as_json: bool, *, may_be_none: bool = False) -> None:
-    """Print what was done. Raises `PeerError` if there was nothing to do it to, and that matters."""
+    """Print what was done. Raises `PeerError` if there was nothing to do it to where it matters."""
     asked, blocks, done = answer["asked"], answer["blocks"], _DONE[answer["op"]]
     if as_json:
         typer.echo(json.dumps(answer, indent=2))

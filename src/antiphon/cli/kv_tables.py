@@ -10,7 +10,10 @@ def lookup_text(answer: dict[str, Any]) -> str:
     """Where a prompt is, holder by holder."""
     whole = answer["tokens"]
     table = _table(
-        *(["tenant"] if _several(answer["places"]) else []), "holder", "tier", right=("tokens", "of it")
+        *(["tenant"] if _several(answer["places"]) else []),
+        "holder",
+        "tier",
+        right=("tokens", "of it"),
     )
     for place in answer["places"]:
         table.add_row(

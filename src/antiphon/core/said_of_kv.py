@@ -1,7 +1,7 @@
 """What a holder of KV, a worker or the store, says of it must at least be possible.
 
-As in `said_by_workers`: types come from the wire, here are the values. Each function returns what is
-wrong, as a phrase that follows "it says", or nothing ("").
+As in `said_by_workers`: types come from the wire, here are the values. Each function returns what
+is wrong, as a phrase that follows "it says", or nothing ("").
 """
 
 from collections.abc import Set

@@ -1,10 +1,10 @@
 """What a gateway's process hears of KV, and what operators can do with it.
 
-    workers ── KV news ──┐
-                         ├──► Router.heard_kv (on record) ──► its index
-    WatchedStore ────────┘                                      │
-         ▲                          KvDesk ◄── /admin/kv/… ─────┤
-         └── StoreAsk ────────────────┘                         └──► metrics
+workers ── KV news ──┐
+                     ├──► Router.heard_kv (on record) ──► its index
+WatchedStore ────────┘                                      │
+     ▲                          KvDesk ◄── /admin/kv/… ─────┤
+     └── StoreAsk ────────────────┘                         └──► metrics
 """
 
 import secrets

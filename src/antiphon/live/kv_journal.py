@@ -4,8 +4,8 @@
                                                           ▲ KvReplay(first) ◄──────────────┘
 
 A feed begins with all that is held, and goes on with the changes since. It keeps no queue of its
-own: it is a place in the journal, which remembers the newest changes only. A reader that is too slow
-for that, or that has missed something older, gets all that is held again. So memory is bounded
+own: it is a place in the journal, which remembers the newest changes only. A reader that is too
+slow for that, or that has missed something older, gets all that is held again. So memory is bounded
 whatever readers do, and what a reader knows is the truth once it has read to the end.
 """
 
@@ -28,8 +28,9 @@ KvNews: TypeAlias = KvDump | KvEvents
 
 KEPT_CHANGES = 16_384
 """A reader that has missed more than these is told everything again."""
-MESSAGE_CHANGES = 4096
-"""Most changes, or blocks of a dump, in one message: some 160 KB."""
+MESSAGE_CHANGES = 1024
+"""Most changes, or blocks of a dump, in one message: some 40 KB, and a few milliseconds of whoever
+takes it in."""
 
 
 @runtime_checkable
@@ -82,7 +83,7 @@ class KvJournal:
             self._ring[self._next % self._kept] = change
         self._next += 1
         if self._waiting:
-            self._wake()
+            self.wake()
 
     def heard(self, event: KvEvent) -> None:
         """`note`, for what a page pool says of a worker's own memory."""
@@ -113,7 +114,7 @@ class KvJournal:
         return KvEvents(first=first, changes=changes)
 
     async def changed(self) -> None:
-        """Return when there is one more change."""
+        """Return when there is one more change, or somebody is to look again."""
         news = asyncio.Event()
         self._waiting.append(news)
         try:
@@ -122,7 +123,8 @@ class KvJournal:
             if news in self._waiting:
                 self._waiting.remove(news)
 
-    def _wake(self) -> None:
+    def wake(self) -> None:
+        """Have all feeds look whether there is something to say."""
         for news in self._waiting:
             news.set()
         self._waiting.clear()
@@ -140,6 +142,7 @@ class KvFeed:
         """See `KvSource`. A number that never was is answered with a dump."""
         known = self._at is not None and self._journal.oldest <= wish.first <= self._at
         self._at = wish.first if known else None
+        self._journal.wake()
 
     async def kv_news(self) -> AsyncIterator[KvNews]:
         """See `KvSource`. Never ends."""

@@ -1,7 +1,7 @@
 """Frames that came over a stream and that nobody has read yet, in lanes with one reader each.
 
 They are kept as they came: whoever reads one decodes it. Above `MAX_UNREAD_BYTES` in all lanes
-nothing more is read from the socket, so that the other side waits; half of that, and reading goes on.
+nothing more is read from the socket, so that the other side waits; half of that, and it goes on.
 """
 
 import asyncio

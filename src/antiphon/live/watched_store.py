@@ -3,9 +3,9 @@
     StoreWatch ──► store ── KvDump, KvEvents ──► `on_news`, which may want some of it again
       StoreAsk ──►       ── StoreAnswer ──► the call that waits for it
 
-The store may come late, go and come back: the gateway tries again, with longer and longer waits, and
-meanwhile it serves without one. A stream to a store begins with all that it holds, so each is taken
-for a life of its own.
+The store may come late, go and come back: the gateway tries again, with longer and longer waits,
+and meanwhile it serves without one. A stream to a store begins with all that it holds, so each is
+taken for a life of its own.
 """
 
 import asyncio
@@ -153,6 +153,7 @@ class WatchedStore:
             self._take(stream, life, said)
             while (frame := await unread.next()) is not None:
                 self._take(stream, life, decode(frame))
+                await asyncio.sleep(0)  # a dump has many parts, and others want to be served
         finally:
             looking.cancel()
             self._left(stream)

@@ -1,24 +1,19 @@
 """Operators name prompts as callers do, and are told, or get done, what they asked for."""
 
-from collections.abc import Callable, Sequence
-
 import httpx
 import pytest
 from gateway_kit import MODEL
-from puppet_link import worker_info
 
 from antiphon.core.kv import BlockKeys, tenant_of
-from antiphon.core.router import Holdings, PrefixIndex
-from antiphon.errors import ClientError, PeerError
+from antiphon.core.router import PrefixIndex
 from antiphon.live.admin.app import admin_app
 from antiphon.live.admin.kv_desk import KvDesk
 from antiphon.live.admin.kv_naming import MAX_KEYS, KvNaming
 from antiphon.live.admin.operations import Operations
-from antiphon.live.gateway import Keyring, Prompts, create_app
+from antiphon.live.gateway import Keyring, Prompts
 from antiphon.types import (
     BlockKey,
     Health,
-    Incarnation,
     KvConfig,
     KvDump,
     Member,
@@ -48,7 +43,9 @@ VIEW = WorkerView(
     steps_total=0,
     computed_tokens_total=0,
 )
-STATS = (TierStats(tier=Tier.HOST, blocks=5, used_bytes=10, limit_bytes=20, dropped=(("full", 2),)),)
+STATS = (
+    TierStats(tier=Tier.HOST, blocks=5, used_bytes=10, limit_bytes=20, dropped=(("full", 2),)),
+)
 
 
 class Store:
@@ -294,7 +291,10 @@ async def test_without_a_store_workers_are_shown_and_nothing_else_is_done(
 async def test_while_the_model_is_loading_there_is_nothing_to_ask() -> None:
     transport = httpx.ASGITransport(admin_app(Operations("m", lambda _: None, 1.0)))
     async with httpx.AsyncClient(transport=transport, base_url="http://admin") as admin:
-        for call in (admin.get("/admin/kv/stats"), admin.post("/admin/kv/verify", json={"timeout_s": 1})):
+        for call in (
+            admin.get("/admin/kv/stats"),
+            admin.post("/admin/kv/verify", json={"timeout_s": 1}),
+        ):
             answer = await call
             assert answer.status_code == 503
             assert "loading" in answer.text

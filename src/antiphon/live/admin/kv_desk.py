@@ -1,7 +1,7 @@
 """What an operator may ask about KV on all tiers, and have done with it.
 
-    order ──► KvNaming: keys ──┬──► the router's index: how much each worker has
-                               └──► StoreAsk ──► the store
+order ──► KvNaming: keys ──┬──► the router's index: how much each worker has
+                           └──► StoreAsk ──► the store
 """
 
 import asyncio

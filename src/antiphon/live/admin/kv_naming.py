@@ -1,7 +1,7 @@
 """Which blocks an operator means: from a prompt and a tenant to block keys.
 
-The prompt becomes tokens by the code that serves it, and the keys are the workers' own: what is found
-is what a request of that tenant would find.
+The prompt becomes tokens by the code that serves it, and the keys are the workers' own: what is
+found is what a request of that tenant would find.
 """
 
 import asyncio
@@ -75,7 +75,7 @@ class KvNaming:
             [ids] = await self._prompts.texts([prompt.text])
         elif prompt.tokens is not None:
             ids = tuple(prompt.tokens)
-            if any(not 0 <= id for id in ids):
+            if any(not id >= 0 for id in ids):
                 raise ClientError("tokens: a token id is 0 or more", field="tokens")
             self._prompts.check_ids(ids, "tokens")
         else:

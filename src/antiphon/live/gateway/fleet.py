@@ -231,6 +231,7 @@ class Fleet:
                 wish = self._on_kv_news(worker, news)
                 if wish is not None:
                     source.kv_replay(wish)
+                await asyncio.sleep(0)  # a dump has many parts, and others want to be served
 
     def _pump(self, joined: _Joined, reading: Coroutine[Any, Any, None], name: str) -> None:
         pump = asyncio.create_task(reading, name=name)

@@ -1,4 +1,4 @@
-"""What Prometheus may read of KV beyond a worker's own memory: the store's tiers, the router's index.
+"""What Prometheus may read of KV beyond a worker's memory: the store's tiers, the router's index.
 
 All counts are of everybody's blocks together. Block keys hold their tenant's salt, so that a tenant
 who asks what another one asked adds as much to each count as with a new text: nothing here tells.
@@ -52,7 +52,11 @@ _GAUGES: tuple[tuple[str, str, Callable[[TierStats], float]], ...] = (
 )
 _COUNTERS: tuple[tuple[str, str, Callable[[TierStats], float]], ...] = (
     ("antiphon_store_put_blocks", "Blocks that were kept.", lambda tier: tier.put_blocks_total),
-    ("antiphon_store_hit_blocks", "Blocks asked for and there.", lambda tier: tier.hit_blocks_total),
+    (
+        "antiphon_store_hit_blocks",
+        "Blocks asked for and there.",
+        lambda tier: tier.hit_blocks_total,
+    ),
     (
         "antiphon_store_missed_blocks",
         "Blocks asked for and not there.",
@@ -83,10 +87,14 @@ _INDEX_COUNTERS: tuple[tuple[str, str, Callable[[IndexCounts], float]], ...] = (
 def kv_families(model: str, seen: KvSeen | None) -> Iterator[Metric]:
     """One sample a tier while the store is there. Every family is there always."""
     store = None if seen is None else seen.store
-    up = GaugeMetricFamily("antiphon_store_up", "1 while the store is there.", labels=("model_name",))
+    up = GaugeMetricFamily(
+        "antiphon_store_up", "1 while the store is there.", labels=("model_name",)
+    )
     up.add_metric([model], store is not None and store.present)
     yield up
-    came = CounterMetricFamily("antiphon_store_connections", "How often it came.", labels=("model_name",))
+    came = CounterMetricFamily(
+        "antiphon_store_connections", "How often it came.", labels=("model_name",)
+    )
     came.add_metric([model], 0 if store is None else store.connections)
     yield came
     yield from _tiers(model, () if store is None else store.stats)
