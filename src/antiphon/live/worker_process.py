@@ -21,9 +21,10 @@ from antiphon.checkpoint import open_checkpoint, resolve
 from antiphon.core.recorded_run import Setup
 from antiphon.core.worker_spec import worker_count
 from antiphon.engine import use_cores
-from antiphon.types import Incarnation, Seconds, WorkerId, WorkerInfo
+from antiphon.types import BlockKey, Incarnation, Seconds, Tier, WorkerId, WorkerInfo
 
 from .decision_log import DecisionLog, opened_log
+from .kv_journal import KvJournal
 from .loaded_engine import LoadedEngine, load_engine
 from .loop_guard import guard_loop
 from .shared_kv import SharedKv
@@ -87,7 +88,8 @@ async def serve_worker(parent: Parent, loaded: LoadedEngine, log: DecisionLog | 
             loaded.commit.done.add_done_callback(
                 partial(_committed, asyncio.get_running_loop(), broken)
             )
-        await _join_and_serve(parent, worker, renewed, stop, broken)
+        journal = _journal(loaded)
+        await _join_and_serve(parent, worker, renewed, journal, stop, broken)
         return 0 if worker.healthy else 1
 
 
@@ -109,12 +111,14 @@ async def _join_and_serve(
     parent: Parent,
     worker: Worker,
     renewed: Sequence[Callable[[], None]],
+    journal: KvJournal,
     stop: asyncio.Event,
     broken: asyncio.Future[None],
 ) -> None:
     """Until told to stop, or the engine is beyond help. Raises what `broken` was given.
 
-    `renewed` are called at each new life of the worker: what others were told is over.
+    `renewed` are called at each new life of the worker: what others were told is over. The gateway
+    hears what `journal` notes.
     """
 
     async def new_life() -> None:
@@ -128,6 +132,7 @@ async def _join_and_serve(
         new_life=new_life,
         clock=time.monotonic,
         on_joined=lambda: parent.tell(Ready()),
+        journal=journal,
     )
     beat_s = parent.config.cluster.heartbeat_s
     serving = asyncio.create_task(port.run())
@@ -145,6 +150,17 @@ async def _join_and_serve(
     for end in (broken, serving):
         if not end.cancelled():
             end.result()
+
+
+def _journal(loaded: LoadedEngine) -> KvJournal:
+    """Notes from now on what the prefix cache has, for the gateway."""
+
+    def held() -> list[tuple[BlockKey, Tier]]:
+        return [(key, Tier.DEVICE) for key in loaded.scheduler.named_blocks()]
+
+    journal = KvJournal(held)
+    loaded.heard.add(journal.heard)
+    return journal
 
 
 async def _until_unhealthy(worker: Worker, beat_s: Seconds) -> None:
