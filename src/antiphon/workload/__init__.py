@@ -2,5 +2,15 @@
 
 from .arrivals import poisson
 from .asks import Ask, AskMix, ask
+from .traces import TRACE_BLOCK_TOKENS, TraceRow, read_azure, read_mooncake
 
-__all__ = ["Ask", "AskMix", "ask", "poisson"]
+__all__ = [
+    "TRACE_BLOCK_TOKENS",
+    "Ask",
+    "AskMix",
+    "TraceRow",
+    "ask",
+    "poisson",
+    "read_azure",
+    "read_mooncake",
+]
