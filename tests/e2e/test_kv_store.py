@@ -166,7 +166,10 @@ def test_tenants_do_not_find_each_others_blocks(
     keys = tmp_path / "keys"
     keys.write_text("sk-alice\nsk-bob\n")
     keys.chmod(0o600)
-    served = serve("--store-memory", "64MiB", "--api-key-file", str(keys))
+    log = tmp_path / "decisions.jsonl"
+    served = serve(
+        "--store-memory", "64MiB", "--api-key-file", str(keys), "--decision-log", str(log)
+    )
 
     def look(name: str) -> float:
         page = httpx.get(f"{served.url}/metrics", headers=bearer("sk-bob"), timeout=60).text
@@ -196,6 +199,9 @@ def test_tenants_do_not_find_each_others_blocks(
     assert whose.returncode == 2
     assert "2 API keys" in whose.stderr
     assert served.stop() == 0
+    for file in tmp_path.glob("decisions*"):
+        replayed = run("replay", str(file))
+        assert replayed.returncode == 0, replayed.stdout
 
 
 def test_without_a_store_everything_else_works(serve: Callable[..., Served]) -> None:
