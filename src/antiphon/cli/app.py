@@ -19,6 +19,7 @@ from antiphon.errors import PeerError, UsageError
 from .config import config_app
 from .drain import drain
 from .drill import drill
+from .kv import kv_app
 from .models import models
 from .profile import profile
 from .replay import replay
@@ -68,6 +69,7 @@ app.command()(models)
 app.command()(profile)
 app.command()(replay)
 app.add_typer(config_app, name="config")
+app.add_typer(kv_app, name="kv")
 
 
 @app.callback()

@@ -38,6 +38,7 @@ _COUNTS = (
     "pulling",
     "offered_pages",
     "leases",
+    "fetched_tokens_total",
 )
 
 

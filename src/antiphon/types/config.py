@@ -218,7 +218,12 @@ class RouterConfig:
 class StoreConfig:
     """The KV store: blocks that outlive requests, workers and, on disk, itself."""
 
-    enabled: Annotated[bool, Key("Run a store beside the workers (--store on, off).")] = True
+    enabled: Annotated[bool, Key("Use a store; unless one is named, run it (--store on, off).")] = (
+        True
+    )
+    socket: Annotated[
+        str | None, Key("Socket of an `antiphon store` that runs; without it: one of its own.")
+    ] = None
     memory_bytes: Annotated[
         int, Key("Host tier: shared memory that workers copy from.", 2**20, 2**46, size=True)
     ] = 2**30

@@ -91,6 +91,8 @@ class WorkerView:
     leases: int = 0
     busy_s_total: Seconds = 0.0
     """Time spent in forward passes."""
+    fetched_tokens_total: int = 0
+    """Tokens whose KV came from the store; none of them counts as hit in the prefix cache."""
 
 
 class Health(StrEnum):

@@ -7,6 +7,7 @@ from antiphon.types import (
     Admitted,
     AttemptFailed,
     Event,
+    Fetched,
     GrantAnswered,
     Offer,
     Preempted,
@@ -17,7 +18,7 @@ from antiphon.types import (
     TokenGenerated,
 )
 
-from .attempt import Granting, Prefilling, Serving, Waiting
+from .attempt import Granting, Prefilling, Serving
 from .open_request import OpenRequest
 
 Fact: TypeAlias = Event | Admitted | Rejected | GrantAnswered
@@ -55,8 +56,8 @@ def why_unusable(entry: OpenRequest, fact: Fact) -> DropReason | None:
         case Offer():
             asked = isinstance(attempt.place, Prefilling) and attempt.worker == fact.owner
             return None if asked else DropReason.FOREIGN
-        case Pulled():
-            return _why_not_pulled(entry)
+        case Pulled() | Fetched():
+            return _why_not_brought(entry, fact)
         case Admitted():
             return None if attempt.worker is not None else DropReason.DUPLICATE
         case Rejected():
@@ -84,9 +85,14 @@ def _why_not_granted(entry: OpenRequest, fact: GrantAnswered) -> DropReason | No
     return None if isinstance(entry.attempt.place, Granting) else DropReason.DUPLICATE
 
 
-def _why_not_pulled(entry: OpenRequest) -> DropReason | None:
-    match entry.attempt.place:
-        case Serving(adopted=True):
-            return None if not entry.attempt.pulled else DropReason.DUPLICATE
-        case Serving() | Prefilling() | Granting() | Waiting():
+def _why_not_brought(entry: OpenRequest, fact: Pulled | Fetched) -> DropReason | None:
+    """A pull ends once where the request was adopted. A fetch ends once before the first chunk of
+    whoever computes the prompt."""
+    attempt = entry.attempt
+    match attempt.place, fact:
+        case Serving(adopted=True), Pulled():
+            return DropReason.DUPLICATE if attempt.pulled else None
+        case Prefilling() | Serving(adopted=False), Fetched():
+            return DropReason.DUPLICATE if attempt.fetched or attempt.started else None
+        case _:
             return DropReason.FOREIGN

@@ -69,6 +69,7 @@ class OpenRequest:
         """How many there were."""
         self._message = ""
         self._cached_tokens: int | None = None
+        self._fetched_tokens = 0
         self._arrived_at = now if request.arrived_at is None else request.arrived_at
         self._first_token_at: Seconds | None = None
         self._last_token_at: Seconds | None = None
@@ -171,8 +172,18 @@ class OpenRequest:
         """Some attempt had workers."""
         return self._earlier > 0 or self.attempt.record is not None
 
-    def start(self, cached_tokens: int, queued_s: Seconds, now: Seconds) -> None:
+    def fetched(self, missing_tokens: int, now: Seconds) -> None:
+        """Mutates: a fetch from the store is over, and lacks so many tokens."""
+        self.attempt.fetched = True
+        self.attempt.reached("fetched", now)
+        self.recomputed_tokens += missing_tokens
+
+    def start(
+        self, cached_tokens: int, stored_tokens: int, queued_s: Seconds, now: Seconds
+    ) -> None:
         """Mutates: an attempt's first chunk began `queued_s` after the worker was given it.
+
+        Of the `cached_tokens`, `stored_tokens` came from the store.
 
         The worker's report comes with that chunk's result, so its arrival is no measure. What the
         first attempt found in a cache is what the client is told.
@@ -180,6 +191,7 @@ class OpenRequest:
         self.attempt.started = True
         if self._cached_tokens is None:
             self._cached_tokens = min(max(cached_tokens, 0), len(self._original.prompt))
+            self._fetched_tokens = min(max(stored_tokens, 0), self._cached_tokens)
         if self.started_at is None:
             route = self.attempt.record
             given_at = self._arrived_at if route is None else route.routed_at
@@ -219,5 +231,6 @@ class OpenRequest:
             exact=self.exact,
             pulled_tokens=self.pulled_tokens,
             recomputed_tokens=self.recomputed_tokens,
+            fetched_tokens=self._fetched_tokens,
             trail=(*self._trail, *latest),
         )

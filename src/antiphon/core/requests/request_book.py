@@ -31,6 +31,7 @@ from antiphon.types import (
     Deliver,
     Drained,
     Event,
+    Fetched,
     FinishReason,
     FleetEvent,
     GrantAnswered,
@@ -264,16 +265,23 @@ class RequestBook:
             case AttemptFailed():
                 return self._attempts.failed(entry, now)
             case Started():
-                entry.start(fact.cached_tokens, fact.queued_s, now)
+                entry.start(fact.cached_tokens, fact.stored_tokens, fact.queued_s, now)
             case Preempted():
                 entry.preemptions += 1
-            case Pulled():
-                self._dispatcher.pulled(entry, fact, now)
-                self._requests.stirred = True
+            case Pulled() | Fetched():
+                self._brought(entry, fact, now)
             case TokenGenerated():
                 raise BugError("tokens have a way of their own")
         entry.attempt.known = True
         return []
+
+    def _brought(self, entry: OpenRequest, fact: Pulled | Fetched, now: Seconds) -> None:
+        """KV from elsewhere is there, or is not to be had."""
+        if isinstance(fact, Fetched):
+            entry.fetched(fact.missing_tokens, now)
+        else:
+            self._dispatcher.pulled(entry, fact, now)
+            self._requests.stirred = True
 
     def _drop(self, fact: Fact, reason: DropReason) -> Sequence[Command]:
         """An offer that is of no use must not wait for its time to live."""

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from antiphon.types import Seconds
 
 from .forecast import CachedTokens, nothing_cached
+from .prefix_index import PrefixIndex
 from .scorers import Scorer, scorer_of
 from .worker_belief import WorkerBelief
 
@@ -17,6 +18,7 @@ class Parts:
     scorer: Callable[[str, int], Scorer] = scorer_of
     cached: CachedTokens = nothing_cached
     belief: type[WorkerBelief] = WorkerBelief
+    index: Callable[[], PrefixIndex] = PrefixIndex
 
 
 STANDARD_PARTS = Parts()

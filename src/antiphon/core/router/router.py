@@ -32,6 +32,7 @@ from antiphon.types import (
     Seconds,
     Slo,
     WorkerId,
+    WorkerJoined,
 )
 
 from .beliefs import Beliefs
@@ -41,12 +42,24 @@ from .forecast import Forecast
 from .option import Option
 from .parts import STANDARD_PARTS, Parts, RouterLimits
 from .placement import Phase, Placement
+from .prefix_index import PrefixIndex
 from .route_choice import NoRoom, RouteChoice
 from .worker_belief import WorkerBelief, exchange_of
 
 ROUTER = "router"
 """The router's name in a record of decisions."""
-ROUTER_METHODS = ("observe", "choose", "choose_decode", "prefilled", "refused", "settled")
+KV_METHODS = ("heard_kv", "kv_holder_left")
+"""The methods that a gateway calls itself: a record beside that of its book, which calls the others.
+"""
+ROUTER_METHODS = (
+    "observe",
+    "choose",
+    "choose_decode",
+    "prefilled",
+    "refused",
+    "settled",
+    *KV_METHODS,
+)
 """The methods of `Router` whose calls make up its record."""
 
 STANDARD_LIMITS = RouterLimits()
@@ -72,6 +85,7 @@ class Router:
         self._scorer = parts.scorer(config.policy, seed)
         self._slo = Slo(ttft_s=config.ttft_s, tpot_s=config.tpot_s)
         self._beliefs = Beliefs(times, parts.belief)
+        self._index = parts.index()
 
     @property
     def open_requests(self) -> int:
@@ -83,11 +97,47 @@ class Router:
         """What is believed of each worker, in the order of ids: to read, not to change."""
         return self._beliefs.workers
 
+    @property
+    def kv_index(self) -> PrefixIndex:
+        """What is believed of who holds which blocks: to read, not to change."""
+        return self._index
+
     # ── facts ────────────────────────────────────────────────────────────────────────────────
 
     def observe(self, event: FleetEvent, now: Seconds) -> None:
         """Take in what happened to a worker. Mutates."""
         self._beliefs.observe(event, now)
+        match event:
+            case WorkerJoined(info):
+                self._index.begin(info.id, info.incarnation)
+            case HealthChanged(worker, Health.LOST):
+                self._index.left(worker)
+            case _:
+                pass
+
+    def heard_kv(
+        self,
+        holder: WorkerId,
+        incarnation: Incarnation,
+        message: KvDump | KvEvents,
+        now: Seconds,
+    ) -> KvReplay | None:
+        """Take in which blocks a worker, or the store (`STORE`), has. Mutates.
+
+        Returns what the holder must be asked to say again, if something is missing. Messages of a
+        worker that has not joined, or of another life of it, change nothing. A store's life that is
+        not known begins with its first message.
+        """
+        if holder != STORE:
+            belief = self._beliefs.find(holder)
+            if belief is None or belief.info.incarnation != incarnation:
+                return None
+        return self._index.apply(holder, incarnation, message, now)
+
+    def kv_holder_left(self, holder: WorkerId, now: Seconds) -> None:
+        """What this holder had is out of reach. Mutates. Workers that are lost leave by `observe`:
+        this is for the store, and for a worker that has stopped saying what it has."""
+        self._index.left(holder)
 
     def prefilled(self, request: RequestId, now: Seconds) -> None:
         """Its first token is there: load moves from prefill to decode. Mutates, once."""

@@ -18,6 +18,7 @@ from antiphon.errors import BugError
 from antiphon.types import (
     Aborted,
     Admitted,
+    BlockKey,
     FinishReason,
     KvConfig,
     LeaseId,
@@ -299,6 +300,10 @@ class Scheduler:
             leases=len(self.leases),
             busy_s_total=self._busy_s,
         )
+
+    def named_blocks(self) -> Sequence[BlockKey]:
+        """The keys of all blocks in the prefix cache. Does not mutate."""
+        return self._pool.named()
 
     def has(self, id: RequestId, attempt: int) -> bool:
         """Whether this attempt of the request waits, runs or is on its way here."""

@@ -36,6 +36,10 @@ class AdminClient:
         path = f"/admin/workers/{quote(worker, safe='')}/{deed}"
         return self._ask("POST", path, {"timeout_s": timeout_s, **more}, None)
 
+    def post(self, path: str, body: object, timeout_s: float) -> Any:
+        """What `path` answers within `timeout_s` and a moment. Raises as `order`."""
+        return self._ask("POST", path, body, timeout_s + 2 * _CONNECT_TIMEOUT_S)
+
     def _ask(self, method: str, path: str, body: object, timeout_s: float | None) -> Any:
         content = None if body is None else json.dumps(body)
         connection = self._connection
