@@ -7,6 +7,7 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
+from antiphon.checkpoint import resolve
 from antiphon.cli.app import Commands
 from antiphon.cli.kv_cost import bytes_text, cost, share_text, time_text
 
@@ -75,8 +76,10 @@ def test_a_codec_saves_storage_when_blocks_stay_as_long() -> None:
 
 
 def test_a_model_file_says_itself_what_it_keeps() -> None:
-    named = answer("smollm2-135m", "--tokens-per-s", "400")
-    assert named["bytes_per_token"] == 23_040
+    path = str(resolve("smollm2-135m"))
+    told = answer(path)
+    assert told["model"]["source"] == path
+    assert told["bytes_per_token"] == answer("smollm2-135m")["bytes_per_token"] == 23_040
 
 
 @pytest.mark.parametrize(
