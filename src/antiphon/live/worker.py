@@ -126,7 +126,8 @@ class Worker:
         if refused := self._refused(request, exchanges=stage is Stage.PREFILL):
             return refused
         lease = LeaseId(secrets.token_hex(16)) if stage is Stage.PREFILL else None
-        return self._taken_in(request, self._scheduler.add(request, self._clock(), stage, lease))
+        answer = self._scheduler.add(request, self._clock(), stage, lease, fetch)
+        return self._taken_in(request, answer)
 
     async def adopt(self, request: Request, offer: Offer) -> Admitted | Rejected:
         """See `WorkerLink`. Of pages that are not laid out like ours nothing is used."""
