@@ -27,8 +27,14 @@ from support.quantiles import quantiles
 
 from antiphon.bench import Answer, Arrival, Client, run_open_loop
 from antiphon.drill import started
-from antiphon.workload import TraceAsk, TraceScale, at_rate, trace_asks
-from antiphon.workload.traces import TraceRow, read_mooncake
+from antiphon.workload import (
+    TraceAsk,
+    TraceRow,
+    TraceScale,
+    at_rate,
+    read_mooncake,
+    trace_asks,
+)
 
 TRACE = "conversation_trace.jsonl"
 TRACES = Path(__file__).resolve().parents[2] / "shared/traces"

@@ -9,10 +9,9 @@ from hypothesis import strategies as st
 
 from antiphon.checkpoint import open_checkpoint, resolve
 from antiphon.text import Tokenizer
-from antiphon.workload import TraceAsk, TraceScale, at_rate, at_speed, trace_asks
+from antiphon.workload import TraceAsk, TraceRow, TraceScale, at_rate, at_speed, trace_asks
 from antiphon.workload.asks import WORDS
 from antiphon.workload.trace_prompts import ID_WORDS, block_words
-from antiphon.workload.traces import TraceRow
 
 BLOCK = 512
 SCALE = TraceScale(block_tokens=32)

@@ -37,7 +37,7 @@ class BlockLeases:
     def open(
         self, lease: LeaseId, holder: str, blocks: tuple[HeldBlock, ...], now: Seconds | None
     ) -> None:
-        """A new lease, counted from `now`; None: it never runs out. `BugError`: the id is in use."""
+        """A new lease, counted from `now` (None: it never runs out). `BugError`: the id is used."""
         if lease in self._leases:
             raise BugError(f"lease {lease} is opened twice")
         self._leases[lease] = _Lease(holder, blocks)

@@ -36,3 +36,5 @@ class HeldBlock:
     state: BlockState = BlockState.WRITING
     leases: int = 0
     pinned: bool = False
+    idle: bool = False
+    """What its policy was told last: whether it may go."""

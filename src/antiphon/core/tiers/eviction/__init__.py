@@ -1,6 +1,16 @@
 """What goes first when memory is short: orders of eviction behind one interface."""
 
+from .least_recent import LeastRecent
 from .policy import EvictionPolicy, PolicyFactory
 from .policy_named import policy_named
+from .recompute_cost import RecomputeCost
+from .s3_fifo import S3Fifo
 
-__all__ = ["EvictionPolicy", "PolicyFactory", "policy_named"]
+__all__ = [
+    "EvictionPolicy",
+    "LeastRecent",
+    "PolicyFactory",
+    "RecomputeCost",
+    "S3Fifo",
+    "policy_named",
+]
