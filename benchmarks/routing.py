@@ -4,9 +4,9 @@
     .venv/bin/python benchmarks/routing.py --quick    few requests, two set-ups; writes nothing
     .venv/bin/python benchmarks/routing.py --help     rate, length, set-ups
 
-The requests are rows of Mooncake's conversation trace, scaled down: a hash id stands for fewer
-tokens, outputs shrink with them, prompts that share ids share text, and arrivals keep the trace's
-pattern at a rate that this machine can serve. Each policy gets a fresh cluster of two mixed workers
+The requests are conversations of Mooncake's trace, a few of all, scaled down: a hash id stands for
+fewer tokens, outputs shrink with them, prompts that share ids share text, and arrivals keep the
+trace's pattern at a rate that this machine can serve. Each policy gets a fresh cluster of two mixed workers
 and the same requests at the same times. Without a store what was computed on one worker is of use
 there alone, so that routing decides what is computed again; the last set-up has one, too.
 """
@@ -33,6 +33,7 @@ from antiphon.workload import (
     TraceScale,
     at_rate,
     read_mooncake,
+    thinned,
     trace_asks,
 )
 
@@ -67,7 +68,7 @@ SETUPS = (
 
 
 def requests(options: argparse.Namespace) -> list[TraceAsk]:
-    """The first rows that fit, at the trace's own times."""
+    """Some conversations' rows that fit, at the trace's own times."""
     file = options.traces / TRACE
     if not file.exists():
         raise SystemExit(f"{file} is not there: give the folder of the public traces (--traces)")
@@ -77,7 +78,8 @@ def requests(options: argparse.Namespace) -> list[TraceAsk]:
         max_output_tokens=options.max_output,
         max_prompt_tokens=options.max_prompt,
     )
-    return list(trace_asks(read_mooncake(file), scale, seed=SEED, limit=options.requests))
+    rows = thinned(read_mooncake(file), options.share, SEED)
+    return list(trace_asks(rows, scale, seed=SEED, limit=options.requests))
 
 
 def ideal_hit_share(asks: Sequence[TraceAsk], block_tokens: int) -> float:
@@ -186,7 +188,8 @@ def arguments() -> argparse.Namespace:
         description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )
     names = [setup.name for setup in SETUPS]
-    parser.add_argument("--requests", type=int, default=400, help="rows of the trace (400)")
+    parser.add_argument("--share", type=float, default=0.035, help="of conversations (0.035)")
+    parser.add_argument("--requests", type=int, help="no more than so many (all)")
     parser.add_argument("--rate", type=float, help="requests a second (measured: see USE)")
     parser.add_argument("--block-tokens", type=int, default=32, help="for each hash id (32)")
     parser.add_argument("--max-prompt", type=int, default=2048, help="longer rows are left out")

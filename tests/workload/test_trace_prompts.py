@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from antiphon.checkpoint import open_checkpoint, resolve
 from antiphon.text import Tokenizer
-from antiphon.workload import TraceAsk, TraceRow, TraceScale, at_rate, at_speed, trace_asks
+from antiphon.workload import TraceAsk, TraceRow, TraceScale, at_rate, at_speed, thinned, trace_asks
 from antiphon.workload.asks import WORDS
 from antiphon.workload.trace_prompts import ID_WORDS, block_words
 
@@ -135,6 +135,23 @@ def test_arrivals_keep_their_pattern_at_another_speed() -> None:
     assert times(at_rate(asks, 0.3)) == pytest.approx([0, 2.5, 10])
     assert times(at_rate(asks[:1], 5.0)) == [0]
     assert at_rate([], 5.0) == []
+
+
+@settings(deadline=None)
+@given(st.lists(rows(), max_size=30), st.floats(0, 1), seeds)
+def test_thinning_takes_whole_conversations(
+    all_rows: list[TraceRow], share: float, seed: int
+) -> None:
+    kept = list(thinned(all_rows, share, seed))
+    begun = {row.hash_ids[:2] for row in kept}
+    assert kept == [row for row in all_rows if row.hash_ids[:2] in begun]
+    assert list(thinned(all_rows, 1.0, seed)) == all_rows
+    assert not list(thinned(all_rows, 0.0, seed))
+
+
+def test_thinning_takes_about_the_share_that_is_asked_for() -> None:
+    everything = [TraceRow(0.0, 1024, 1, (0, number)) for number in range(2000)]
+    assert 0.08 < len(list(thinned(everything, 0.1, 1))) / 2000 < 0.12
 
 
 @pytest.mark.parametrize("bad", [0.0, -1.0, float("nan")])

@@ -2,7 +2,7 @@
 
 from .arrivals import poisson
 from .asks import Ask, AskMix, ask
-from .trace_prompts import TraceAsk, TraceScale, at_rate, at_speed, trace_asks
+from .trace_prompts import TraceAsk, TraceScale, at_rate, at_speed, thinned, trace_asks
 from .traces import TRACE_BLOCK_TOKENS, TraceRow, read_azure, read_mooncake
 
 __all__ = [
@@ -18,5 +18,6 @@ __all__ = [
     "poisson",
     "read_azure",
     "read_mooncake",
+    "thinned",
     "trace_asks",
 ]

@@ -117,6 +117,17 @@ def trace_asks(
         )
 
 
+def thinned(rows: Iterable[TraceRow], share: float, seed: int) -> Iterator[TraceRow]:
+    """About `share` of the rows: whole conversations, so that what they reuse stays with them.
+
+    Rows belong together if they begin with the same two ids: many a trace begins with one for all.
+    """
+    draws = Draws(seed)
+    for row in rows:
+        if draws.fraction("conversation", *map(str, row.hash_ids[:2])) < share:
+            yield row
+
+
 def at_speed(asks: Iterable[TraceAsk], factor: float) -> list[TraceAsk]:
     """The same asks, `factor` times as fast."""
     if not factor > 0:
