@@ -6,9 +6,9 @@
 
 The requests are conversations of Mooncake's trace, a few of all, scaled down: a hash id stands for
 fewer tokens, outputs shrink with them, prompts that share ids share text, and arrivals keep the
-trace's pattern at a rate that this machine can serve. Each policy gets a fresh cluster of two mixed workers
-and the same requests at the same times. Without a store what was computed on one worker is of use
-there alone, so that routing decides what is computed again; the last set-up has one, too.
+trace's pattern at a rate that this machine can serve. Each policy gets a fresh cluster of two mixed
+workers and the same requests at the same times. Without a store what was computed on one worker is
+of use there alone, so that routing decides what is computed again; the last set-up has one, too.
 """
 
 import argparse
