@@ -217,6 +217,7 @@ def test_verify_is_exit_code_1_if_something_was_wrong(server: Server) -> None:
         (("pin", "--chat", "/nowhere"), "--chat /nowhere: can't be read"),
         (("move", "--to", "moon", "--text", "x"), "must be host, disk or remote"),
         (("clear",), "say what to forget"),
+        (("verify", "--tenant", "1"), "leave the tenant out"),
         (("clear", "--all", "--tenant", "1"), "leave prompt and tenant out"),
         (("pin", "--text", "x", "--tenant", "0"), "--tenant"),
         (("pin", "--text", "x", "--timeout", "0"), "--timeout"),

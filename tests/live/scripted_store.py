@@ -1,108 +1,247 @@
-"""A store that speaks the wire protocol and says what the test wants."""
+"""A KV store over a real socket, with real memory, that does what the test wants.
+
+By itself it is an honest store without bounds: it copies what is put, and finds it again.
+"""
 
 import asyncio
+import gc
+import itertools
+import os
+import socket
 import time
 from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
-from antiphon.live.socket_folder import listen
-from antiphon.types import KvDump, KvReplay, StoreAnswer, StoreAsk, StoreOp, Tier, TierStats
-from antiphon.wire import TO_STORE, Ending, Frame, FrameStream, Kind, decode
+import numpy as np
 
-EMPTY = KvDump(next=0, begins=True, ends=True, blocks=())
-STATS = (
-    TierStats(
-        tier=Tier.HOST,
-        blocks=10,
-        used_bytes=1000,
-        limit_bytes=4000,
-        pinned_blocks=1,
-        leases=2,
-        put_blocks_total=20,
-        hit_blocks_total=7,
-        missed_blocks_total=3,
-        evicted_blocks_total=9,
-        dropped=(("quota", 4), ("stale", 1)),
-    ),
-    TierStats(tier=Tier.DISK, blocks=30, used_bytes=3000, limit_bytes=9000),
+from antiphon.live.descriptors import first_frame, send_all_at_once
+from antiphon.live.socket_folder import close_listener, listen
+from antiphon.live.store_client import StoreClient
+from antiphon.store.transfer import MappedRegion, OwnedRegion
+from antiphon.types import (
+    BlockKey,
+    Incarnation,
+    KvShape,
+    LeaseId,
+    Locate,
+    Located,
+    OfferedPage,
+    PagePull,
+    Put,
+    Release,
+    StoreHello,
+    StoreRefused,
+    StoreWelcome,
+    WorkerId,
+)
+from antiphon.wire import (
+    FROM_STRANGE_CALLERS,
+    TO_STORE,
+    Ending,
+    Frame,
+    FrameStream,
+    Kind,
+    decode,
+    encode,
 )
 
+Pages = tuple[OfferedPage, ...]
 
-def plain_answer(ask: StoreAsk) -> StoreAnswer:
-    """As a store that has the first key of each look-up, and does all that it is asked."""
-    match ask.op:
-        case StoreOp.STATS:
-            return StoreAnswer(stats=STATS)
-        case StoreOp.LOOKUP:
-            return StoreAnswer(tiers=((Tier.HOST,), *((),) * (len(ask.keys) - 1)))
-        case _:
-            return StoreAnswer(blocks=len(ask.keys))
+
+@dataclass(eq=False)
+class Caller:
+    """A worker that is in."""
+
+    hello: StoreHello
+    stream: FrameStream
+    memory: MappedRegion
 
 
 class ScriptedStore:
-    """Listens at `path` while it is entered. `asked` lists asks but for those of STATS.
+    """Use as `async with ScriptedStore(folder, shape) as store`."""
 
-    `first`: what it says to who watches. `answer` None: it leaves that ask unanswered.
-    """
+    def __init__(self, folder: Path, shape: KvShape, *, blocks: int = 64) -> None:
+        self.path = folder / "store.sock"
+        self._per_block = shape.block_tokens // shape.page_tokens
+        self.shape = replace(shape, pages=blocks * self._per_block)
+        self.region = OwnedRegion(self.shape)
+        self.hellos: list[StoreHello] = []
+        self.callers: list[Caller] = []
+        self.puts: list[Put] = []
+        self.asked: list[Locate] = []
+        self.released: list[LeaseId] = []
+        self.kept: dict[BlockKey, Pages] = {}
+        self.refuse: StoreRefused | None = None
+        self.welcome: Callable[[socket.socket], None] | None = self.say_welcome
+        """None: it never answers a hello."""
+        self.answer: Callable[[Locate], Located | None] = self.located
+        """None: this one is not answered."""
+        self.beat = (0.05, 20.0)
+        self._unanswered: list[tuple[FrameStream, int]] = []
+        self._leases = itertools.count(1)
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._close_listener: Callable[[], None] = lambda: None
 
-    def __init__(
-        self,
-        path: Path,
-        *,
-        first: tuple[Kind, object] = (Kind.KV_DUMP, EMPTY),
-        answer: Callable[[StoreAsk], StoreAnswer | None] = plain_answer,
-    ) -> None:
-        self._path = path
-        self._first = first
-        self._answer = answer
-        self._server: asyncio.Server | None = None
-        self.streams: list[FrameStream] = []
-        self.watched: list[object] = []
-        self.replays: list[KvReplay] = []
-        self.asked: list[StoreAsk] = []
-        self.endings: list[Ending] = []
+    # ── what it does by itself ───────────────────────────────────────────────────────────────
 
-    def say(self, kind: Kind, message: object) -> None:
-        """To whoever watches now."""
-        self.streams[-1].send(kind, message)
+    def say_welcome(self, connection: socket.socket, *, fds: list[int] | None = None) -> None:
+        welcome = StoreWelcome(store=Incarnation("s-1"), kv=self.shape, lease_ttl_s=5.0)
+        data = encode(Kind.STORE_WELCOME, welcome)
+        send_all_at_once(connection, data, [self.region.fd] if fds is None else fds)
 
-    def hang_up(self) -> None:
-        """End the stream that lives."""
-        self.streams[-1].end("the test wants it")
+    def located(self, locate: Locate) -> Located:
+        found = tuple(
+            self.kept[key] for key in itertools.takewhile(self.kept.__contains__, locate.keys)
+        )
+        lease = LeaseId(f"lease-{next(self._leases)}") if found else None
+        return Located(lease=lease, ttl_s=5.0, blocks=found)
+
+    def keep(self, key: BlockKey, content: bytes) -> Pages:
+        """Have a block, as if somebody had put it."""
+        targets = self._next_pages()
+        self.region.begin_write(targets)
+        size = self.shape.page_bytes
+        for number, page in enumerate(targets):
+            pages = self.region.content.reshape(-1, size)
+            pages[page] = np.frombuffer(content, np.uint8, size, number * size)
+        self.kept[key] = self.region.seal(targets)
+        return self.kept[key]
+
+    def _next_pages(self) -> list[int]:
+        start = len(self.kept) * self._per_block
+        return list(range(start, start + self._per_block))
+
+    def _copy(self, put: Put, memory: MappedRegion) -> None:
+        for block in put.blocks:
+            if block.key in self.kept:
+                continue
+            targets = self._next_pages()
+            if all(memory.pull([*map(PagePull, block.pages, targets)])):
+                self.kept[block.key] = self.region.seal(targets)
+
+    def say_late(self, located: Located) -> None:
+        """Answer what was not answered."""
+        for stream, number in self._unanswered:
+            stream.send(Kind.LOCATED, located, number)
+        self._unanswered.clear()
+
+    # ── its door ─────────────────────────────────────────────────────────────────────────────
+
+    async def open(self) -> None:
+        listener = listen(self.path)
+        inode = self.path.lstat().st_ino
+        self._close_listener = partial(close_listener, listener, self.path, inode)
+        self._spawn(self._accept(listener))
+
+    async def close(self) -> None:
+        """Die: streams end, the memory stays with those who have mapped it."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        self._close_listener()
+        self._close_listener = lambda: None
+        for caller in self.callers:
+            caller.stream.end("the store is gone")
+            caller.memory.close()
 
     async def __aenter__(self) -> "ScriptedStore":
-        loop = asyncio.get_running_loop()
-        self._server = await loop.create_unix_server(self._taken, sock=listen(self._path))
+        await self.open()
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        assert self._server is not None
-        self._server.close()
-        self._path.unlink(missing_ok=True)
-        for stream in self.streams:
-            stream.end("the store is over")
+        await self.close()
+        self.region.close()
+        del self.region
 
-    def _taken(self) -> FrameStream:
-        stream = FrameStream(TO_STORE, clock=time.monotonic)
-        stream.on_frame = lambda frame: self._heard(stream, frame)
-        stream.on_end = self.endings.append
-        self.streams.append(stream)
-        return stream
+    def _spawn(self, work) -> None:
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
 
-    def _heard(self, stream: FrameStream, frame: Frame) -> None:
-        match frame.kind:
-            case Kind.STORE_WATCH:
-                self.watched.append(decode(frame))
-                stream.send(*self._first)
-                stream.beat(0.05, 20.0, lambda: (Kind.HEARTBEAT, None))
-            case Kind.KV_REPLAY:
-                self.replays.append(decode(frame))
-            case Kind.STORE_ASK:
-                ask = decode(frame)
-                if ask.op is not StoreOp.STATS:
-                    self.asked.append(ask)
-                answer = self._answer(ask)
-                if answer is not None:
-                    stream.send(Kind.STORE_ANSWER, answer, frame.number)
-            case _:
-                assert frame.kind == Kind.HEARTBEAT
+    async def _accept(self, listener: socket.socket) -> None:
+        while True:
+            connection, _ = await asyncio.get_running_loop().sock_accept(listener)
+            self._spawn(self._greet(connection))
+
+    async def _greet(self, connection: socket.socket) -> None:
+        descriptors: list[int] = []
+        try:
+            frame = await first_frame(connection, FROM_STRANGE_CALLERS, descriptors)
+            if frame is None:
+                connection.close()
+                return
+            hello = decode(frame)
+            self.hellos.append(hello)
+            if self.refuse is not None:
+                send_all_at_once(connection, encode(Kind.STORE_REFUSED, self.refuse), [])
+                connection.close()
+                return
+            if self.welcome is None:
+                await asyncio.Event().wait()
+                return
+            (descriptor,) = descriptors
+            memory = MappedRegion(descriptor, self.region)
+            self.welcome(connection)
+            if connection.fileno() < 0:
+                memory.close()
+                return
+            stream = FrameStream(TO_STORE, clock=time.monotonic)
+            caller = Caller(hello, stream, memory)
+            stream.on_frame = partial(self._heard, caller)
+            stream.on_end = partial(self._left, caller)
+            self.callers.append(caller)
+            loop = asyncio.get_running_loop()
+            await loop.connect_accepted_socket(lambda: stream, connection)
+            if self.beat is not None:
+                stream.beat(*self.beat, lambda: (Kind.HEARTBEAT, None))
+        except BaseException:
+            connection.close()
+            raise
+        finally:
+            for descriptor in descriptors:
+                os.close(descriptor)
+
+    def _left(self, caller: Caller, _: Ending) -> None:
+        self.callers.remove(caller)
+        caller.memory.close()
+
+    def _heard(self, caller: Caller, frame: Frame) -> None:
+        if frame.kind == Kind.HEARTBEAT:
+            return
+        match decode(frame):
+            case Put() as put:
+                self.puts.append(put)
+                self._copy(put, caller.memory)
+            case Locate() as locate:
+                self.asked.append(locate)
+                answer = self.answer(locate)
+                if answer is None:
+                    self._unanswered.append((caller.stream, frame.number))
+                elif caller.stream.ending is None:
+                    caller.stream.send(Kind.LOCATED, answer, frame.number)
+            case Release(lease=lease):
+                self.released.append(lease)
+
+
+def hello(region: OwnedRegion, life: str = "w0-1") -> StoreHello:
+    return StoreHello(
+        worker=WorkerId("w0"),
+        incarnation=Incarnation(life),
+        kv=region.shape,
+        identity=b"\x07" * 32,
+        numerics="script",
+    )
+
+
+def client(store: Path, region: OwnedRegion, threads, **changes) -> StoreClient:
+    settings = {"clock": time.monotonic, "heartbeat_s": 0.05, "lost_after_s": 20.0}
+    who = changes.pop("hello", lambda: hello(region))
+    return StoreClient(store, who, region, threads, **{**settings, **changes})
+
+
+def open_descriptors() -> int:
+    """Each map of a region has one, until it is collected."""
+    gc.collect()
+    return len(list(Path("/proc/self/fd").iterdir()))

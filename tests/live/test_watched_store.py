@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from link_kit import until
-from scripted_store import EMPTY, STATS, ScriptedStore, plain_answer
+from answering_store import EMPTY, STATS, AnsweringStore, plain_answer
 
 from antiphon.errors import PeerError
 from antiphon.live import watched_store
@@ -84,7 +84,7 @@ async def watching(
 
 async def test_it_hears_all_that_the_store_holds_and_what_changes(folder: Path) -> None:
     heard, path = Heard(), folder / "store.sock"
-    async with ScriptedStore(path) as store, watching(path, heard) as watched:
+    async with AnsweringStore(path) as store, watching(path, heard) as watched:
         await until(lambda: watched.present and bool(watched.stats))
         assert store.watched == [StoreWatch(gateway=GATEWAY)]
         assert watched.stats == STATS
@@ -98,7 +98,7 @@ async def test_it_hears_all_that_the_store_holds_and_what_changes(folder: Path) 
 
 async def test_it_asks_and_many_may_wait(folder: Path) -> None:
     heard, path = Heard(), folder / "store.sock"
-    async with ScriptedStore(path) as store, watching(path, heard) as watched:
+    async with AnsweringStore(path) as store, watching(path, heard) as watched:
         await until(lambda: watched.present)
         asks = [StoreAsk(op=StoreOp.PIN, keys=(KEY,) * n) for n in range(1, 20)]
         answers = await asyncio.gather(*(watched.ask(one, 10) for one in asks))
@@ -122,12 +122,12 @@ async def test_a_store_that_comes_late_and_comes_back_is_another_life(folder: Pa
     heard, path = Heard(), folder / "store.sock"
     async with watching(path, heard) as watched:
         await asyncio.sleep(0.06)
-        async with ScriptedStore(path):
+        async with AnsweringStore(path):
             await until(lambda: watched.present)
         await until(lambda: heard.left == 1)
         assert not watched.present
         assert watched.stats == ()
-        async with ScriptedStore(path):
+        async with AnsweringStore(path):
             await until(lambda: watched.present)
             lives = {life for life, _ in heard.news}
             assert (len(heard.news), len(lives), watched.connections) == (2, 2, 2)
@@ -140,7 +140,7 @@ async def test_an_ask_ends_when_its_time_is_over_and_when_the_store_goes(folder:
         return plain_answer(ask) if ask.op is StoreOp.STATS else None
 
     heard, path = Heard(), folder / "store.sock"
-    async with ScriptedStore(path, answer=silent) as store, watching(path, heard) as watched:
+    async with AnsweringStore(path, answer=silent) as store, watching(path, heard) as watched:
         await until(lambda: watched.present)
         with pytest.raises(PeerError, match=r"did not answer within 0.02 s"):
             await watched.ask(LOOKUP, 0.02)
@@ -165,7 +165,7 @@ async def test_what_is_no_store_of_ours_is_left_and_tried_again(
     folder: Path, first: tuple[Kind, Any], said: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     heard, path = Heard(), folder / "store.sock"
-    async with ScriptedStore(path, first=first) as store, watching(path, heard) as watched:
+    async with AnsweringStore(path, first=first) as store, watching(path, heard) as watched:
         await until(lambda: len(store.watched) >= 2)
         assert not watched.present
     assert heard.news == []
@@ -178,7 +178,7 @@ async def test_an_answer_that_can_not_be_ends_the_stream(folder: Path) -> None:
         return plain_answer(ask) if ask.op is StoreOp.STATS else StoreAnswer(blocks=-1)
 
     heard, path = Heard(), folder / "store.sock"
-    async with ScriptedStore(path, answer=liar) as store, watching(path, heard) as watched:
+    async with AnsweringStore(path, answer=liar) as store, watching(path, heard) as watched:
         await until(lambda: watched.present)
         with pytest.raises(PeerError, match="blocks is -1"):
             await watched.ask(StoreAsk(op=StoreOp.PIN, keys=(KEY,)), 10)
@@ -192,7 +192,7 @@ async def test_a_store_that_says_nothing_is_given_up(
     """A store that was stopped must not be waited for."""
     monkeypatch.setattr(watched_store, "CONNECT_TIMEOUT_S", 0.05)
     heard, path = Heard(), folder / "store.sock"
-    silent = ScriptedStore(path, first=(Kind.HEARTBEAT, None))
+    silent = AnsweringStore(path, first=(Kind.HEARTBEAT, None))
     async with silent as store, watching(path, heard) as watched:
         await until(lambda: len(store.watched) >= 2)
         assert not watched.present
@@ -203,7 +203,7 @@ async def test_a_long_dump_comes_in_parts(folder: Path) -> None:
     heard, path = Heard(), folder / "store.sock"
     first = KvDump(next=9, begins=True, ends=False, blocks=((KEY, Tier.HOST),))
     last = KvDump(next=9, begins=False, ends=True, blocks=((KEY, Tier.DISK),))
-    async with ScriptedStore(path, first=(Kind.KV_DUMP, first)) as store, watching(path, heard):
+    async with AnsweringStore(path, first=(Kind.KV_DUMP, first)) as store, watching(path, heard):
         await until(lambda: len(heard.news) == 1)
         store.say(Kind.KV_DUMP, last)
         await until(lambda: len(heard.news) == 2)

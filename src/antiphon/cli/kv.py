@@ -237,7 +237,10 @@ def verify(
     What is not what it was is forgotten, and the exit code is 1. A worker checks each block that
     it copies as well: this is to know how a disk does, not to be safe.
     """
-    order = _order(prompt_of(text, file, tokens, chat), tenant, all_tenants, timeout)
+    prompt = prompt_of(text, file, tokens, chat)
+    if prompt is None and (tenant is not None or all_tenants):
+        raise UsageError("without a prompt all blocks are verified: leave the tenant out")
+    order = _order(prompt, tenant, all_tenants, timeout)
     answer = _post("verify", order, url, token_file)
     if as_json:
         typer.echo(json.dumps(answer, indent=2))

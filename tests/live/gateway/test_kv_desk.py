@@ -216,6 +216,7 @@ async def test_what_is_cleared_without_a_prompt(admin, store) -> None:
         ("clear", {}, 400, "a prompt, a tenant, or everything"),
         ("clear", {"everything": True, "tenant": 1}, 400, "leave the tenant out"),
         ("clear", {"everything": True, "prompt": {"text": LONG}}, 400, "without a prompt"),
+        ("verify", {"tenant": 1}, 400, "leave the tenant out"),
         ("pin", {"everything": True}, 400, "pin needs a prompt"),
         ("pin", {"prompt": {}, "tenant": 1}, 400, "text, tokens, chat"),
         ("pin", {"prompt": {"text": "a", "tokens": [1]}, "tenant": 1}, 400, "text, tokens, chat"),

@@ -33,7 +33,7 @@ HOST = TierStats(
     hit_blocks_total=7,
     missed_blocks_total=3,
     evicted_blocks_total=9,
-    dropped=(("quota", 4), ("stale", 1)),
+    dropped=(("quota", 3), ("stale", 1), ("quota", 1)),
 )
 DISK = TierStats(tier=Tier.DISK, blocks=30, used_bytes=3000, limit_bytes=9000)
 

@@ -12,6 +12,7 @@ import msgspec
 
 from antiphon.core.router import Holdings, IndexCounts
 from antiphon.errors import ClientError, PeerError
+from antiphon.live.gateway.kv_metrics import dropped_by_reason
 from antiphon.types import (
     STORE,
     BlockKey,
@@ -138,9 +139,7 @@ class KvDesk:
         if order.prompt is None:
             if op in _NEED_PROMPT:
                 raise ClientError(f"{op} needs a prompt", field="prompt")
-            if op is StoreOp.VERIFY and order.tenant is None and not order.all_tenants:
-                return [StoreAsk(op=op)]
-            if order.everything:
+            if order.everything or op is StoreOp.VERIFY:
                 _refuse(order, tenant=True)
                 return [StoreAsk(op=op)]
             if order.tenant is None and not order.all_tenants:
@@ -240,10 +239,13 @@ def _refuse(
     if tier and order.tier is not None:
         raise ClientError("only move takes a tier", field="tier")
     if tenant and (order.tenant is not None or order.all_tenants):
-        raise ClientError("everything is of all tenants: leave the tenant out", field="tenant")
+        raise ClientError(
+            "without a prompt it is about the blocks of all tenants: leave the tenant out",
+            field="tenant",
+        )
     if everything and order.everything:
         raise ClientError("everything is for clear, without a prompt", field="everything")
 
 
 def _tier(stats: TierStats) -> dict[str, object]:
-    return {**msgspec.to_builtins(stats), "dropped": dict(stats.dropped)}
+    return {**msgspec.to_builtins(stats), "dropped": dropped_by_reason(stats)}

@@ -4,6 +4,7 @@ All counts are of everybody's blocks together. Block keys hold their tenant's sa
 who asks what another one asked adds as much to each count as with a new text: nothing here tells.
 """
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol
@@ -84,6 +85,14 @@ _INDEX_COUNTERS: tuple[tuple[str, str, Callable[[IndexCounts], float]], ...] = (
 )
 
 
+def dropped_by_reason(stats: TierStats) -> dict[str, int]:
+    """Its dropped blocks; a reason may have been counted in several places."""
+    counts: Counter[str] = Counter()
+    for reason, count in stats.dropped:
+        counts[reason] += count
+    return dict(counts)
+
+
 def kv_families(model: str, seen: KvSeen | None) -> Iterator[Metric]:
     """One sample a tier while the store is there. Every family is there always."""
     store = None if seen is None else seen.store
@@ -119,6 +128,6 @@ def _tiers(model: str, stats: Sequence[TierStats]) -> Iterator[Metric]:
         labels=(*_TIER_LABELS, "reason"),
     )
     for tier in stats:
-        for reason, count in tier.dropped:
+        for reason, count in sorted(dropped_by_reason(tier).items()):
             dropped.add_metric([model, tier.tier.value, reason], count)
     yield dropped
