@@ -200,7 +200,14 @@ class RouterConfig:
         str,
         Key(
             "slo: by predicted latency; the others are there to compare.",
-            choices=("slo", "random", "round-robin", "least-loaded"),
+            choices=(
+                "slo",
+                "random",
+                "round-robin",
+                "least-loaded",
+                "prefix-gated",
+                "overlap-cost",
+            ),
         ),
     ] = "slo"
     ttft_s: Annotated[float, Key("Target: time to first token.", 0.001, 3600.0)] = 2.0

@@ -1,7 +1,7 @@
 """KV from the store: what the book passes on, believes, and keeps on record."""
 
 import pytest
-from fleet_kit import ScriptedRouter, book_of, offer_of, settle_of, worker_info
+from fleet_kit import ScriptedRouter, book_of, settle_of, worker_info
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -112,26 +112,11 @@ def test_whoever_computes_the_prompt_is_told_what_to_fetch(prefill: str | None) 
     assert dispatch == Dispatch(ASKED, WorkerId(prefill or "d"), stage, 16)
 
 
-def test_a_prefill_worker_may_fetch_and_its_taker_may_not() -> None:
-    book = book_of(Fetching(routes=[("p", "d")], takers=["d"]), P, D)
-    book.start(ASKED, 0.0)
-    book.heard(fetched(), 1.0)
-    book.heard(started(12, 12), 1.0)
-    book.heard(TokenGenerated(request=ID, attempt=1, sequence=0, index=0, token=5), 2.0)
-    asked = Request(
-        id=ID, prompt=ASKED.prompt, sampling=SamplingParams(max_tokens=9, seed=1), attempt=1
-    )
-    book.heard(offer_of(asked, P), 2.0)
-    book.heard(fetched(), 3.0)
-    assert dropped(book) == {DropReason.FOREIGN: 1}
-
-
 @pytest.mark.parametrize(
     ("before", "fact", "reason"),
     [
         ((), fetched(attempt=2), DropReason.FOREIGN),
         ((fetched(),), fetched(), DropReason.DUPLICATE),
-        ((started(0, 0),), fetched(), DropReason.DUPLICATE),
         ((), Pulled(request=ID, attempt=1, pulled_tokens=1, cached_tokens=0), DropReason.FOREIGN),
     ],
 )

@@ -58,6 +58,7 @@ class Attempt:
     started: bool = False
     pulled: bool = False
     fetched: bool = False
+    """Its fetch from the store is over."""
     first_token: bool = False
     """It has given a token, so the prompt is computed, and the router knows."""
 
@@ -87,4 +88,5 @@ class Attempt:
         self.place = place
         self.known = False
         self.started = False
-        self.pulled = self.fetched = False
+        self.pulled = False
+        self.fetched = False

@@ -18,7 +18,7 @@ from antiphon.types import (
     TokenGenerated,
 )
 
-from .attempt import Granting, Prefilling, Serving
+from .attempt import Attempt, Granting, Prefilling, Serving, Waiting
 from .open_request import OpenRequest
 
 Fact: TypeAlias = Event | Admitted | Rejected | GrantAnswered
@@ -56,21 +56,27 @@ def why_unusable(entry: OpenRequest, fact: Fact) -> DropReason | None:
         case Offer():
             asked = isinstance(attempt.place, Prefilling) and attempt.worker == fact.owner
             return None if asked else DropReason.FOREIGN
-        case Pulled() | Fetched():
-            return _why_not_brought(entry, fact)
+        case Pulled():
+            return _why_not_pulled(entry)
         case Admitted():
             return None if attempt.worker is not None else DropReason.DUPLICATE
         case Rejected():
             taken = attempt.known or attempt.worker is None
             return DropReason.CONTRADICTION if taken else None
         case Started():
-            if attempt.worker is None:
-                return DropReason.FOREIGN
-            return DropReason.DUPLICATE if attempt.started else None
+            return _why_not_once(attempt, attempt.started)
+        case Fetched():
+            return _why_not_once(attempt, attempt.fetched)
         case AttemptFailed():
             return None if attempt.worker is not None else DropReason.FOREIGN
         case SequenceEnded() | Preempted():
             return _why_not_of_sequence(entry, fact.sequence)
+
+
+def _why_not_once(attempt: Attempt, said: bool) -> DropReason | None:
+    if attempt.worker is None:
+        return DropReason.FOREIGN
+    return DropReason.DUPLICATE if said else None
 
 
 def _why_not_of_sequence(entry: OpenRequest, sequence: int) -> DropReason | None:
@@ -85,14 +91,9 @@ def _why_not_granted(entry: OpenRequest, fact: GrantAnswered) -> DropReason | No
     return None if isinstance(entry.attempt.place, Granting) else DropReason.DUPLICATE
 
 
-def _why_not_brought(entry: OpenRequest, fact: Pulled | Fetched) -> DropReason | None:
-    """A pull ends once where the request was adopted. A fetch ends once before the first chunk of
-    whoever computes the prompt."""
-    attempt = entry.attempt
-    match attempt.place, fact:
-        case Serving(adopted=True), Pulled():
-            return DropReason.DUPLICATE if attempt.pulled else None
-        case Prefilling() | Serving(adopted=False), Fetched():
-            return DropReason.DUPLICATE if attempt.fetched or attempt.started else None
-        case _:
+def _why_not_pulled(entry: OpenRequest) -> DropReason | None:
+    match entry.attempt.place:
+        case Serving(adopted=True):
+            return None if not entry.attempt.pulled else DropReason.DUPLICATE
+        case Serving() | Prefilling() | Granting() | Waiting():
             return DropReason.FOREIGN

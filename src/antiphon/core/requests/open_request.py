@@ -15,6 +15,7 @@ from antiphon.types import (
     RequestId,
     RequestRecord,
     Seconds,
+    Started,
     TokenId,
     WorkerId,
 )
@@ -172,30 +173,20 @@ class OpenRequest:
         """Some attempt had workers."""
         return self._earlier > 0 or self.attempt.record is not None
 
-    def fetched(self, missing_tokens: int, now: Seconds) -> None:
-        """Mutates: a fetch from the store is over, and lacks so many tokens."""
-        self.attempt.fetched = True
-        self.attempt.reached("fetched", now)
-        self.recomputed_tokens += missing_tokens
-
-    def start(
-        self, cached_tokens: int, stored_tokens: int, queued_s: Seconds, now: Seconds
-    ) -> None:
+    def start(self, fact: Started, now: Seconds) -> None:
         """Mutates: an attempt's first chunk began `queued_s` after the worker was given it.
-
-        Of the `cached_tokens`, `stored_tokens` came from the store.
 
         The worker's report comes with that chunk's result, so its arrival is no measure. What the
         first attempt found in a cache is what the client is told.
         """
         self.attempt.started = True
         if self._cached_tokens is None:
-            self._cached_tokens = min(max(cached_tokens, 0), len(self._original.prompt))
-            self._fetched_tokens = min(max(stored_tokens, 0), self._cached_tokens)
+            self._cached_tokens = min(max(fact.cached_tokens, 0), len(self._original.prompt))
+            self._fetched_tokens = min(max(fact.stored_tokens, 0), self._cached_tokens)
         if self.started_at is None:
             route = self.attempt.record
             given_at = self._arrived_at if route is None else route.routed_at
-            self.started_at = min(given_at + max(queued_s, 0.0), now)
+            self.started_at = min(given_at + max(fact.queued_s, 0.0), now)
 
     # ── the end ──────────────────────────────────────────────────────────────────────────────
 

@@ -265,23 +265,16 @@ class RequestBook:
             case AttemptFailed():
                 return self._attempts.failed(entry, now)
             case Started():
-                entry.start(fact.cached_tokens, fact.stored_tokens, fact.queued_s, now)
+                entry.start(fact, now)
             case Preempted():
                 entry.preemptions += 1
             case Pulled() | Fetched():
-                self._brought(entry, fact, now)
+                self._dispatcher.arrived(entry, fact, now)
+                self._requests.stirred |= isinstance(fact, Pulled)
             case TokenGenerated():
                 raise BugError("tokens have a way of their own")
         entry.attempt.known = True
         return []
-
-    def _brought(self, entry: OpenRequest, fact: Pulled | Fetched, now: Seconds) -> None:
-        """KV from elsewhere is there, or is not to be had."""
-        if isinstance(fact, Fetched):
-            entry.fetched(fact.missing_tokens, now)
-        else:
-            self._dispatcher.pulled(entry, fact, now)
-            self._requests.stirred = True
 
     def _drop(self, fact: Fact, reason: DropReason) -> Sequence[Command]:
         """An offer that is of no use must not wait for its time to live."""

@@ -8,6 +8,7 @@ look-up and one AND a block, however many workers there are.
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from heapq import heappop, heappush
+from itertools import repeat
 from typing import NamedTuple
 
 from antiphon.types import BlockKey
@@ -31,6 +32,34 @@ class Walk(NamedTuple):
 
     ends: list[tuple[int, int]]
     runs: list[tuple[int, int]]
+
+
+class _Steps:
+    """What is noted when a block lies elsewhere than the one before it."""
+
+    def __init__(self, each: int, together: int) -> None:
+        self.ends: list[tuple[int, int]] = []
+        self.runs: list[tuple[int, int]] = []
+        self._each, self._together = each, together
+        self._run = self._began = 0
+
+    def step(self, blocks: int, bits: int) -> int:
+        """After so many blocks comes one that these slots have. Returns who is followed on it.
+
+        The bits of the store may change from block to block; a worker's are cleared for good.
+        """
+        if fallen := self._each & ~bits:
+            self._each ^= fallen
+            if blocks:
+                self.ends.append((blocks, fallen))
+        shared = bits & self._together
+        if shared != self._run or not shared:
+            if self._run:
+                self.runs.append((self._run, blocks - self._began))
+            self._run, self._began = shared, blocks
+            if not shared:
+                self._together = 0
+        return self._each | self._together
 
 
 class BlockTable:
@@ -89,33 +118,18 @@ class BlockTable:
 
         Takes no more keys than somebody has, and one. Does not mutate.
         """
-        get = self._bits.get
-        ends: list[tuple[int, int]] = []
-        runs: list[tuple[int, int]] = []
-        either, run, began, depth = each | together, -1, 0, 0
-        for key in keys:
-            bits = get(key, 0) & either
-            if bits & each != each:
-                if depth:
-                    ends.append((depth, each & ~bits))
-                each &= bits
-            shared = bits & together
-            if shared != run:
-                if run > 0:
-                    runs.append((run, depth - began))
-                run, began = shared, depth
-                if not shared:
-                    together = 0
-            if not bits or not (each or together):
-                each = run = 0
-                break
-            either = each | together
-            depth += 1
-        if each and depth:
-            ends.append((depth, each))
-        if run > 0 and depth > began:
-            runs.append((run, depth - began))
-        return Walk(ends, runs)
+        walk, either = _Steps(each, together), each | together
+        last, blocks = -1, 0
+        for held in map(self._bits.get, keys, repeat(0)):
+            bits = held & either
+            if bits != last:  # rare: most of a prompt's blocks lie where the one before does
+                either = walk.step(blocks, bits)
+                if not either:
+                    break
+                last = bits & either
+            blocks += 1
+        walk.step(blocks, 0)
+        return Walk(walk.ends, walk.runs)
 
     def _clear(self, slot: Slot, key: BlockKey) -> None:
         left = self._bits[key] & ~slot.bit

@@ -1,4 +1,4 @@
-"""One life of a holder of KV, as it is heard: changes by number, dumps in parts, and what is missing.
+"""One life of a holder of KV, as it is heard: numbered changes, dumps in parts, what is missing.
 
     KvDump (begins) ─► … ─► KvDump (ends)      all that is held before change `next`: then it counts
     KvEvents(first) ─► first == next: applied; older: known already; newer: kept, and asked for

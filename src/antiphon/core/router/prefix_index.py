@@ -90,16 +90,23 @@ class _View(NamedTuple):
 class PrefixIndex:
     """Mutable. `apply` costs O(1) a change, and clears away a bounded part of what is over."""
 
-    def __init__(self, limits: FeedLimits = STANDARD_FEED_LIMITS) -> None:
-        self._limits = limits
+    def __init__(
+        self, limits: FeedLimits = STANDARD_FEED_LIMITS, feed: type[KvFeed] = KvFeed
+    ) -> None:
+        self._limits, self._feed = limits, feed
         self._table = BlockTable()
         self._feeds: dict[WorkerId, KvFeed] = {}
+        self._heard: set[WorkerId] = set()
         self._view: _View | None = None
         self._gone_refused = self._gone_dumps = self._replays = 0
 
     def __bool__(self) -> bool:
-        """Whether there is any block to be found."""
-        return bool(self._feeds) and len(self._table) > 0
+        """Whether anybody has told what it has."""
+        return bool(self._heard)
+
+    def hears(self, holder: WorkerId) -> bool:
+        """Whether this holder has told what it has, if only that it is nothing."""
+        return holder in self._heard
 
     @property
     def counts(self) -> IndexCounts:
@@ -131,7 +138,7 @@ class PrefixIndex:
     def begin(self, holder: WorkerId, incarnation: Incarnation) -> None:
         """A life of the holder begins: nothing is known of it. Mutates. An earlier one is over."""
         self.left(holder)
-        self._feeds[holder] = KvFeed(incarnation, self._table, self._limits)
+        self._feeds[holder] = self._feed(incarnation, self._table, self._limits)
         self._view = None
 
     def left(self, holder: WorkerId) -> None:
@@ -139,6 +146,7 @@ class PrefixIndex:
         feed = self._feeds.pop(holder, None)
         if feed is not None:
             feed.close()
+            self._heard.discard(holder)
             self._gone_refused += feed.refused_total
             self._gone_dumps += feed.dumps
             self._view = None
@@ -160,6 +168,7 @@ class PrefixIndex:
                 size, wish = len(message.blocks), feed.dump(message, now)
             case KvEvents():
                 size, wish = len(message.changes), feed.events(message, now)
+        self._heard.add(holder)
         if (feed.shelves, len(feed.shelves.slots)) != before:
             self._view = None
         self._table.sweep(_SWEPT_LEAST + 2 * size)
