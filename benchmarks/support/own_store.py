@@ -126,8 +126,9 @@ class OwnStore:
             targets=targets,
         )
         self._fetch.begin(fetch)
-        ended = await self._ended.pop(request)
+        ended = await self._ended[request]
         took = time.perf_counter() - started
+        del self._ended[request]
         for number, pages in zip(numbers, targets, strict=True):
             ends = self._content[pages[0], 0], self._content[pages[-1], -1]
             if not all(ended.good) or any(int(end) != number for end in ends):
@@ -182,7 +183,7 @@ class OwnStore:
             worker=WorkerId("mixed-0"),
             incarnation=Incarnation("1"),
             kv=self._region.shape,
-            identity=b"benchmark",
+            identity=b"benchmark".ljust(32),
             numerics="benchmark",
         )
         self._client = StoreClient(
@@ -212,7 +213,10 @@ class OwnStore:
             clock=time.monotonic,
         )
         self._watching = asyncio.create_task(self._watched.run())
-        await _until(lambda: self._client.session() is not None and self._watched.present)
+        try:
+            await _until(lambda: self._client.session() is not None and self._watched.present)
+        except TimeoutError:
+            raise SystemExit(f"the store can't be joined: {self._client.problem}") from None
 
     async def _leave(self) -> None:
         self._watching.cancel()
