@@ -360,7 +360,7 @@ async def test_fetches_run_side_by_side(tmp_path: Path) -> None:
         for number in range(8):
             blocks = range(6 * number, 6 * number + 6)
             assert [side.block(block) for block in blocks] == side.contents
-        assert len(side.fetches) == 1
+        await until(lambda: len(side.fetches) == 1)
 
 
 async def test_after_close_nothing_is_written_and_nobody_waits(tmp_path: Path) -> None:

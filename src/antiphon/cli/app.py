@@ -27,6 +27,7 @@ from .restart import restart
 from .role import role
 from .serve import serve
 from .status import status
+from .store import store
 
 
 class Commands(TyperGroup):
@@ -65,6 +66,7 @@ app.command()(drain)
 app.command()(drill)
 app.command()(role)
 app.command()(restart)
+app.command()(store)
 app.command()(models)
 app.command()(profile)
 app.command()(replay)

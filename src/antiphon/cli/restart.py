@@ -1,4 +1,4 @@
-"""`antiphon restart`: new processes for workers, one after the other."""
+"""`antiphon restart`: new processes for workers, one after the other, or for the KV store."""
 
 from typing import Annotated
 
@@ -10,7 +10,7 @@ from . import options
 def restart(
     workers: Annotated[
         list[str] | None,
-        typer.Argument(help="Ids, as `antiphon status` shows them.", show_default="all"),
+        typer.Argument(help="Ids, as `antiphon status` shows them; or store.", show_default="all"),
     ] = None,
     timeout: options.DrainTimeout = 120.0,
     url: options.Url = None,
@@ -19,11 +19,13 @@ def restart(
     """Restart WORKERS one after the other, without losing a request.
 
     Each is drained, gets a new process, and has joined before the next one's turn. Ctrl-C stops
-    between two of them; the first that fails ends it.
+    between two of them; the first that fails ends it. `store` restarts the KV store: what it would
+    have given is computed meanwhile, and what it has on disk is there again.
 
     \b
     antiphon restart
     antiphon restart decode-0 decode-1 --timeout 10
+    antiphon restart store
     """
     from antiphon.live.admin.client import find_server
 

@@ -22,18 +22,18 @@ async def first_frame(
 ) -> Frame | None:
     """The frame that comes before any other, of a kind in `receives`. None: there was none.
 
-    `connection` is non-blocking. Raises `FrameError` for anything else, `OSError`.
+    What comes after it is left in the socket. `connection` is non-blocking. Raises `FrameError` for anything else, `OSError`.
     """
     reader = FrameReader(receives)
     while True:
         await _readable(connection)
         try:
-            data = _receive(connection, descriptors)
+            data = _receive(connection, min(reader.missing, _READ_BYTES), descriptors)
         except BlockingIOError:
             continue
         if not data:
             return None
-        if frame := reader.feed_one(data):
+        for frame in reader.feed(data):
             return frame
 
 
@@ -43,11 +43,11 @@ def send_all_at_once(connection: socket.socket, data: bytes, descriptors: list[i
         raise PeerError("the socket did not take a first message")
 
 
-def _receive(connection: socket.socket, descriptors: list[int]) -> bytes:
+def _receive(connection: socket.socket, most: int, descriptors: list[int]) -> bytes:
     """Like `recv`; appends what descriptors came along. Raises `FrameError` if there were more."""
     size = array.array("i").itemsize
     data, ancillary, flags, _ = connection.recvmsg(
-        _READ_BYTES, socket.CMSG_SPACE(_MOST_DESCRIPTORS * size), socket.MSG_CMSG_CLOEXEC
+        most, socket.CMSG_SPACE(_MOST_DESCRIPTORS * size), socket.MSG_CMSG_CLOEXEC
     )
     for level, kind, content in ancillary:
         if level == socket.SOL_SOCKET and kind == socket.SCM_RIGHTS:

@@ -173,8 +173,8 @@ class GatewayProcess:
                 self._spawn(self._drain(timeout_s))
             case Stop():
                 self._stop.set()
-            case Children(workers):
-                self._operations.children(workers)
+            case Children(workers, store):
+                self._operations.children(workers, store)
 
     async def _drain(self, timeout_s: Seconds) -> None:
         """From here on workers leave because they are told to, which is nothing to report."""
