@@ -22,7 +22,8 @@ async def first_frame(
 ) -> Frame | None:
     """The frame that comes before any other, of a kind in `receives`. None: there was none.
 
-    What comes after it is left in the socket. `connection` is non-blocking. Raises `FrameError` for anything else, `OSError`.
+    What comes after it is left in the socket. `connection` is non-blocking. Raises `FrameError` for
+    anything else, `OSError`.
     """
     reader = FrameReader(receives)
     while True:

@@ -126,6 +126,10 @@ class RealStore:
     def descriptors(self) -> int:
         return len(list(Path(f"/proc/{self.pid}/fd").iterdir()))
 
+    def mapped(self) -> int:
+        """How many regions it has mapped: its own, and one of each worker."""
+        return Path(f"/proc/{self.pid}/maps").read_text().count("antiphon-kv")
+
     def resident_bytes(self) -> int:
         """Memory of its own; what it shares with workers does not count."""
         lines = Path(f"/proc/{self.pid}/status").read_text().splitlines()

@@ -19,7 +19,6 @@ from store_kit import (
     SHAPE,
     FakeGateway,
     FakeWorker,
-    RealStore,
     answer_to,
     content_of,
     keys_of,
@@ -55,11 +54,6 @@ pytestmark = pytest.mark.timeout(120)
 def folder(tmp_path: Path) -> Path:
     tmp_path.chmod(0o700)
     return tmp_path
-
-
-def mapped(store: RealStore) -> int:
-    """How many regions the store has mapped: its own, and one of each worker."""
-    return Path(f"/proc/{store.pid}/maps").read_text().count("antiphon-kv")
 
 
 def contents(keys) -> list[bytes]:
@@ -186,6 +180,7 @@ async def test_an_engine_of_another_layout_starts_anew_when_nobody_is_left(folde
         async with FakeWorker(store.path) as old:
             keys = await old.put_prompt()
             await gateway.until(lambda: gateway.on(Tier.HOST) == set(keys))
+        await until(lambda: store.mapped() == 1)
         async with FakeWorker(store.path, shape=reshaped(layout="other")) as new:
             assert (await new.locate(keys)).blocks == ()
             await gateway.until(lambda: not gateway.held)
@@ -205,7 +200,7 @@ async def test_a_hello_without_a_descriptor_or_with_a_wrong_one_or_many(folder: 
             pass  # the store has made its memory
         worker = FakeWorker(store.path)
         hello = encode(Kind.STORE_HELLO, worker.hello)
-        await until(lambda: mapped(store) == 1)
+        await until(lambda: store.mapped() == 1)
         before = store.descriptors()
         pipe, other_end = os.pipe()
         unsealed = os.memfd_create("mine", os.MFD_CLOEXEC)
@@ -377,7 +372,7 @@ async def test_a_stopped_worker_is_let_go_and_its_memory_too(folder: Path) -> No
     ):
         async with FakeWorker(store.path):
             pass  # the store has made its memory
-        await until(lambda: mapped(store) == 1)
+        await until(lambda: store.mapped() == 1)
         before = store.descriptors()
         child = await asyncio.create_subprocess_exec(
             *(sys.executable, "-c", program, store.path),
@@ -394,7 +389,7 @@ async def test_a_stopped_worker_is_let_go_and_its_memory_too(folder: Path) -> No
                 return host.leases == 0
 
             await until(let_go)
-            await until(lambda: mapped(store) == 1)
+            await until(lambda: store.mapped() == 1)
             await until(lambda: store.descriptors() == before)
         finally:
             child.kill()
@@ -486,7 +481,7 @@ async def test_a_thousand_connections_leave_nothing(folder: Path) -> None:
             await visit(number)
         await until(lambda: store.descriptors() == before)
         assert store.resident_bytes() < memory + 16 * 2**20
-        await until(lambda: mapped(store) == 2)
+        await until(lambda: store.mapped() == 2)
         assert await here.fetch(keys) == contents(keys)
 
 

@@ -16,10 +16,9 @@ from antiphon.store.disk import (
     DiskRefusal,
     DiskTier,
     NotAppended,
-    Page,
     Verified,
 )
-from antiphon.store.record import RecordedBlock
+from antiphon.store.record import Page, RecordedBlock
 from antiphon.types import BlockKey, KvChange, Tier, TierStats
 from antiphon.wire import QuietLog
 

@@ -10,8 +10,7 @@ from dataclasses import dataclass, replace
 
 from antiphon.core.store_joining import Tenancy, block_bytes, blocks_within, pages_a_block
 from antiphon.core.tiers import HostTier, Slot
-from antiphon.store.disk import Page
-from antiphon.store.record import RecordedBlock
+from antiphon.store.record import Page, RecordedBlock
 from antiphon.store.transfer import MappedRegion, OwnedRegion
 from antiphon.types import BlockKey, KvShape, LeaseId, OfferedPage, PagePull, Seconds
 

@@ -1,6 +1,7 @@
 """A store's life: who uses it, and which tenancy's blocks it has."""
 
 import asyncio
+import gc
 import logging
 import os
 import secrets
@@ -179,6 +180,8 @@ class KvStore:
             if blocks is not None:
                 self._blocks = None
                 await asyncio.shield(self._spawn(blocks.close()))
+                del blocks
+                gc.collect()  # its parts know each other, and its memory is large
             self._blocks = TieredBlocks(
                 tenancy,
                 self._config,

@@ -15,8 +15,8 @@ from typing import Any
 
 from antiphon.core.store_joining import Tenancy
 from antiphon.core.tiers import Declined, HostTier, Slot, policy_named
-from antiphon.store.disk import DiskMiss, Page
-from antiphon.store.record import RecordedBlock
+from antiphon.store.disk import DiskMiss
+from antiphon.store.record import Page, RecordedBlock
 from antiphon.store.transfer import MappedRegion
 from antiphon.types import (
     BlockKey,
