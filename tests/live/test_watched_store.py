@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from link_kit import until
 from answering_store import EMPTY, STATS, AnsweringStore, plain_answer
+from link_kit import until
 
 from antiphon.errors import PeerError
 from antiphon.live import watched_store
