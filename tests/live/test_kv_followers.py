@@ -8,7 +8,8 @@ import zmq
 
 from antiphon.core.config import build
 from antiphon.errors import UsageError
-from antiphon.live.kv_followers import publish_to_followers
+from antiphon.live.kv_followers import followed
+from antiphon.live.kv_listeners import KvListeners
 from antiphon.types import BlockStored, WorkerId
 
 
@@ -29,7 +30,8 @@ def free_ports(count: int) -> int:
 
 
 def test_nobody_follows_unless_it_is_configured() -> None:
-    assert publish_to_followers(build({}), WorkerId("mixed-0")) is None
+    with followed(build({}), WorkerId("mixed-0"), KvListeners()) as events:
+        assert events is None
 
 
 def test_workers_of_all_roles_have_different_ports_and_ranks() -> None:
@@ -46,16 +48,14 @@ def test_workers_of_all_roles_have_different_ports_and_ranks() -> None:
     )
     with zmq.Context() as context:
         for number, name in enumerate(("prefill-0", "decode-0", "mixed-0")):
-            events = publish_to_followers(config, WorkerId(name))
-            assert events is not None
-            try:
+            heard = KvListeners()
+            with followed(config, WorkerId(name), heard) as events:
+                assert events is not None
                 assert events.endpoint == f"tcp://127.0.0.1:{first + number}"
-                events.heard(BlockStored(b"k" * 32, None, (0,), (1, 2)))
+                heard(BlockStored(b"k" * 32, None, (0,), (1, 2)))
                 rank, said = replayed(context, first + 3 + number)
                 assert rank == number
                 assert said[0] == {"type": "AllBlocksCleared"}
-            finally:
-                events.close()
 
 
 def replayed(context: "zmq.Context[zmq.Socket[bytes]]", port: int) -> tuple[int, list[object]]:
@@ -76,5 +76,9 @@ def test_a_port_that_is_taken_is_a_usage_error() -> None:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
         where = f"tcp://127.0.0.1:{taken.getsockname()[1]}"
-        with pytest.raises(UsageError, match=r"kv\.events"):
-            publish_to_followers(build({"kv": {"events": where}}), WorkerId("mixed-0"))
+        config = build({"kv": {"events": where}})
+        with (
+            pytest.raises(UsageError, match=r"kv\.events"),
+            followed(config, WorkerId("mixed-0"), KvListeners()),
+        ):
+            raise AssertionError("it was taken")
