@@ -91,9 +91,10 @@ class Cluster:
 
     async def only(self, worker: str) -> None:
         """Let all requests go to this worker."""
+        await asyncio.to_thread(self._admin.order, worker, "role", DEADLINE_S, role="mixed")
         for one in WORKERS:
-            deed, more = ("role", {"role": "mixed"}) if one == worker else ("drain", {})
-            await asyncio.to_thread(self._admin.order, one, deed, DEADLINE_S, **more)
+            if one != worker:
+                await asyncio.to_thread(self._admin.order, one, "drain", DEADLINE_S)
 
     async def kill_workers(self) -> None:
         """SIGKILL to all of them; back when each has a new process that has joined."""
