@@ -24,13 +24,13 @@ another's puts.
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from enum import StrEnum
 
 from antiphon.errors import BugError
 from antiphon.types import BlockKey, KvChange, LeaseId, Seconds, Tier, TierStats
 
 from .block_chains import BlockChains
 from .block_leases import BlockLeases
+from .declined import Declined, DeclineReason
 from .eviction import PolicyFactory
 from .held_block import BlockState, HeldBlock, Slot
 from .slot_table import SlotTable
@@ -38,28 +38,6 @@ from .tenant_account import TenantAccount, TenantUse
 
 _PINNED_SHARE = 0.5
 """Of all slots: what pins may take out of eviction's reach."""
-
-
-class DeclineReason(StrEnum):
-    """Why a block is not kept."""
-
-    KNOWN = "known"
-    """It is here, or being written."""
-    QUOTA = "quota"
-    """Its tenant has all it may have, and none of that can go now."""
-    FULL = "full"
-    """Nothing can go now."""
-    ORPHAN = "orphan"
-    """Its parent is nowhere, so that nobody would find it: it pushes nothing out."""
-    LOOP = "loop"
-    """It would be its own ancestor: no honest chain of hashes is."""
-
-
-@dataclass(frozen=True, slots=True)
-class Declined:
-    """No slot, and nothing was changed."""
-
-    reason: DeclineReason
 
 
 @dataclass(slots=True, eq=False)
