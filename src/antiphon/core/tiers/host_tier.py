@@ -97,7 +97,7 @@ class HostTier:
 
         The slot is the caller's until `end_put`, which it owes; there is no time limit, as a slot
         that may still be written to can't be anyone else's. `writer` names whose puts `abandon`
-        ends. A block that is known counts as used.
+        ends. A block that is known counts as used, unless it was just read: its reader has it now.
 
         Blocks of a chain should come in its order. `needs_parent`: no other tier has the parent; if
         it is not here either, the block gets a free slot or none.
@@ -105,7 +105,8 @@ class HostTier:
         self.expire(now)
         known = self._blocks.get(key)
         if known is not None:
-            if known.state is BlockState.VISIBLE:
+            read_lately = now - known.read_at < self._leases.ttl_s
+            if known.state is BlockState.VISIBLE and not read_lately:
                 known.account.policy.use(key)
             return self._decline(DeclineReason.KNOWN)
         if self._blocks.would_loop(key, parent):
@@ -181,6 +182,7 @@ class HostTier:
             return ()
         found[0].account.active_at = now
         for block in reversed(found):
+            block.read_at = now
             block.account.policy.use(block.key)
         return self._lease(found, lease, holder, now)
 
