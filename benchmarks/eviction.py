@@ -124,7 +124,7 @@ def main() -> None:
     files = {name: options.traces / f"{name}_trace.jsonl" for name in TRACE_NAMES}
     absent = [str(file) for file in files.values() if not file.exists()]
     if absent:
-        print(f"skipped: no {', '.join(absent)}; see --traces", file=sys.stderr)
+        print(f"skipped: no {', '.join(absent)} (--traces says where)", file=sys.stderr)
         return
     results: dict[str, dict[str, object]] = {}
     for trace, file in files.items():

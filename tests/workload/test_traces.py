@@ -47,7 +47,7 @@ def test_the_whole_traces_are_valid(name: str, reader: Reader, count: int, mean_
     if not (WHOLE / name).exists():
         pytest.skip(f"{name} is not in {WHOLE}: the project carries excerpts only")
     tokens = [row.input_tokens for row in reader(WHOLE / name)]
-    assert (len(tokens), sum(tokens) // len(tokens)) == (count, mean_input)
+    assert (len(tokens), round(sum(tokens) / len(tokens))) == (count, mean_input)
 
 
 def row(**changes: object) -> str:

@@ -259,6 +259,18 @@ def test_a_known_block_is_declined_and_counts_as_used() -> None:
     assert b"old" in host and b"new" not in host
 
 
+def test_a_reader_that_puts_what_it_read_counts_once() -> None:
+    host = tier(2)
+    put(host, b"old")
+    put(host, b"new")
+    for key, lease in ((b"old", ONE), (b"new", TWO)):
+        host.read([key], lease, 1.0)
+        host.release(lease, 1.0)
+    assert put(host, b"old", now=2.0) == [Declined(DeclineReason.KNOWN)]
+    put(host, b"newer", now=2.0)
+    assert b"new" in host and b"old" not in host
+
+
 def test_a_tenant_at_its_quota_gives_up_its_own() -> None:
     """LMCache PR 3892: hard isolation by tenant is wanted."""
     host = tier(4, share=0.5)

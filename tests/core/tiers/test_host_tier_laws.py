@@ -11,6 +11,7 @@ from tier_machine import TierMachine
 
 from antiphon.core.tiers import HostTier
 from antiphon.errors import BugError
+from antiphon.types import LeaseId
 
 SETTINGS = settings(max_examples=40, stateful_step_count=40, deadline=None)
 
@@ -144,12 +145,14 @@ class Leaks(HostTier):
 
 
 class Touchy(HostTier):
-    """A probe forgets what it does not find: it is no probe."""
+    """A probe keeps what it finds.
+
+    Mooncake 2187: existence probes renewed leases, so that eviction found nothing.
+    """
 
     def present(self, keys):
-        found = super().present(keys)
-        self.clear(keys=keys[found:])
-        return found
+        probe = LeaseId(f"probe {self.stats(1).hit_blocks_total}")
+        return len(self.read(keys, probe, 0.0))
 
 
 class Mute(HostTier):
@@ -184,6 +187,7 @@ def test_the_laws_find_a_faulty_tier(faulty: type[HostTier]) -> None:
 
     class Machine(TierMachine):
         tier_class = faulty
+        slots = 8 if faulty is SparesNobody else 4
         tenant_share = 0.5 if faulty is IgnoresQuota else 1.0
 
     search = settings(
