@@ -31,7 +31,7 @@ def test_a_worker_will_have_what_any_of_its_requests_brings(
     made, open_ = ExpectedPrefixes(), dict[RequestId, tuple[WorkerId, Sequence[BlockKey]]]()
     for act in done:
         match act:
-            case ("add", request, worker, blocks):
+            case ("add", request, worker, int(blocks)):
                 chain = KEYS if blocks % 2 else other
                 made.add(request, worker, chain[:blocks])  # pyright: ignore
                 open_.pop(request, None)  # pyright: ignore
