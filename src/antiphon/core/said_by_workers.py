@@ -39,6 +39,9 @@ _COUNTS = (
     "offered_pages",
     "leases",
     "fetched_tokens_total",
+    "fetch_missed_blocks_total",
+    "put_blocks_total",
+    "put_dropped_blocks_total",
 )
 
 

@@ -109,6 +109,10 @@ class PagePool:
         """Pages that `reserve` could give now."""
         return self.free_pages + self.cached_pages
 
+    def named(self) -> Sequence[BlockKey]:
+        """The keys of all blocks that `match` can find now. Does not mutate."""
+        return tuple(self._named)
+
     def match(self, keys: Iterable[BlockKey]) -> Match:
         """Longest run of cached blocks that `keys` (a chain from position 0) begins with.
 

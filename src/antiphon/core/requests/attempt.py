@@ -79,7 +79,7 @@ class Attempt:
             self.record = replace(self.record, route=route)
 
     def reached(self, stage: str, now: Seconds) -> None:
-        """Mutates: it has come to "offered", "adopted", "pulled" or "first_token"."""
+        """Mutates: it has come to "offered", "adopted", "pulled", "fetched", "first_token"."""
         if self.record is not None and getattr(self.record, f"{stage}_at") is None:
             self.record = replace(self.record, **{f"{stage}_at": now})
 

@@ -186,6 +186,7 @@ class Dispatcher:
             case Pulled():
                 self._pulled(entry, fact, now)
             case Fetched():
+                entry.attempt.reached("fetched", now)
                 entry.attempt.fetched = True
                 self._router.fetched(entry.id, fact.missing_tokens, fact.seconds, now)
 

@@ -19,6 +19,7 @@ from antiphon.errors import BugError
 from antiphon.types import (
     Aborted,
     Admitted,
+    BlockKey,
     Fetch,
     FinishReason,
     KvConfig,
@@ -334,6 +335,10 @@ class Scheduler:
             busy_s_total=self._busy_s,
             fetched_tokens_total=self._receiving.fetched_tokens,
         )
+
+    def named_blocks(self) -> Sequence[BlockKey]:
+        """The keys of all blocks in the prefix cache. Does not mutate."""
+        return self._pool.named()
 
     def has(self, id: RequestId, attempt: int) -> bool:
         """Whether this attempt of the request waits, runs or is on its way here."""
