@@ -201,7 +201,8 @@ class RouterConfig:
     policy: Annotated[
         str,
         Key(
-            "slo: by predicted latency; the others are there to compare.",
+            "slo: by predicted latency; the others are there to compare, prefix-gated as SGLang "
+            "and overlap-cost as Dynamo do it.",
             choices=(
                 "slo",
                 "random",
