@@ -8,15 +8,23 @@ import subprocess
 import sys
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
+from typing import Any
 
 import pytest
 
 from antiphon.core.faults import FaultPlan, Kind
 from antiphon.core.requests import RequestBook
 from antiphon.errors import BugError
-from antiphon.sim import STANDARD_WORKER_PARTS, VirtualCluster, WorkerParts
+from antiphon.sim import (
+    STANDARD_WORKER_PARTS,
+    Call,
+    StoreSide,
+    StoreSpec,
+    VirtualCluster,
+    WorkerParts,
+)
 from antiphon.sim.virtual_cluster import MakeBook
 from antiphon.testing.chaos import Family, setup_of
 from antiphon.testing.chaos_run import ChaosReport, run_cluster
@@ -87,6 +95,50 @@ def test_a_run_comes_to_rest_soon_after_its_last_fault() -> None:
     """Bounded time to the end: not the deadlines end requests, but detection and a new attempt."""
     rested = [run_cluster(setup_of(s, Family.HONEST), Family.HONEST).rested_at for s in range(30)]
     assert max(rested) < 6.0
+
+
+# ── beside a store ───────────────────────────────────────────────────────────────────────────
+
+STORE = StoreSpec(believed_tokens=40, lost_share=0.1)
+"""The worst of beliefs: everything is there. Some of it is not, or not any more."""
+
+
+def beside_store(seed: int, family: Family, spec: StoreSpec = STORE, **parts: Any) -> Counter[str]:
+    """Each call comes once more, a while later."""
+    setup = setup_of(seed, family)
+    again = (
+        replace(call, at=call.at + 0.5, request=replace(call.request, id=f"{call.request.id}+"))
+        for call in setup.stimuli
+        if isinstance(call, Call)
+    )
+    setup = replace(setup, store=STORE, stimuli=(*setup.stimuli, *again))
+    return run_cluster(setup, family, parts=WorkerParts(**parts)).counts
+
+
+@pytest.mark.parametrize("family", Family)
+def test_all_laws_hold_beside_a_store_that_loses_blocks(family: Family) -> None:
+    """Workers die, stop and join anew while blocks are on their way, and requests move on.
+
+    LMCache 4133: what was there when it was looked up was gone when it was read. 1034: what a
+    cancelled read had pinned leaked. Mooncake 2187: a read that can't be had is a miss.
+    """
+    seen: Counter[str] = Counter()
+    for seed in range(15):
+        seen += beside_store(seed, family)
+    assert min(seen["fetched tokens"], seen["missing tokens"]) > 100
+
+
+class CountsLost(StoreSide):
+    """Says that every block has come."""
+
+    def copy(self, fetch):
+        return (True,) * len(super().copy(fetch))
+
+
+def test_a_block_that_did_not_come_and_is_said_to_be_good_is_found() -> None:
+    with pytest.raises(BugError, match="I5"):
+        for seed in range(100):
+            beside_store(seed, Family.HONEST, store=CountsLost)
 
 
 # ── same seed, same bytes ────────────────────────────────────────────────────────────────────

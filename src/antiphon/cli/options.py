@@ -32,6 +32,17 @@ Cores: TypeAlias = Annotated[
 ConfigFile: TypeAlias = Annotated[
     Path | None, typer.Option(help="TOML file; the other options go over it.", metavar="FILE")
 ]
+StoreMemory: TypeAlias = Annotated[
+    str | None,
+    typer.Option(help="The KV store's shared memory, such as 512MB or 8GiB.", metavar="SIZE"),
+]
+StoreDisk: TypeAlias = Annotated[
+    str | None,
+    typer.Option(help="Most bytes that it keeps on disk, over restarts.", metavar="SIZE"),
+]
+StoreDir: TypeAlias = Annotated[
+    str | None, typer.Option(help="Folder for that; private to you.", metavar="FOLDER")
+]
 Url: TypeAlias = Annotated[
     str | None,
     typer.Option(

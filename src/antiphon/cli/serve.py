@@ -55,6 +55,18 @@ def serve(
         int | None, typer.Option(help="Most tokens computed in one step.")
     ] = None,
     cores: options.Cores = None,
+    store: Annotated[
+        str | None,
+        typer.Option(
+            help="Keep KV over requests and workers' lives: on, off, or the socket of an "
+            "`antiphon store`.",
+            metavar="on|off|SOCKET",
+            show_default="on",
+        ),
+    ] = None,
+    store_memory: options.StoreMemory = None,
+    store_disk: options.StoreDisk = None,
+    store_dir: options.StoreDir = None,
     profile: Annotated[
         str | None,
         typer.Option(
@@ -79,6 +91,7 @@ def serve(
     antiphon serve ./model.gguf --port 9000 --kv-memory 4GiB
     antiphon serve ./folder --host 0.0.0.0 --api-key-file keys.txt
     antiphon serve smollm2-135m --prefill 1 --decode 2 --cores 0-5
+    antiphon serve smollm2-135m --store-memory 4GiB --store-disk 20GiB
     antiphon serve cluster.toml
 
     With several workers, `antiphon status` shows them, `antiphon role` gives one another role.
@@ -102,6 +115,11 @@ def serve(
         ("http", "host"): host,
         ("http", "port"): port,
         ("http", "api_key_file"): api_key_file,
+        ("store", "enabled"): None if store is None else store != "off",
+        ("store", "socket"): None if store in (None, "on", "off") else store,
+        ("store", "memory_bytes"): store_memory,
+        ("store", "disk_bytes"): store_disk,
+        ("store", "dir"): store_dir,
         ("router", "profile"): profile,
         ("log", "decisions"): decision_log,
         ("log", "requests"): request_log,

@@ -1,4 +1,4 @@
-"""`antiphon status`: a running server and its workers."""
+"""`antiphon status`: a running server, its workers and its KV store."""
 
 import json
 from typing import Annotated, Any
@@ -13,7 +13,7 @@ def status(
     url: options.Url = None,
     token_file: options.TokenFile = None,
 ) -> None:
-    """Show a running server and its workers.
+    """Show a running server, its workers and its KV store.
 
     \b
     antiphon status
@@ -22,7 +22,8 @@ def status(
     antiphon status --json | jq '.workers[] | select(.health != "joined")'
 
     A worker's health is joined, suspect (silent for a moment) or draining; what has not joined is
-    starting, waiting (to be started again after it died), stopping, or lost.
+    starting, waiting (to be started again after it died), stopping, or lost. The store's is ready,
+    or one of these.
     """
     from antiphon.live.admin.client import find_server
 
@@ -63,7 +64,16 @@ def as_table(status: dict[str, Any]) -> str:
             f"(Antiphon {status['version']}, gateway pid {status['gateway_pid']})"
         )
         console.print(table)
+        if store := status.get("store"):
+            console.print(_store_line(store))
     return "\n".join(line.rstrip() for line in captured.get().splitlines()).rstrip()
+
+
+def _store_line(store: dict[str, Any]) -> str:
+    problem = f", last problem: {store['problem']}" if store["problem"] else ""
+    return (
+        f"store: {store['health']} (pid {_or_dash(store['pid'])}, lives {store['life']}{problem})"
+    )
 
 
 def _or_dash(value: object) -> str:

@@ -16,7 +16,7 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 _IDENTITY_BYTES = 32
 _MAX_COUNT = 2**48
 _MAX_VOCABULARY = 2**31
-_MAX_NUMERICS_CHARS = 1024
+MAX_NUMERICS_CHARS = 1024
 
 
 def judge_join(
@@ -65,6 +65,11 @@ def judge_join(
     return _unlike(info.kv, present)
 
 
+def is_name(text: str) -> bool:
+    """Whether it can be the name of a worker, or of one of its lives."""
+    return _NAME.fullmatch(text) is not None
+
+
 def same_pages(one: KvShape, other: KvShape) -> bool:
     """Whether one may read pages of the other: all but the number of pages is equal."""
     return not _differences(one, other)
@@ -95,17 +100,18 @@ def _differences(one: KvShape, other: KvShape) -> list[tuple[str, object, object
 
 def _problem(info: WorkerInfo) -> str:
     """What of a worker's own description can't be; empty if all can."""
-    if not _NAME.fullmatch(info.id):
+    if not is_name(info.id):
         return "id: letters, digits, dots, dashes and underscores, at most 64"
-    if not _NAME.fullmatch(info.incarnation):
+    if not is_name(info.incarnation):
         return "incarnation: letters, digits, dots, dashes and underscores, at most 64"
     if len(info.model.identity) != _IDENTITY_BYTES:
         return f"model.identity has {len(info.model.identity)} bytes, not {_IDENTITY_BYTES}"
-    if len(info.model.numerics) > _MAX_NUMERICS_CHARS:
-        return f"model.numerics is longer than {_MAX_NUMERICS_CHARS} characters"
+    if len(info.model.numerics) > MAX_NUMERICS_CHARS:
+        return f"model.numerics is longer than {MAX_NUMERICS_CHARS} characters"
     if info.model.vocab_size > _MAX_VOCABULARY:
         return f"model.vocab_size is {info.model.vocab_size}, at most {_MAX_VOCABULARY} can be"
-    return _bad_count(info.model, info.max_model_len) or _bad_shape(info.kv)
+    shape = "" if info.kv is None else shape_problem(info.kv)
+    return _bad_count(info.model, info.max_model_len) or shape
 
 
 def _bad_count(model: ModelInfo, max_model_len: int) -> str:
@@ -118,9 +124,8 @@ def _bad_count(model: ModelInfo, max_model_len: int) -> str:
     return _first_out_of_range(counts)
 
 
-def _bad_shape(kv: KvShape | None) -> str:
-    if kv is None:
-        return ""
+def shape_problem(kv: KvShape) -> str:
+    """What of a shape of KV can't be; empty if all can."""
     counts = {
         "kv.page_tokens": kv.page_tokens,
         "kv.block_tokens": kv.block_tokens,

@@ -4,7 +4,6 @@ It connects when it is first used, and again when a connection that had been idl
 peer's failure stays its own: every call ends in time, with an answer or a `PeerError`.
 """
 
-import array
 import asyncio
 import os
 import socket
@@ -34,18 +33,15 @@ from antiphon.wire import (
     TO_TAKER,
     Calls,
     Ending,
-    Frame,
     FrameError,
-    FrameReader,
     FrameStream,
     Kind,
     decode,
     encode,
 )
 
-_READ_BYTES = 64 * 2**10
-_MOST_DESCRIPTORS = 4
-"""One may come; so many are closed again if they do."""
+from .descriptors import first_frame
+
 _LEASES_A_MESSAGE = 1000
 _HELD_OR_REFUSED = (Kind.LEASE_HELD, Kind.LEASE_REFUSED)
 
@@ -202,7 +198,10 @@ class PeerClient:
         """Reads the answer to the hello. Every descriptor that came is passed on or closed."""
         descriptors: list[int] = []
         try:
-            match decode(await _first_frame(connection, descriptors)):
+            frame = await first_frame(connection, TO_TAKER, descriptors)
+            if frame is None:
+                raise PeerError("the owner went away before it answered the hello")
+            match decode(frame):
                 case PeerRefused(PeerRefusal.GONE, message):
                     self._gone = True
                     raise _GoneError(message)
@@ -228,43 +227,3 @@ class PeerClient:
 
 class _GoneError(PeerError):
     """The owner's life is over: nothing that it offered can be had."""
-
-
-async def _first_frame(connection: socket.socket, descriptors: list[int]) -> Frame:
-    """The frame that comes before anything is asked; appends the descriptors that rode on it."""
-    reader = FrameReader(TO_TAKER)
-    while True:
-        await _readable(connection)
-        try:
-            data = _receive(connection, descriptors)
-        except BlockingIOError:
-            continue
-        if not data:
-            raise PeerError("the owner went away before it answered the hello")
-        if frame := reader.feed_one(data):
-            return frame
-
-
-def _receive(connection: socket.socket, descriptors: list[int]) -> bytes:
-    """Like `recv`; appends what descriptors came along. Raises `FrameError` if there were more."""
-    size = array.array("i").itemsize
-    data, ancillary, flags, _ = connection.recvmsg(
-        _READ_BYTES, socket.CMSG_SPACE(_MOST_DESCRIPTORS * size), socket.MSG_CMSG_CLOEXEC
-    )
-    for level, kind, content in ancillary:
-        if level == socket.SOL_SOCKET and kind == socket.SCM_RIGHTS:
-            whole = content[: len(content) - len(content) % size]
-            descriptors += array.array("i", whole)
-    if flags & socket.MSG_CTRUNC:
-        raise FrameError("more descriptors came than may")
-    return data
-
-
-async def _readable(connection: socket.socket) -> None:
-    loop = asyncio.get_running_loop()
-    ready: asyncio.Future[None] = loop.create_future()
-    loop.add_reader(connection.fileno(), lambda: ready.done() or ready.set_result(None))
-    try:
-        await ready
-    finally:
-        loop.remove_reader(connection.fileno())

@@ -48,6 +48,7 @@ from antiphon.wire import (
     encode,
 )
 
+from .descriptors import send_all_at_once
 from .socket_folder import close_listener, listen
 
 HELLO_TIMEOUT_S = 5.0
@@ -213,9 +214,7 @@ class PeerPort:
         connection: socket.socket, kind: Kind, message: object, descriptors: Sequence[int] = ()
     ) -> None:
         """A few bytes, which an empty socket always takes."""
-        data = encode(kind, message)
-        if socket.send_fds(connection, [data], list(descriptors)) != len(data):
-            raise PeerError("the socket did not take a hello's answer")
+        send_all_at_once(connection, encode(kind, message), list(descriptors))
 
     def _left(self, stream: FrameStream, hello: PeerHello, ending: Ending) -> None:
         self._peers.discard(stream)

@@ -1,6 +1,7 @@
 """`antiphon serve`: the supervisor of one server, put together.
 
 take the port ─► sockets of the cluster ─► supervisor ─┬─► gateway process
+                                                       ├─► store process
                                                        └─► worker processes, each on its cores
 """
 
@@ -14,7 +15,7 @@ from antiphon.core.config import format_size
 from antiphon.core.worker_spec import worker_count, worker_specs
 from antiphon.errors import ConfigError
 from antiphon.host import available_bytes
-from antiphon.types import Config
+from antiphon.types import STORE, Config
 
 from .listener import listen
 from .local_servers import registered
@@ -24,6 +25,9 @@ from .supervisor.supervisor import GATEWAY, Supervisor, Voice
 
 _GATEWAY_MODULE = "antiphon.live.gateway_process"
 _WORKER_MODULE = "antiphon.live.worker_process"
+_STORE_MODULE = "antiphon.live.store_process"
+_MODULES = {GATEWAY: _GATEWAY_MODULE, STORE: _STORE_MODULE}
+"""All other children are workers."""
 
 
 def serve(
@@ -54,9 +58,7 @@ def serve(
             specs,
             listener=listener,
             sockets=str(entry.sockets),
-            commands=lambda name: command_of(
-                _GATEWAY_MODULE if name == GATEWAY else _WORKER_MODULE, name
-            ),
+            commands=lambda name: command_of(_MODULES.get(name, _WORKER_MODULE), name),
             voice=Voice(say=say, log=log, ready=greet, announce=announce),
             clock=time.monotonic,
         )
@@ -65,16 +67,24 @@ def serve(
 
 
 def check_memory(config: Config, available: int) -> None:
-    """Refuse what the workers together can't get. Each alone would look before another has taken
-    its part, and memory that is shared is taken at once: the system would kill one of them then."""
+    """Refuse what the workers and the store together can't get. Each alone would look before
+    another has taken its part, and the system would kill one of them then."""
     workers, each = worker_count(config.cluster), config.kv.memory_bytes
-    if workers > 1 and workers * each > available:
-        raise ConfigError(
-            f"kv.memory_bytes = {format_size(each)} is for each of {workers} workers, in all "
-            f"{format_size(workers * each)}, but this machine (or its container) has only "
-            f"{available / 2**30:.1f}GiB free: lower kv.memory_bytes (--kv-memory) to "
-            f"{available // workers // 2**20}MiB or less, or start fewer workers"
-        )
+    own_store = config.store.enabled and config.store.socket is None
+    store = config.store.memory_bytes if own_store else 0
+    if (workers == 1 and not store) or workers * each + store <= available:
+        return
+    room = max(0, available - store) // workers // 2**20
+    whose = f"for each of {workers} workers" if workers > 1 else "for a worker"
+    beside = f" beside store.memory_bytes = {format_size(store)}" if store else ""
+    remedy = " or the store's (--store-memory), have no store (--store off)" if store else ""
+    fewer = ", or start fewer workers" if workers > 1 else ""
+    raise ConfigError(
+        f"kv.memory_bytes = {format_size(each)} is {whose}{beside}, in all "
+        f"{format_size(workers * each + store)}, but this machine (or its container) has only "
+        f"{available / 2**30:.1f}GiB free: lower kv.memory_bytes (--kv-memory) to "
+        f"{room}MiB or less{remedy}{fewer}"
+    )
 
 
 def _usable_cores(wanted: tuple[int, ...]) -> tuple[int, ...]:

@@ -7,7 +7,7 @@ import stat
 from pathlib import Path
 
 from antiphon.errors import PeerError, UsageError
-from antiphon.types import WorkerId
+from antiphon.types import StoreConfig, WorkerId
 
 _FOLDER_MODE = 0o700
 _SOCKET_MODE = 0o600
@@ -15,6 +15,7 @@ _MAX_PATH_BYTES = 107
 """What `sockaddr_un` holds on Linux, less the zero at its end."""
 _BACKLOG = 128
 GATEWAY_SOCKET = "gateway.sock"
+STORE_SOCKET = "store.sock"
 
 
 def private_folder(path: Path) -> Path:
@@ -39,6 +40,16 @@ def private_folder(path: Path) -> Path:
 def gateway_socket(folder: Path) -> Path:
     """Where workers join."""
     return folder / GATEWAY_SOCKET
+
+
+def store_socket(folder: Path, store: StoreConfig) -> Path | None:
+    """Where workers and gateway reach the KV store: the cluster's own, or one that was named.
+
+    None: there is to be none.
+    """
+    if not store.enabled:
+        return None
+    return folder / STORE_SOCKET if store.socket is None else Path(store.socket)
 
 
 def data_socket(folder: Path, worker: WorkerId) -> Path:

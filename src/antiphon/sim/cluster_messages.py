@@ -60,6 +60,7 @@ class Add:
     request: Request
     left_s: Seconds | None
     stage: Stage
+    fetch: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,7 +156,7 @@ def with_deadline(request: Request, left_s: Seconds | None, now: Seconds) -> Req
 def dispatched(command: Dispatch, now: Seconds) -> Add:
     """A `Dispatch` as a message."""
     request, left_s = without_times(command.request, now)
-    return Add(request, left_s, command.stage)
+    return Add(request, left_s, command.stage, command.fetch)
 
 
 def adopted(command: Adopt, now: Seconds) -> TakeOver:

@@ -16,6 +16,7 @@ from .cluster_setup import GATEWAY, Call, ClusterSetup, Empty, GiveUp, Stimulus
 from .cluster_worker import STANDARD_WORKER_PARTS, ClusterWorker, WorkerLife, WorkerParts
 from .fault_injector import FaultInjector
 from .network import Network
+from .shadow_store import ShadowStore
 from .virtual_loop import VirtualLoop
 from .virtual_process import VirtualProcess
 
@@ -66,6 +67,7 @@ class VirtualCluster:
             self.loop, seed=setup.faults.seed, times=setup.times, hostility=setup.hostility
         )
         self.routers: list[Router] = []
+        self.store = ShadowStore()
         self._make_book = make_book
         self.gateway = ClusterGateway(
             VirtualProcess(GATEWAY, self.loop),
@@ -94,6 +96,7 @@ class VirtualCluster:
             spec,
             self.setup,
             log=self.log,
+            store=self.store,
             parts=parts,
             crossed=lambda boundary, sender, receiver: self.faults.crossed(
                 boundary, sender, receiver
@@ -184,6 +187,7 @@ class VirtualCluster:
             (view.offered_pages, "offered pages"),
             (view.pulling, "pulling requests"),
             (len(life.taker), "pulls"),
+            (0 if life.store is None else len(life.store), "fetches"),
         )
         return [f"{count} {what}" for count, what in open_ if count]
 

@@ -16,7 +16,7 @@ from antiphon.errors import BugError
 from antiphon.sim.cluster_setup import ClusterSetup
 from antiphon.sim.cluster_worker import STANDARD_WORKER_PARTS, WorkerParts
 from antiphon.sim.virtual_cluster import MakeBook, VirtualCluster
-from antiphon.types import Outcome, Seconds
+from antiphon.types import Fetched, Outcome, Seconds
 
 from .chaos import PATIENCE_S, Family, setup_of
 from .cluster_laws import (
@@ -110,6 +110,9 @@ def _counts(cluster: VirtualCluster) -> Counter[str]:
     counts: Counter[str] = Counter(cluster.faults.counts())
     for _, _, what in cluster.log.entries:
         counts[type(what).__name__] += 1
+        if isinstance(what, Fetched):
+            counts["fetched tokens"] += what.fetched_tokens
+            counts["missing tokens"] += what.missing_tokens
     for story in stories_of(cluster.log).values():
         if story.settle is not None:
             record = story.settle.record

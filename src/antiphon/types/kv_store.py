@@ -36,13 +36,14 @@ class Fetch:
     """A scheduler's word to its driver: room is reserved, fill it with these blocks of the store.
 
     `keys` are consecutive blocks of one prompt, from the first that is not here on; block i goes to
-    the pages `targets[i]`. Whatever can't be had is computed here.
+    the pages `targets[i]`. Whatever can't be had is computed here. `tenant` as in `Locate`.
     """
 
     request: RequestId
     attempt: int
     keys: tuple[BlockKey, ...]
     targets: tuple[tuple[PageId, ...], ...]
+    tenant: bytes = b""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -66,6 +66,11 @@ class FrameReader:
         """Whether the bytes so far end within a frame: a stream that ends now was cut."""
         return bool(self._rest)
 
+    @property
+    def missing(self) -> int:
+        """So many bytes more, and a frame, or its header, is whole: at least 1."""
+        return max(self._missing, HEADER_BYTES) - len(self._rest)
+
     def widen(self, max_bytes: Mapping[int, int]) -> None:
         """From the next header on, these may come. May be called between two frames of `feed`."""
         self._max_bytes = max_bytes

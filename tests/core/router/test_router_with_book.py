@@ -4,12 +4,15 @@ from collections.abc import Sequence
 
 from router_kit import info, offer_of, request, router, view
 
+from antiphon.core.kv import BlockKeys
 from antiphon.core.recorder import Entry, recorded, replay
 from antiphon.core.requests import RequestBook, Routing
 from antiphon.core.router import ROUTER, ROUTER_METHODS, Router
 from antiphon.types import (
+    STORE,
     Abort,
     Adopt,
+    BlockKey,
     Command,
     Deliver,
     Dispatch,
@@ -18,6 +21,8 @@ from antiphon.types import (
     GrantAnswered,
     Health,
     HealthChanged,
+    Incarnation,
+    KvDump,
     Pulled,
     Rejected,
     RejectReason,
@@ -25,11 +30,23 @@ from antiphon.types import (
     SequenceEnded,
     Settle,
     Stage,
+    Tier,
     TokenGenerated,
     WorkerId,
     WorkerJoined,
     WorkerReported,
 )
+
+HOST = Tier.HOST
+
+
+def keys_of(tokens: Sequence[int], blocks: int) -> list[BlockKey]:
+    """Of the first blocks of a prompt, as these workers have them."""
+    keys: list[BlockKey] = []
+    made = BlockKeys(identity=bytes(32), numerics="avx512")
+    made.extend(keys, tokens, min(blocks, len(tokens) // 64))
+    return keys
+
 
 P, D, D2 = (
     info("prefill-0", Role.PREFILL),
@@ -162,6 +179,12 @@ def test_a_recorded_router_decides_the_same_again() -> None:
             made.settled(one.id, number + 0.5, again=number % 3 == 0)
         made.observe(WorkerReported(D.id, view(running=number % 5)), number + 0.6)
         made.refused(D2.id, number + 0.7)
+        keys = keys_of(one.prompt, number % 8)
+        told = KvDump(next=0, begins=True, ends=True, blocks=tuple((key, HOST) for key in keys))
+        made.heard_kv(STORE, Incarnation(f"store-{number}"), told, number + 0.8)
+        made.fetched(one.id, 64, 0.5, number + 0.9)
+        if number % 10 == 9:
+            made.kv_holder_left(STORE, number + 0.9)
     assert {entry.method for entry in entries} == set(ROUTER_METHODS)
     assert not list(replay(entries, {ROUTER: router(policy="random", seed=3)}))
     assert list(replay(entries, {ROUTER: router(policy="random", seed=4)}))

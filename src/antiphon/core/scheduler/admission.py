@@ -86,18 +86,16 @@ class Crowd:
         members = 1 + len(sequence.followers)
         self.sequences += members
         self.worst_pages += members * sequence.owner.worst_pages
-        if sequence.owner.adoption is not None:
-            return
         if is_prefill(sequence):
             self.prefills.append(sequence)
-        else:
+        elif sequence.running:
             self.decodes += 1
 
     def tokens_before(self, candidate: SequenceState) -> int:
         """Tokens to compute before the candidate's first: all decodes, and prefills by rank."""
         rank = candidate.rank
         prefills = (one for one in self.prefills if one.rank < rank)
-        return self.decodes + sum(len(one.tokens) - one.computed for one in prefills)
+        return self.decodes + sum(one.uncomputed for one in prefills)
 
 
 class Admission:
@@ -210,7 +208,7 @@ class Admission:
         for sequence in (*(s for s in present if not is_prefill(s)), *prefills):
             pages = len(sequence.table)
             if is_prefill(sequence):
-                ahead += len(sequence.tokens) - sequence.computed
+                ahead += sequence.uncomputed
             if sequence.owner.lease is not None:
                 continue
             own = pages - self._pool.shared_pages(sequence.table, heads)
@@ -225,7 +223,8 @@ class Admission:
             own = pages - len(match.pages) + match.idle_pages
             own += sum(self._follower_pages(follower) for follower in candidate.followers)
             if candidate.owner.adoption is None:
-                ahead += len(candidate.tokens) - len(match.pages) * self._page_tokens
+                here = max(len(match.pages) * self._page_tokens, candidate.coming)
+                ahead += len(candidate.tokens) - here
             self._charge(loads, candidate, own, pages, -(-ahead // step_tokens))
         shared = self._pool.held_pages - own_pages
         return peak_pages(loads, shared_pages=shared, page_tokens=self._page_tokens)

@@ -14,9 +14,15 @@ from typing import Protocol
 from antiphon import __version__
 from antiphon.errors import ClientError, PeerError
 from antiphon.live.supervisor.messages import ChildState, FromChild, KeepRole, Restart
-from antiphon.types import Health, Incarnation, Member, Role, Seconds, WorkerId
+from antiphon.types import STORE, Health, Incarnation, Member, Role, Seconds, WorkerId
 
-from .status import ClusterStatus, WorkerStatus, worker_statuses
+from .status import (
+    ClusterStatus,
+    StoreStatus,
+    WorkerStatus,
+    store_status,
+    worker_statuses,
+)
 
 
 class Fleet(Protocol):
@@ -94,15 +100,19 @@ class Operations:
         self._tell = tell
         self._start_timeout_s = start_timeout_s
         self._children: Mapping[str, ChildState] = {}
+        self._store: ChildState | None = None
+        self._store_news = asyncio.Event()
         self._busy: dict[str, str] = {}
 
     def attach(self, fleet: Fleet) -> None:
         """The workers that the gateway has from now on."""
         self._fleet = fleet
 
-    def children(self, states: Sequence[ChildState]) -> None:
-        """The supervisor's newest word on the workers' processes."""
+    def children(self, states: Sequence[ChildState], store: ChildState | None = None) -> None:
+        """The supervisor's newest word on the workers' processes, and the store's."""
         self._children = {state.name: state for state in states}
+        self._store = store
+        self._store_news.set()
 
     def status(self) -> ClusterStatus:
         """Everything, now."""
@@ -113,6 +123,7 @@ class Operations:
             gateway_pid=os.getpid(),
             open_requests=self._fleet.open_requests,
             workers=worker_statuses(self._fleet.members(), self._children),
+            store=store_status(self._store),
         )
 
     async def drain(self, name: str, timeout_s: Seconds) -> WorkerStatus:
@@ -137,8 +148,11 @@ class Operations:
                 self._fleet.resume(member.info.id)
         return self._one(name)
 
-    async def restart(self, name: str, timeout_s: Seconds) -> WorkerStatus:
-        """Drain a worker, start its process anew, and return when that has joined."""
+    async def restart(self, name: str, timeout_s: Seconds) -> WorkerStatus | StoreStatus:
+        """Drain a worker, start its process anew, and return when that has joined. Or the store's:
+        what needs it meanwhile is computed."""
+        if name == STORE:
+            return await self._restart_store()
         if name not in self._children:
             self._member(name)
             raise ClientError(f"{name} was not started by this server's supervisor", status=409)
@@ -159,6 +173,30 @@ class Operations:
                     f"the server's log says why"
                 ) from None
         return self._one(name)
+
+    async def _restart_store(self) -> StoreStatus:
+        if self._store is None:
+            raise ClientError("this server has started no store", status=409)
+        former = self._store.life
+        with self._alone(STORE, "restarted"):
+            self._tell(Restart(STORE))
+            try:
+                async with asyncio.timeout(self._start_timeout_s):
+                    return await self._store_after(former)
+            except TimeoutError:
+                raise PeerError(
+                    f"the store was not ready within {self._start_timeout_s:g} s after its "
+                    f"restart: the server's log says why"
+                ) from None
+
+    async def _store_after(self, life: int) -> StoreStatus:
+        """The store, ready in a life after this one."""
+        while (now := self._store) is None or now.life <= life or now.state != "ready":
+            self._store_news.clear()
+            await self._store_news.wait()
+        status = store_status(now)
+        assert status is not None
+        return status
 
     def _member(self, name: str) -> Member:
         members = {str(member.info.id): member for member in self._fleet.members()}

@@ -28,8 +28,20 @@ class WorkerStatus(msgspec.Struct, frozen=True, kw_only=True):
     problem: str = ""
 
 
+class StoreStatus(msgspec.Struct, frozen=True, kw_only=True):
+    """The store's process. `health`: starting, ready, waiting, stopping, as of a worker's."""
+
+    health: str
+    pid: int | None = None
+    life: int = 1
+    problem: str = ""
+
+
 class ClusterStatus(msgspec.Struct, frozen=True, kw_only=True):
-    """The gateway and all workers, by id. `open_requests`: taken and not settled."""
+    """The gateway and all workers, by id. `open_requests`: taken and not settled.
+
+    `store` None: none, or one that this server did not start.
+    """
 
     model: str
     version: str
@@ -37,6 +49,14 @@ class ClusterStatus(msgspec.Struct, frozen=True, kw_only=True):
     gateway_pid: int
     open_requests: int
     workers: tuple[WorkerStatus, ...]
+    store: StoreStatus | None = None
+
+
+def store_status(child: ChildState | None) -> StoreStatus | None:
+    """The supervisor's knowledge of the store."""
+    if child is None:
+        return None
+    return StoreStatus(health=child.state, pid=child.pid, life=child.life, problem=child.problem)
 
 
 def worker_statuses(

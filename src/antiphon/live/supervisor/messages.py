@@ -41,7 +41,8 @@ class Stop(msgspec.Struct, frozen=True, tag=True):
 
 
 class ChildState(msgspec.Struct, frozen=True, kw_only=True):
-    """What the supervisor knows of a worker. `state`: starting, ready, stopping or waiting.
+    """What the supervisor knows of a worker or the store. `state`: starting, ready, stopping or
+    waiting.
 
     A waiting one died, `problem` says how, and is started again soon.
     """
@@ -56,9 +57,13 @@ class ChildState(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Children(msgspec.Struct, frozen=True, tag=True):
-    """To the gateway, whenever one of the workers' processes has changed."""
+    """To the gateway, whenever the process of a worker or of the store has changed.
+
+    `store` None: the server has no store's process of its own.
+    """
 
     workers: tuple[ChildState, ...]
+    store: ChildState | None = None
 
 
 class Say(msgspec.Struct, frozen=True, tag=True):
@@ -85,7 +90,8 @@ class Drained(msgspec.Struct, frozen=True, tag=True):
 
 
 class Restart(msgspec.Struct, frozen=True, tag=True):
-    """From the gateway: start this worker's process anew; it has been drained."""
+    """From the gateway: start the process of this worker, which has been drained, or of the store
+    anew."""
 
     worker: str
 

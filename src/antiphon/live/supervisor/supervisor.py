@@ -13,7 +13,8 @@ from dataclasses import dataclass
 
 from antiphon.core.config import as_mapping
 from antiphon.core.worker_spec import WorkerSpec
-from antiphon.types import Config, Role, Seconds
+from antiphon.errors import PeerError
+from antiphon.types import STORE, Config, Role, Seconds
 
 from .kept_child import KeptChild, State
 from .messages import (
@@ -49,7 +50,10 @@ class Voice:
 
 
 class Supervisor:
-    """Runs the gateway and `specs`. `commands` gives the command line of a child by its name.
+    """Runs the gateway, `specs`, and a store if the configuration has one that is not named.
+    `commands` gives the command line of a child by its name.
+
+    Nobody waits for the store, and its end is nobody's: without one, prompts are computed.
 
     `listener` is the server's socket: it belongs to the supervisor and every gateway inherits it,
     so that connections wait while a gateway starts anew. `sockets` is the cluster's own folder.
@@ -77,6 +81,8 @@ class Supervisor:
         self._workers: dict[str, KeptChild] = {
             spec.id: self._child(spec.id, spec.role, spec.cores) for spec in specs
         }
+        own_store = config.store.enabled and config.store.socket is None
+        self._store = self._child(STORE, Role.MIXED, ()) if own_store else None
         self._present: tuple[str, ...] | None = None
         self._greeting: Ready | None = None
         self._greeted = False
@@ -92,7 +98,8 @@ class Supervisor:
         be started.
         """
         self._exit_code = asyncio.get_running_loop().create_future()
-        children = [self._gateway, *self._workers.values()]
+        store = [self._store] if self._store is not None else []
+        children = [*store, self._gateway, *self._workers.values()]
         keeping = [asyncio.create_task(child.keep(), name=child.launch.name) for child in children]
         for task in keeping:
             task.add_done_callback(self._kept)
@@ -129,7 +136,7 @@ class Supervisor:
 
     def _hear(self, child: KeptChild, message: FromChild) -> None:
         match message:
-            case Say(line) if child is not self._gateway:
+            case Say(line) if child is not self._gateway and child is not self._store:
                 self._voice.say(line if self._alone else f"{child.launch.name}: {line}")
             case Ready():
                 if child is self._gateway:
@@ -140,6 +147,8 @@ class Supervisor:
                 self._drained.set()
             case Restart(worker) if child is self._gateway and worker in self._workers:
                 self._workers[worker].restart()
+            case Restart(name) if child is self._gateway and name == STORE and self._store:
+                self._store.restart()
             case KeepRole(worker, role) if child is self._gateway and worker in self._workers:
                 self._workers[worker].keep_role(role)
                 self._report()
@@ -150,10 +159,11 @@ class Supervisor:
                 pass
 
     def _report(self) -> None:
-        """Tell the gateway about the workers' processes; one that died has nothing to drain."""
+        """Tell the gateway about the others' processes; one that died has nothing to drain."""
         if self._signals and self._gateway.state is not State.READY:
             self._drained.set()
-        self._gateway.tell(Children(tuple(map(_state_of, self._workers.values()))))
+        store = None if self._store is None else _state_of(self._store)
+        self._gateway.tell(Children(tuple(map(_state_of, self._workers.values())), store))
         self._watch()
 
     def _watch(self) -> None:
@@ -176,6 +186,11 @@ class Supervisor:
         """A child is not kept any more: it was stopped, or it is the end of all."""
         assert self._exit_code is not None
         error = None if task.cancelled() else task.exception()
+        if task.get_name() == STORE and isinstance(error, PeerError):
+            self._voice.log(f"{STORE} | given up, the server goes on without it: {error}")
+            self._store = None
+            self._report()
+            return
         if error is not None and not self._exit_code.done():
             self._exit_code.set_exception(error)
 
@@ -206,7 +221,8 @@ class Supervisor:
         self._stopping = asyncio.create_task(self._stop(128 + number if interrupted else 0))
 
     async def _stop(self, code: int) -> None:
-        """The gateway ends last: while workers leave, it still says why nobody is served."""
+        """The gateway ends last: while workers leave, it still says why nobody is served. The store
+        ends after the workers, who may have something for it."""
         timeout_s = self._config.http.drain_timeout_s
         if self._gateway.state is State.READY:
             self._gateway.tell(Drain(timeout_s=timeout_s))
@@ -215,6 +231,8 @@ class Supervisor:
                     await self._drained.wait()
         self._listener.close()
         await asyncio.gather(*(worker.stop() for worker in self._workers.values()))
+        if self._store is not None:
+            await self._store.stop()
         await self._gateway.stop()
         self._finish(code)
 

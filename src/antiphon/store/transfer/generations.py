@@ -57,6 +57,12 @@ def _make_even(generations_at, pages_at, page_bytes, pages, checksums, hashed_at
         store_release(at, generation)
 
 
+@kernel
+def _hashed(at, size):
+    """XXH3-64 of bytes, without the interpreter lock."""
+    return _hash_of(at, size)
+
+
 class PageGenerations:
     """The owner's side: says when pages are about to change and when they are complete.
 
@@ -102,3 +108,10 @@ class PageGenerations:
         )
         columns = (listed, self._hashed_at[listed], self._checksums[listed])
         return tuple(map(OfferedPage, *(column.tolist() for column in columns)))
+
+    def intact(self, page: OfferedPage) -> bool:
+        """Whether a sealed page still has its generation and its bytes; reads them."""
+        if int(self._memory[0][page.page]) != page.generation:
+            return False
+        at = self._content_at + page.page * self._page_bytes
+        return int(_hashed(at, self._page_bytes)) == page.checksum

@@ -1,0 +1,168 @@
+"""The disk tier, driven: blocks are written behind, read for a fetch, and known from the start.
+
+`store.disk.DiskTier` has the files; this has its threads, its queue, and what others were told of
+it. Nothing that a disk does ends anything but the block that it concerns.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import Executor, ThreadPoolExecutor
+from dataclasses import replace
+
+from antiphon.store.disk import (
+    Appended,
+    DiskMiss,
+    DiskRefusal,
+    DiskTier,
+    NotAppended,
+    Verified,
+)
+from antiphon.store.record import Page, RecordedBlock
+from antiphon.types import BlockKey, KvChange, Tier, TierStats
+from antiphon.wire import QuietLog
+
+from .host_memory import HeldBlock, HostBlocks
+from .write_behind import WriteBehind
+
+_log = logging.getLogger(__name__)
+_Outcome = Appended | NotAppended
+
+
+class DiskBlocks:
+    """Which blocks are on disk, as far as it was said. `note` hears of each change.
+
+    `run` finds what earlier lives left, then writes, until cancelled.
+    """
+
+    def __init__(
+        self,
+        tier: DiskTier,
+        host: HostBlocks,
+        *,
+        note: Callable[[KvChange], None],
+    ) -> None:
+        self._tier = tier
+        self._note = note
+        self._keys: dict[BlockKey, None] = {}
+        self._writer = ThreadPoolExecutor(1, thread_name_prefix="kv-disk-write")
+        self._reader = ThreadPoolExecutor(1, thread_name_prefix="kv-disk-read")
+        self._behind = WriteBehind(host, self._writer, self._append, self._written, name="disk")
+        self._quiet = QuietLog(_log, host.clock)
+
+    def __contains__(self, key: BlockKey) -> bool:
+        """Whether it can probably be read."""
+        return key in self._keys
+
+    @property
+    def keys(self) -> Iterable[BlockKey]:
+        """All that can probably be read. Valid until the next call of anything."""
+        return self._keys
+
+    @property
+    def threads(self) -> Executor:
+        """Where `read` is to be called."""
+        return self._reader
+
+    def offer(self, key: BlockKey) -> None:
+        """A block is in the host tier: write it when it is its turn."""
+        if key not in self._keys:
+            self._behind.offer(key)
+
+    async def quiet(self) -> None:
+        """Return when nothing waits to be written."""
+        await self._behind.quiet()
+
+    async def run(self) -> None:
+        """See the class."""
+        loop = asyncio.get_running_loop()
+        for record in await loop.run_in_executor(self._writer, self._tier.recover):
+            self._found(record.key)
+        await self._behind.run()
+
+    async def close(self) -> None:
+        """Once `run` is over: flush, and let go of the folder."""
+        loop = asyncio.get_running_loop()
+        await loop.run_in_executor(self._writer, self._tier.close)
+        self._reader.shutdown(wait=False)
+        self._writer.shutdown(wait=False)
+
+    # ── reading ──────────────────────────────────────────────────────────────────────────────
+
+    def record(self, key: BlockKey) -> RecordedBlock | None:
+        """What is known of a block that is here."""
+        return self._tier.block(key)
+
+    def read(self, key: BlockKey, into: Sequence[Page]) -> DiskMiss | None:
+        """On a thread: see `DiskTier.read`. Its caller reports a miss to `missed`."""
+        return self._tier.read(key, into)
+
+    def missed(self, key: BlockKey, miss: DiskMiss) -> None:
+        """A block could not be read, and is not here any more."""
+        if miss is not DiskMiss.CLOSED:
+            self._gone([key])
+        if miss in (DiskMiss.DAMAGED, DiskMiss.FAILED):
+            self._quiet.warning("a block on disk is %s: it is forgotten", miss.value)
+
+    # ── for operators ────────────────────────────────────────────────────────────────────────
+
+    async def clear(self, tenant: bytes | None, keys: Sequence[BlockKey] | None) -> int:
+        """Forget these for good, or with neither all; how many it were."""
+        loop = asyncio.get_running_loop()
+        if keys is None:
+            work = loop.run_in_executor(self._writer, self._tier.clear, tenant)
+        else:
+            mine = [key for key in keys if tenant is None or self._is_of(key, tenant)]
+            work = loop.run_in_executor(self._writer, self._tier.remove, mine)
+        gone = await asyncio.shield(work)
+        self._gone(gone)
+        return len(gone)
+
+    async def verify(self, keys: Sequence[BlockKey] | None) -> Verified:
+        """Read again and compare; what is wrong is forgotten."""
+        loop = asyncio.get_running_loop()
+        work = loop.run_in_executor(self._reader, self._tier.verify, keys)
+        verified = await asyncio.shield(work)
+        self._gone(verified.forgotten)
+        return verified
+
+    def stats(self) -> TierStats:
+        """Counts, with what was never handed to the disk."""
+        stats = self._tier.stats()
+        mine = (
+            ("queue_full", self._behind.dropped_full),
+            ("evicted_before_written", self._behind.dropped_gone),
+        )
+        return replace(stats, dropped=(*stats.dropped, *mine))
+
+    def _is_of(self, key: BlockKey, tenant: bytes) -> bool:
+        record = self._tier.block(key)
+        return record is not None and record.tenant == tenant
+
+    # ── writing ──────────────────────────────────────────────────────────────────────────────
+
+    def _append(self, blocks: Sequence[HeldBlock]) -> list[_Outcome]:
+        """On the writer's thread."""
+        return [
+            self._tier.append(one.sealed.record, one.pages, one.sealed.checksums) for one in blocks
+        ]
+
+    def _written(self, blocks: Sequence[HeldBlock], outcomes: Sequence[_Outcome]) -> None:
+        for one, outcome in zip(blocks, outcomes, strict=True):
+            self._gone(outcome.evicted)
+            match outcome:
+                case Appended() | NotAppended(reason=DiskRefusal.KNOWN):
+                    self._found(one.sealed.record.key)
+                case NotAppended(reason):
+                    self._quiet.warning("a block is not written to disk: %s", reason.value)
+
+    def _found(self, key: BlockKey) -> None:
+        if key not in self._keys:
+            self._keys[key] = None
+            self._note(KvChange(key, Tier.DISK, stored=True))
+
+    def _gone(self, keys: Iterable[BlockKey]) -> None:
+        for key in keys:
+            if key in self._keys:
+                del self._keys[key]
+                self._note(KvChange(key, Tier.DISK, stored=False))

@@ -1,0 +1,235 @@
+"""A store's life: who uses it, and which tenancy's blocks it has."""
+
+import asyncio
+import gc
+import logging
+import os
+import secrets
+from collections.abc import Callable, Coroutine, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+from antiphon.core.joining import same_pages
+from antiphon.core.store_joining import Tenancy, judge_store_hello
+from antiphon.errors import PeerError, UsageError
+from antiphon.live.kv_journal import KvJournal
+from antiphon.store.disk import DiskTier, Fsync
+from antiphon.store.record import KvOrigin
+from antiphon.store.transfer import MappedRegion
+from antiphon.types import (
+    BlockKey,
+    Incarnation,
+    Seconds,
+    StoreConfig,
+    StoreHello,
+    StoreRefusal,
+    StoreRefused,
+    StoreWatch,
+    StoreWelcome,
+    Tier,
+)
+
+from .disk_blocks import DiskBlocks
+from .host_memory import HostBlocks, HostMemory
+from .operator import StoreOperator
+from .tiered_blocks import Source, TieredBlocks
+from .watcher import Watcher
+from .worker_session import WorkerSession
+
+MAX_SESSIONS = 512
+"""A process and its successor may be here at once, for each worker of a full cluster."""
+MAX_WATCHERS = 16
+
+_log = logging.getLogger(__name__)
+
+
+class KvStore:
+    """Implements `port.Host`. `disk_folder` None: no disk tier. `broken` gets the first law that
+    is broken in what the store does by itself: nothing can be trusted then.
+    """
+
+    def __init__(
+        self,
+        config: StoreConfig,
+        disk_folder: Path | None,
+        *,
+        broken: Callable[[BaseException], None],
+        clock: Callable[[], Seconds],
+    ) -> None:
+        self.incarnation = Incarnation(secrets.token_hex(8))
+        self.journal = KvJournal(self._held)
+        self._config = config
+        self._disk_folder = disk_folder if config.disk_bytes else None
+        self._broken = broken
+        self._clock = clock
+        self._blocks: TieredBlocks | None = None
+        self._changing = asyncio.Lock()
+        self._sessions: dict[WorkerSession, None] = {}
+        self._coming: dict[int, Tenancy] = {}
+        self._numbers = 0
+        self._watchers: dict[Watcher, None] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._mapping = ThreadPoolExecutor(1, thread_name_prefix="kv-map")
+
+    @property
+    def blocks(self) -> TieredBlocks | None:
+        """Those of the last tenancy; None before the first worker's hello."""
+        return self._blocks
+
+    @property
+    def workers(self) -> int:
+        """Workers that are here."""
+        return len(self._sessions)
+
+    async def close(self) -> None:
+        """Once no stream lives: end what is under way, and flush what is on disk."""
+        async with self._changing:
+            if self._blocks is not None:
+                await self._blocks.close()
+                self._blocks = None
+        for task in list(self._tasks):
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        self._mapping.shutdown(wait=False)
+
+    # ── callers ──────────────────────────────────────────────────────────────────────────────
+
+    async def admit(
+        self, hello: StoreHello, descriptor: int
+    ) -> StoreRefused | tuple[WorkerSession, StoreWelcome, int]:
+        """See `port.Host`."""
+        tenancy = Tenancy(hello.identity, hello.kv)
+        if refused := self._objection(hello):
+            return refused
+        self._numbers += 1
+        number = self._numbers
+        self._coming[number] = tenancy
+        try:
+            blocks = await self._blocks_of(tenancy)
+            memory = await self._mapped(descriptor, blocks.memory)
+        except (PeerError, UsageError) as error:
+            return StoreRefused(StoreRefusal.INVALID, str(error))
+        finally:
+            del self._coming[number]
+        name = f"{hello.worker}/{hello.incarnation}/{number}"
+        session = WorkerSession(
+            Source(name, hello.numerics, memory),
+            blocks,
+            lease_ttl_s=self._config.lease_ttl_s,
+            longest_wait_s=self._config.fetch_timeout_s,
+            spawn=self._spawn,
+            on_over=self._sessions.pop,
+        )
+        self._sessions[session] = None
+        welcome = StoreWelcome(
+            store=self.incarnation, kv=blocks.memory.shape, lease_ttl_s=self._config.lease_ttl_s
+        )
+        return session, welcome, blocks.memory.region.fd
+
+    def watch(self, watch: StoreWatch) -> StoreRefused | Watcher:
+        """See `port.Host`."""
+        if len(self._watchers) >= MAX_WATCHERS:
+            return StoreRefused(StoreRefusal.FULL, f"{MAX_WATCHERS} gateways are here")
+        watcher = Watcher(
+            self.journal.feed(),
+            StoreOperator(lambda: self._blocks, self._config),
+            spawn=self._spawn,
+            on_over=self._watchers.pop,
+        )
+        self._watchers[watcher] = None
+        return watcher
+
+    def _objection(self, hello: StoreHello) -> StoreRefused | None:
+        present = [session.tenancy for session in self._sessions]
+        return judge_store_hello(
+            hello,
+            [*present, *self._coming.values()],
+            memory_bytes=self._config.memory_bytes,
+            max_workers=MAX_SESSIONS,
+        )
+
+    async def _mapped(self, descriptor: int, memory: HostMemory) -> MappedRegion:
+        """On a thread, with a descriptor of its own: it is mapped to the end whoever waits."""
+        mine = os.dup(descriptor)
+
+        def work() -> MappedRegion:
+            try:
+                return MappedRegion(mine, memory.region)
+            finally:
+                os.close(mine)
+
+        mapping = asyncio.get_running_loop().run_in_executor(self._mapping, work)
+        try:
+            return await asyncio.shield(mapping)
+        except asyncio.CancelledError:
+            mapping.add_done_callback(_unmap)
+            raise
+
+    # ── blocks ───────────────────────────────────────────────────────────────────────────────
+
+    async def _blocks_of(self, tenancy: Tenancy) -> TieredBlocks:
+        """Those that are here if they are the tenancy's, else none yet: nobody uses the others.
+
+        Raises `UsageError`.
+        """
+        async with self._changing:
+            blocks = self._blocks
+            if blocks is not None and _same(blocks.tenancy, tenancy):
+                return blocks
+            if blocks is not None:
+                self._blocks = None
+                await asyncio.shield(self._spawn(blocks.close()))
+                del blocks
+                gc.collect()  # its parts know each other, and its memory is large
+            self._blocks = TieredBlocks(
+                tenancy,
+                self._config,
+                note=self.journal.note,
+                open_disk=lambda host: self._disk(tenancy, host),
+                spawn=self._spawn,
+                clock=self._clock,
+            )
+            return self._blocks
+
+    def _disk(self, tenancy: Tenancy, host: HostBlocks) -> DiskBlocks | None:
+        """A folder that can't be used costs the disk tier, no more."""
+        if self._disk_folder is None:
+            return None
+        try:
+            tier = DiskTier(
+                self._disk_folder,
+                KvOrigin.of(tenancy.kv, tenancy.identity),
+                limit_bytes=self._config.disk_bytes,
+                fsync=Fsync(self._config.fsync),
+                clock=self._clock,
+            )
+        except UsageError as error:
+            _log.warning("no blocks are kept on disk: %s", error)
+            return None
+        return DiskBlocks(tier, host, note=self.journal.note)
+
+    def _held(self) -> Iterator[tuple[BlockKey, Tier]]:
+        if self._blocks is not None:
+            yield from self._blocks.held()
+
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._done)
+        return task
+
+    def _done(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        error = None if task.cancelled() else task.exception()
+        if error is not None:
+            self._broken(error)
+
+
+def _same(one: Tenancy, other: Tenancy) -> bool:
+    return one.identity == other.identity and same_pages(one.kv, other.kv)
+
+
+def _unmap(mapping: asyncio.Future[MappedRegion]) -> None:
+    if not mapping.cancelled() and mapping.exception() is None:
+        mapping.result().close()

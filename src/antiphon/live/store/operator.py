@@ -1,0 +1,151 @@
+"""What operators may ask of a store, and how it is done."""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+from antiphon.core.kv.block_keys import KEY_BYTES
+from antiphon.types import (
+    BlockKey,
+    StoreAnswer,
+    StoreAsk,
+    StoreConfig,
+    StoreOp,
+    Tier,
+    TierStats,
+)
+
+from .tiered_blocks import TieredBlocks, tenant_name
+
+MOST_KEYS = 2**16
+_VERIFIED_AT_ONCE = 64
+_HOLDER = "operator"
+
+
+class StoreOperator:
+    """Implements `watcher.Operator`. `blocks` are those that the store has now, if any."""
+
+    def __init__(self, blocks: Callable[[], TieredBlocks | None], config: StoreConfig) -> None:
+        self._blocks = blocks
+        self._config = config
+
+    async def answer(self, ask: StoreAsk) -> StoreAnswer:
+        """See `watcher.Operator`."""
+        if problem := _problem(ask):
+            return StoreAnswer(problem=problem)
+        blocks = self._blocks()
+        if blocks is None:
+            return self._empty(ask)
+        match ask.op:
+            case StoreOp.STATS:
+                return StoreAnswer(stats=_stats(blocks))
+            case StoreOp.LOOKUP:
+                return StoreAnswer(
+                    tiers=tuple(map(blocks.tiers_of, ask.keys)),
+                    blocks=blocks.host.present(ask.keys),
+                )
+            case StoreOp.PIN:
+                await self._bring_up(blocks, ask.keys)
+                return StoreAnswer(blocks=blocks.host.pin(ask.keys, blocks.now()))
+            case StoreOp.UNPIN:
+                return StoreAnswer(blocks=blocks.host.unpin(ask.keys))
+            case StoreOp.PREFETCH:
+                return StoreAnswer(blocks=await self._bring_up(blocks, ask.keys))
+            case StoreOp.CLEAR:
+                return StoreAnswer(blocks=await _clear(blocks, ask))
+            case StoreOp.MOVE:
+                return await self._move(blocks, ask)
+            case StoreOp.VERIFY:
+                return StoreAnswer(blocks=await _verify(blocks, ask.keys or None))
+
+    def _empty(self, ask: StoreAsk) -> StoreAnswer:
+        """No worker was here yet, so there are no blocks, and no size of one."""
+        if ask.op is StoreOp.STATS:
+            limit = self._config.memory_bytes
+            return StoreAnswer(
+                stats=(TierStats(tier=Tier.HOST, blocks=0, used_bytes=0, limit_bytes=limit),)
+            )
+        return StoreAnswer(tiers=((),) * len(ask.keys))
+
+    async def _bring_up(self, blocks: TieredBlocks, keys: Sequence[BlockKey]) -> int:
+        """The longest prefix that can be had into shared memory; how many blocks it has."""
+        lease, slots, _ = await blocks.locate(keys, None, self._config.fetch_timeout_s, _HOLDER)
+        if lease is not None:
+            blocks.release(lease)
+        return len(slots)
+
+    async def _move(self, blocks: TieredBlocks, ask: StoreAsk) -> StoreAnswer:
+        """They are on the other tier before they leave theirs."""
+        if blocks.disk is None:
+            return StoreAnswer(problem="there is no disk tier: set store.disk_bytes (--store-disk)")
+        match ask.tier:
+            case Tier.HOST:
+                count = await self._bring_up(blocks, ask.keys)
+                await blocks.disk.clear(None, ask.keys[:count])
+                return StoreAnswer(blocks=count)
+            case Tier.DISK:
+                for key in ask.keys:
+                    blocks.disk.offer(key)
+                await blocks.disk.quiet()
+                moved = [key for key in ask.keys if key in blocks.disk]
+                for key in moved:
+                    blocks.host.drop(key)
+                return StoreAnswer(blocks=len(moved))
+            case _:
+                return StoreAnswer(problem="blocks can be moved to host or disk")
+
+
+def _problem(ask: StoreAsk) -> str:
+    if len(ask.keys) > MOST_KEYS:
+        return f"at most {MOST_KEYS} blocks can be asked about at once"
+    if any(len(key) != KEY_BYTES for key in ask.keys):
+        return f"a block's key has {KEY_BYTES} bytes"
+    return ""
+
+
+def _stats(blocks: TieredBlocks) -> tuple[TierStats, ...]:
+    host = blocks.host.stats(blocks.memory.slot_bytes)
+    mine = (*sorted(blocks.dropped.items()),)
+    host = replace(host, dropped=(*host.dropped, *mine))
+    return (host,) if blocks.disk is None else (host, blocks.disk.stats())
+
+
+async def _clear(blocks: TieredBlocks, ask: StoreAsk) -> int:
+    """How many places of blocks were cleared, or, if more, blocks of one tier."""
+    tenant = None if ask.tenant is None else tenant_name(ask.tenant)
+    keys = ask.keys or None
+    in_memory = blocks.host.clear(tenant, keys)
+    on_disk = 0 if blocks.disk is None else await blocks.disk.clear(tenant, keys)
+    return max(in_memory, on_disk)
+
+
+async def _verify(blocks: TieredBlocks, keys: Sequence[BlockKey] | None) -> int:
+    """How many were wrong, and are forgotten."""
+    wrong = 0
+    for part in _parts(keys if keys is not None else blocks.host.keys()):
+        wrong += await _verify_in_memory(blocks, part)
+    if blocks.disk is not None:
+        for part in _parts(keys if keys is not None else list(blocks.disk.keys)):
+            wrong += len((await blocks.disk.verify(part)).forgotten)
+    return wrong
+
+
+async def _verify_in_memory(blocks: TieredBlocks, keys: Sequence[BlockKey]) -> int:
+    """Each under a hold of its own, since they need not be a chain."""
+    held = [one for key in keys if (one := blocks.own_work.hold(key, _HOLDER))]
+    slots = [one.slot for one in held]
+    loop = asyncio.get_running_loop()
+    work = loop.run_in_executor(blocks.copying, blocks.memory.intact, slots)
+    try:
+        intact = await asyncio.shield(work)
+    finally:
+        for one in held:
+            blocks.own_work.release(one)
+    wrong = [one.sealed.record.key for one, good in zip(held, intact, strict=True) if not good]
+    for key in wrong:
+        blocks.host.drop(key)
+    return len(wrong)
+
+
+def _parts(keys: Sequence[BlockKey]) -> list[Sequence[BlockKey]]:
+    return [keys[at : at + _VERIFIED_AT_ONCE] for at in range(0, len(keys), _VERIFIED_AT_ONCE)]

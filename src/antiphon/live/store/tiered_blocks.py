@@ -1,0 +1,324 @@
+"""All blocks of one tenancy: which are in shared memory, which on disk, and how they move between.
+
+Put ──► put_queue ──► begin_put ─ copy ─ end_put ──► host tier ──► write behind ──► disk, remote
+Locate ──► host tier under a lease ◄── begin_put ─ read ─ end_put ◄── disk, remote
+"""
+
+import asyncio
+import hashlib
+import secrets
+from collections.abc import Callable, Coroutine, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from antiphon.core.store_joining import Tenancy
+from antiphon.core.tiers import Declined, HostTier, Slot, policy_named
+from antiphon.store.disk import DiskMiss
+from antiphon.store.record import Page, RecordedBlock
+from antiphon.store.transfer import MappedRegion
+from antiphon.types import (
+    BlockKey,
+    KvChange,
+    LeaseId,
+    OfferedPage,
+    PutBlock,
+    Seconds,
+    StoreConfig,
+    Tier,
+)
+
+from .disk_blocks import DiskBlocks
+from .host_memory import HostBlocks, HostMemory
+from .put_queue import PutQueue, Waiting
+
+_COPIES_AT_ONCE = 16
+"""Blocks that go to the copy thread in one piece: a turn costs as much as a small block."""
+_READS_AT_ONCE = 8
+MOST_FETCHES = 32
+"""Locates that may wait for slower tiers at once; others get what is in memory."""
+
+
+@dataclass(frozen=True, eq=False)
+class Source:
+    """A worker whose blocks are copied in. `name` is of this stream alone."""
+
+    name: str
+    numerics: str
+    memory: MappedRegion
+
+
+def tenant_name(tenant: bytes) -> bytes:
+    """A tenant as the store's tiers and files call it: what came is a secret of the gateway's."""
+    return hashlib.blake2b(tenant, digest_size=16, person=b"antiphon.tenant").digest()
+
+
+class TieredBlocks:
+    """The tiers of one tenancy. `note` hears of each change of what they hold, in order.
+
+    Lives from its making to `close`. `spawn` runs its tasks, and hears if one breaks a law.
+    """
+
+    def __init__(
+        self,
+        tenancy: Tenancy,
+        config: StoreConfig,
+        *,
+        note: Callable[[KvChange], None],
+        open_disk: Callable[[HostBlocks], DiskBlocks | None],
+        spawn: Callable[[Coroutine[Any, Any, None]], "asyncio.Task[None]"],
+        clock: Callable[[], Seconds],
+    ) -> None:
+        """Raises `UsageError`: a shape that no memory can be made for."""
+        self.tenancy = tenancy
+        self.memory = HostMemory(tenancy, config.memory_bytes)
+        self.host = HostTier(
+            slots=self.memory.slots,
+            policy=policy_named(config.policy),
+            lease_ttl_s=config.lease_ttl_s,
+            tenant_share=config.tenant_share,
+            listen=note,
+        )
+        self.own_work = HostBlocks(self.host, self.memory, clock)
+        self.disk = open_disk(self.own_work)
+        self.dropped: dict[str, int] = {}
+        """Puts that were not kept, and reads that were not given, but for the host tier's own."""
+        self._clock = clock
+        self._note = note
+        self._queue: PutQueue[Source] = PutQueue()
+        self.copying = ThreadPoolExecutor(1, thread_name_prefix="kv-copy")
+        self._news = asyncio.Event()
+        self._timer: asyncio.TimerHandle | None = None
+        self._loads: dict[BlockKey, asyncio.Task[None]] = {}
+        self._fetches = 0
+        self._spawn = spawn
+        self._running = [spawn(self._carry_out_puts())]
+        if self.disk is not None:
+            self._running.append(spawn(self.disk.run()))
+
+    def now(self) -> Seconds:
+        """The clock of leases."""
+        return self._clock()
+
+    def held(self) -> Iterator[tuple[BlockKey, Tier]]:
+        """All that can be had, at this moment."""
+        for key in self.host.keys():  # noqa: SIM118 - not a mapping
+            yield key, Tier.HOST
+        if self.disk is not None:
+            yield from ((key, Tier.DISK) for key in self.disk.keys)
+
+    def tiers_of(self, key: BlockKey) -> tuple[Tier, ...]:
+        """Where it lies now, fastest first."""
+        on_disk = self.disk is not None and key in self.disk
+        return (Tier.HOST,) * (key in self.host) + (Tier.DISK,) * on_disk
+
+    async def close(self) -> None:
+        """What is under way ends; what is on disk stays there."""
+        for task in self._running:
+            task.cancel()
+        await asyncio.gather(*self._running, *self._loads.values(), return_exceptions=True)
+        if self._timer is not None:
+            self._timer.cancel()
+        if self.disk is not None:
+            await self.disk.close()
+        self.copying.shutdown(wait=False)
+        for key, tier in list(self.held()):
+            self._note(KvChange(key, tier, stored=False))
+
+    # ── puts ─────────────────────────────────────────────────────────────────────────────────
+
+    def put(self, source: Source, tenant: bytes, blocks: Sequence[PutBlock]) -> None:
+        """Keep these if it is worth it, and they are still there at their turn."""
+        taken = self._queue.add(source, [Waiting(tenant, block) for block in blocks])
+        self._drop("queue_full", len(blocks) - taken)
+        self._news.set()
+
+    def forget(self, source: Source) -> None:
+        """A worker is gone: what it wanted to put, and its leases."""
+        self._drop("worker_gone", self._queue.forget(source))
+        self.host.abandon(source.name, self._clock())
+        self._wind_up()
+
+    def _drop(self, why: str, count: int) -> None:
+        if count:
+            self.dropped[why] = self.dropped.get(why, 0) + count
+
+    async def _carry_out_puts(self) -> None:
+        while True:
+            turn = self._queue.take(_COPIES_AT_ONCE)
+            if turn is None:
+                self._news.clear()
+                await self._news.wait()
+                continue
+            source, waiting = turn
+            admitted = [pair for one in waiting if (pair := self._admitted(source, one))]
+            if admitted:
+                await self._copy_in(source, admitted)
+
+    def _admitted(self, source: Source, one: Waiting) -> tuple[Slot, Waiting] | None:
+        block, now = one.block, self._clock()
+        slot = self.host.begin_put(block.key, block.parent, one.tenant, now)
+        if isinstance(slot, Declined):
+            return None
+        return slot, one
+
+    async def _copy_in(self, source: Source, admitted: Sequence[tuple[Slot, Waiting]]) -> None:
+        """A thread copies them; each that has a slot gets the end of its put."""
+
+        def copy() -> list[tuple[OfferedPage, ...] | None]:
+            return [
+                self.memory.copy_in(source.memory, slot, one.block.pages) for slot, one in admitted
+            ]
+
+        work = asyncio.get_running_loop().run_in_executor(self.copying, copy)
+        try:
+            sealed = await asyncio.shield(work)
+        except asyncio.CancelledError:
+            await asyncio.wait([work])
+            raise
+        for (slot, one), pages in zip(admitted, sealed, strict=True):
+            record = RecordedBlock(
+                key=one.block.key,
+                parent=one.block.parent,
+                tenant=one.tenant,
+                numerics=source.numerics,
+            )
+            self._drop("overtaken", pages is None)
+            self._arrived(slot, record, pages, fresh=True)
+
+    def _arrived(
+        self,
+        slot: Slot,
+        record: RecordedBlock,
+        pages: tuple[OfferedPage, ...] | None,
+        *,
+        fresh: bool,
+    ) -> bool:
+        """A thread has done with a slot; whether the block is there now."""
+        if pages is not None:
+            self.memory.seal(slot, record, pages)
+        visible = self.host.end_put(record.key, pages is not None, self._clock())
+        if visible and fresh and self.disk is not None:
+            self.disk.offer(record.key)
+        return visible
+
+    # ── reads ────────────────────────────────────────────────────────────────────────────────
+
+    def read(
+        self, keys: Sequence[BlockKey], holder: str
+    ) -> tuple[LeaseId | None, tuple[Slot, ...]]:
+        """The slots of the longest prefix in shared memory, under a new lease."""
+        lease = LeaseId(secrets.token_hex(16))
+        slots = self.host.read(keys, lease, self._clock(), holder=holder)
+        self._wind_up()
+        return (lease if slots else None), slots
+
+    def release(self, lease: LeaseId) -> None:
+        """The reader is done. A lease that is over, or never was, is fine."""
+        self.host.release(lease, self._clock())
+        self._wind_up()
+
+    def _wind_up(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if (deadline := self.host.next_deadline()) is not None:
+            delay_s = max(0.0, deadline - self._clock())
+            self._timer = asyncio.get_running_loop().call_later(delay_s, self._due)
+
+    def _due(self) -> None:
+        self._timer = None
+        self.host.expire(self._clock())
+        self._wind_up()
+
+    # ── bringing up ──────────────────────────────────────────────────────────────────────────
+
+    async def locate(
+        self, keys: Sequence[BlockKey], tenant: bytes | None, wait_s: Seconds, holder: str
+    ) -> tuple[LeaseId | None, tuple[Slot, ...], int]:
+        """`read`, after blocks on slower tiers were brought up within `wait_s`; the last value says
+        how many were.
+
+        Callers take turns, a few blocks each, so that a short prefix does not wait for a long one.
+        What was brought up stays under leases of `holder` until all is.
+        """
+        lease, slots = self.read(keys, holder)
+        if len(slots) == len(keys) or self.disk is None:
+            return lease, slots, 0
+        if self._fetches >= MOST_FETCHES:
+            self._drop("too_many_fetches", 1)
+            return lease, slots, 0
+        self._fetches += 1
+        leases = [lease]
+        try:
+            brought = await self._bring_up(keys[len(slots) :], tenant, wait_s, holder, leases)
+            if brought:
+                return *self.read(keys, holder), brought
+            return leases.pop(0), slots, 0
+        finally:
+            self._fetches -= 1
+            for one in leases:
+                if one is not None:
+                    self.release(one)
+
+    async def _bring_up(
+        self,
+        keys: Sequence[BlockKey],
+        tenant: bytes | None,
+        wait_s: Seconds,
+        holder: str,
+        leases: list[LeaseId | None],
+    ) -> int:
+        deadline = self._clock() + wait_s
+        brought = 0
+        for start in range(0, len(keys), _READS_AT_ONCE):
+            part = keys[start : start + _READS_AT_ONCE]
+            brought += await self._load(part, tenant, deadline)
+            lease, slots = self.read(part, holder)
+            leases.append(lease)
+            if len(slots) < len(part):
+                break
+        return brought
+
+    async def _load(self, keys: Sequence[BlockKey], tenant: bytes | None, deadline: Seconds) -> int:
+        """Those that are not in memory, until the deadline; how many came."""
+        wanted = [key for key in keys if key not in self.host]
+        for key in wanted:
+            if key not in self._loads and not self._begin_load(key, tenant):
+                break
+        loads = {self._loads[key] for key in wanted if key in self._loads}
+        if loads:
+            await asyncio.wait(loads, timeout=max(0.0, deadline - self._clock()))
+        return sum(key in self.host for key in wanted)
+
+    def _begin_load(self, key: BlockKey, tenant: bytes | None) -> bool:
+        """Whether it is on its way. A load that has begun ends, whoever waits for it."""
+        if self.disk is None or key not in self.disk:
+            return False
+        record = self.disk.record(key)
+        if record is None:
+            return False
+        owner = record.tenant if tenant is None else tenant
+        slot = self.host.begin_put(key, record.parent, owner, self._clock())
+        if isinstance(slot, Declined):
+            return False
+        task = self._spawn(self._load_one(self.disk, slot, record))
+        self._loads[key] = task
+        task.add_done_callback(lambda _: self._loads.pop(key))
+        return True
+
+    async def _load_one(self, disk: DiskBlocks, slot: Slot, record: RecordedBlock) -> None:
+        miss: list[DiskMiss] = []
+
+        def read(into: Sequence[Page]) -> bool:
+            missed = disk.read(record.key, into)
+            miss.extend([missed] if missed is not None else [])
+            return missed is None
+
+        loop = asyncio.get_running_loop()
+        work = loop.run_in_executor(disk.threads, partial(self.memory.fill, slot, read))
+        pages = await asyncio.shield(work)
+        for one in miss:
+            disk.missed(record.key, one)
+        self._arrived(slot, record, pages, fresh=False)

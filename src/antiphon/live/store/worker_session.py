@@ -1,0 +1,117 @@
+"""One worker's stream to the store: what it puts, what it looks for, and its leases."""
+
+import asyncio
+import math
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+from antiphon.core.kv.block_keys import KEY_BYTES
+from antiphon.errors import PeerError
+from antiphon.types import Locate, Located, Put, PutBlock, Release, Seconds
+from antiphon.wire import Frame, FrameError, FrameStream, Kind, decode
+
+from .tiered_blocks import Source, TieredBlocks, tenant_name
+
+MOST_LOCATES = 64
+"""So many of one worker may wait for an answer; more are answered with nothing at once."""
+MOST_PAGES_LOCATED = 2**19
+"""What an answer has room for; of longer prompts the beginning is found."""
+_MOST_TENANT_BYTES = 64
+
+
+class WorkerSession:
+    """Implements `port.Caller`. `on_over` is called once, when nothing of it is left."""
+
+    def __init__(
+        self,
+        source: Source,
+        blocks: TieredBlocks,
+        *,
+        lease_ttl_s: Seconds,
+        longest_wait_s: Seconds,
+        spawn: Callable[[Coroutine[Any, Any, None]], "asyncio.Task[None]"],
+        on_over: Callable[["WorkerSession"], None],
+    ) -> None:
+        self.source = source
+        self._blocks = blocks
+        self._lease_ttl_s = lease_ttl_s
+        self._longest_wait_s = longest_wait_s
+        self._spawn = spawn
+        self._on_over = on_over
+        self._locates: set[asyncio.Task[None]] = set()
+        self._slot_pages = blocks.memory.slot_pages
+        self.tenancy = blocks.tenancy
+        self._most_keys = max(1, MOST_PAGES_LOCATED // self._slot_pages)
+
+    def begin(self, stream: FrameStream) -> None:
+        """See `Caller`: a worker speaks first."""
+
+    def over(self) -> None:
+        """See `Caller`. What is copied out of the worker's memory now is copied to its end."""
+        for task in self._locates:
+            task.cancel()
+        self._blocks.forget(self.source)
+        self.source.memory.close()
+        self._on_over(self)
+
+    def heard(self, stream: FrameStream, frame: Frame) -> None:
+        """See `Caller`."""
+        match decode(frame):
+            case None:
+                pass  # a heartbeat
+            case Put(tenant=tenant, blocks=blocks):
+                for block in blocks:
+                    self._check(block)
+                self._blocks.put(self.source, _tenant(tenant), blocks)
+            case Locate() as locate:
+                self._begin_locate(stream, locate, frame.number)
+            case Release(lease=lease):
+                self._blocks.release(lease)
+            case other:
+                raise FrameError(f"a worker may not say {type(other).__name__} here")
+
+    def _check(self, block: PutBlock) -> None:
+        if len(block.key) != KEY_BYTES or len(block.parent or block.key) != KEY_BYTES:
+            raise FrameError(f"a block's key has not {KEY_BYTES} bytes")
+        if len(block.pages) != self._slot_pages:
+            raise FrameError(f"a block has {self._slot_pages} pages, not {len(block.pages)}")
+
+    # ── Locate ───────────────────────────────────────────────────────────────────────────────
+
+    def _begin_locate(self, stream: FrameStream, locate: Locate, number: int) -> None:
+        tenant = _tenant(locate.tenant)
+        if not 0 <= locate.wait_s < math.inf:
+            raise FrameError(f"nobody can wait for {locate.wait_s} s")
+        if not locate.keys or len(self._locates) >= MOST_LOCATES:
+            stream.send(Kind.LOCATED, Located(lease=None, ttl_s=0.0, blocks=()), number)
+            return
+        task = self._spawn(self._locate(stream, locate, tenant, number))
+        self._locates.add(task)
+        task.add_done_callback(self._locates.discard)
+
+    async def _locate(
+        self, stream: FrameStream, locate: Locate, tenant: bytes, number: int
+    ) -> None:
+        lease, slots, from_disk = await self._blocks.locate(
+            locate.keys[: self._most_keys],
+            tenant,
+            min(locate.wait_s, self._longest_wait_s),
+            self.source.name,
+        )
+        located = Located(
+            lease=lease,
+            ttl_s=self._lease_ttl_s,
+            blocks=tuple(self._blocks.memory.sealed(slot).pages for slot in slots),
+            from_disk=from_disk,
+        )
+        try:
+            stream.send(Kind.LOCATED, located, number)
+        except PeerError:
+            if lease is not None:  # the worker is gone, or can't be told
+                self._blocks.release(lease)
+
+
+def _tenant(tenant: bytes) -> bytes:
+    if len(tenant) > _MOST_TENANT_BYTES:
+        raise FrameError(f"a tenant's name has at most {_MOST_TENANT_BYTES} bytes")
+    return tenant_name(tenant)

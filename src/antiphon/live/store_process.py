@@ -1,0 +1,137 @@
+"""The store's process: keeps blocks of KV for workers that come and go. It loads no torch.
+
+Started by the supervisor as `python -P -m antiphon.live.store_process store`, or by `antiphon
+store`, which runs it in the foreground.
+"""
+
+import asyncio
+import contextlib
+import logging
+import signal
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import uvloop
+
+from antiphon.store.transfer import MappedRegion, OwnedRegion
+from antiphon.types import Config, EngineConfig, KvShape, StoreConfig
+
+from .cache_folder import cache_folder
+from .loop_guard import guard_loop
+from .socket_folder import STORE_SOCKET, private_folder
+from .store.kv_store import KvStore
+from .store.port import StorePort
+from .supervisor.messages import Children, Drain, Ready, Stop
+from .supervisor.parent import Parent, run_child
+
+_SMALL = KvShape(layout="none", page_tokens=1, block_tokens=1, page_bytes=1024, pages=1)
+
+
+def store(parent: Parent) -> int:
+    """Be the store of the parent's configuration; returns the exit code."""
+    config = parent.config
+    folder = disk_folder(config.store, config.engine)
+    warm_up()
+    path = Path(parent.launch.sockets) / STORE_SOCKET
+
+    async def run() -> int:
+        stop = asyncio.Event()
+
+        def told(message: Drain | Stop | Children) -> None:
+            if isinstance(message, Stop):
+                stop.set()
+
+        parent.listen(told)
+        await serve_store(config, path, folder, stop, on_ready=lambda: parent.tell(Ready()))
+        return 0
+
+    return uvloop.run(run())
+
+
+def run_store(
+    config: Config, path: Path, folder: Path | None, *, on_ready: Callable[[], object]
+) -> None:
+    """Be a store of its own, until SIGTERM or Ctrl-C. Raises `UsageError`: see `serve_store`."""
+    logging.basicConfig(
+        format="%(asctime)s %(levelname)s %(name)s: %(message)s", level=logging.WARNING
+    )
+    warm_up()
+
+    async def run() -> None:
+        stop = asyncio.Event()
+        for number in (signal.SIGINT, signal.SIGTERM):
+            asyncio.get_running_loop().add_signal_handler(number, stop.set)
+        await serve_store(config, path, folder, stop, on_ready=on_ready)
+
+    uvloop.run(run())
+
+
+async def serve_store(
+    config: Config,
+    path: Path,
+    folder: Path | None,
+    stop: asyncio.Event,
+    *,
+    on_ready: Callable[[], object],
+) -> None:
+    """Keep blocks, reached at socket `path`, until `stop`. `folder` is the disk tier's, if any.
+
+    Raises `UsageError` if the socket can't be had, and the first law that was broken.
+    """
+    broken: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    def breaks(error: BaseException) -> None:
+        if not broken.done():
+            broken.set_exception(error)
+
+    guard_loop(breaks)
+    kv_store = KvStore(config.store, folder, broken=breaks, clock=time.monotonic)
+    port = StorePort(
+        path,
+        kv_store,
+        heartbeat_s=config.cluster.heartbeat_s,
+        lost_after_s=config.cluster.lost_after_s,
+        clock=time.monotonic,
+    )
+    await port.start()
+    on_ready()
+    stopped = asyncio.create_task(stop.wait())
+    try:
+        await asyncio.wait({stopped, broken}, return_when=asyncio.FIRST_COMPLETED)
+        if broken.done():
+            broken.result()
+    finally:
+        stopped.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            broken.cancel()
+        await port.close()
+        await kv_store.close()
+
+
+def disk_folder(config: StoreConfig, engine: EngineConfig) -> Path | None:
+    """The folder of the disk tier, made if it is not there; None: there is to be none.
+
+    Raises `UsageError` if it can't be made, or others can enter it.
+    """
+    if not config.disk_bytes:
+        return None
+    if config.dir is not None:
+        return private_folder(Path(config.dir))
+    parent = cache_folder(engine)
+    parent.mkdir(parents=True, exist_ok=True)
+    return private_folder(parent / "kv")
+
+
+def warm_up() -> None:
+    """Compile, or load, what copies pages: no worker's hello shall wait for it."""
+    ours, theirs = OwnedRegion(_SMALL), OwnedRegion(replace(_SMALL, pages=2))
+    MappedRegion(theirs.fd, ours).close()
+    ours.intact(ours.seal([0])[0])
+    ours.close()
+    theirs.close()
+
+
+if __name__ == "__main__":
+    run_child(store)

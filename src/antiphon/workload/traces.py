@@ -1,0 +1,161 @@
+"""Public request traces: which requests came when, how long they were, and which began alike.
+
+    Mooncake (FAST 2025), JSON lines    {"timestamp": 27482, "input_length": 6955,
+                                         "output_length": 52, "hash_ids": [46, 47, 2353]}
+    Azure (Splitwise, ISCA 2024), CSV   TIMESTAMP,ContextTokens,GeneratedTokens
+
+Rows are read as they are asked for. Whatever is not as it should be is a `UsageError` that names
+the file, the line and the field.
+"""
+
+import json
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import cast
+
+from antiphon.errors import UsageError
+from antiphon.types import Seconds
+
+TRACE_BLOCK_TOKENS = 512
+"""Tokens that a hash id of Mooncake's traces stands for."""
+_MAX_LINE_CHARS = 2**22
+_MAX_TOKENS = 2**24
+_AZURE_FIELDS = ("TIMESTAMP", "ContextTokens", "GeneratedTokens")
+
+
+@dataclass(frozen=True, slots=True)
+class TraceRow:
+    """One request of a trace."""
+
+    at_s: Seconds
+    """When it came, counted from the trace's first row; rows come in this order."""
+    input_tokens: int
+    output_tokens: int
+    hash_ids: tuple[int, ...] = ()
+    """One id for each `TRACE_BLOCK_TOKENS` tokens of the prompt; the last may have fewer. Equal ids
+    are equal tokens after equal beginnings. Empty where the trace has none (Azure's)."""
+
+
+def read_mooncake(file: Path) -> Iterator[TraceRow]:
+    """Rows of a JSON lines file of Mooncake's release."""
+    return _in_order(file, _lines(file), _mooncake_row)
+
+
+def read_azure(file: Path) -> Iterator[TraceRow]:
+    """Rows of a CSV file of Azure's public data set (2023)."""
+    lines = _lines(file)
+    header = next(lines, "")
+    if header.split(",") != list(_AZURE_FIELDS):
+        raise UsageError(
+            f"{file}, line 1: the header must be {','.join(_AZURE_FIELDS)!r}, not {header[:80]!r}"
+        )
+    return _in_order(file, lines, _azure_row, first_line=2)
+
+
+class _WrongField(Exception):
+    """What is wrong with a field of a row."""
+
+    def __init__(self, field: str, problem: str) -> None:
+        super().__init__(f"{field}: {problem}")
+
+
+def _in_order(
+    file: Path,
+    lines: Iterator[str],
+    parse: Callable[[str], TraceRow],
+    *,
+    first_line: int = 1,
+) -> Iterator[TraceRow]:
+    """Parsed rows, with times from the first one on."""
+    began_at, last = None, 0.0
+    for number, line in enumerate(lines, first_line):
+        try:
+            row = parse(line)
+            began_at = row.at_s if began_at is None else began_at
+            at_s = row.at_s - began_at
+            if at_s < last:
+                raise _WrongField(
+                    "timestamp", f"is {last - at_s:g} s before that of an earlier row"
+                )
+        except _WrongField as problem:
+            raise UsageError(f"{file}, line {number}: {problem}") from None
+        last = at_s
+        yield TraceRow(at_s, row.input_tokens, row.output_tokens, row.hash_ids)
+
+
+def _lines(file: Path) -> Iterator[str]:
+    """Lines without their ends, never more than one in memory."""
+    number = 0
+    try:
+        with file.open(encoding="utf-8") as opened:
+            while line := opened.readline(_MAX_LINE_CHARS):
+                number += 1
+                if len(line) == _MAX_LINE_CHARS:
+                    raise UsageError(
+                        f"{file}, line {number}: longer than {_MAX_LINE_CHARS} characters: "
+                        "this is no request trace"
+                    )
+                yield line.rstrip("\n")
+    except UnicodeDecodeError as problem:
+        raise UsageError(f"{file}, after line {number}: not UTF-8 text: {problem}") from problem
+    except OSError as problem:
+        raise UsageError(f"{file}: can't be read: {problem.strerror}") from problem
+
+
+def _mooncake_row(line: str) -> TraceRow:
+    try:
+        fields = json.loads(line)
+    except (ValueError, RecursionError) as problem:
+        raise _WrongField("row", f"is not JSON: {problem}") from problem
+    if not isinstance(fields, dict):
+        raise _WrongField("row", "must be a JSON object")
+    row = cast("dict[str, object]", fields)
+    at_ms = row.get("timestamp")
+    if not isinstance(at_ms, int | float) or isinstance(at_ms, bool) or not 0 <= at_ms < 2**53:
+        raise _WrongField("timestamp", f"must be milliseconds from 0 on, not {at_ms!r:.40}")
+    input_tokens = _count("input_length", row.get("input_length"), low=1)
+    output_tokens = _count("output_length", row.get("output_length"), low=0)
+    hash_ids = row.get("hash_ids")
+    if not isinstance(hash_ids, list):
+        raise _WrongField("hash_ids", f"must be a list, not {hash_ids!r:.40}")
+    ids = cast("list[object]", hash_ids)
+    blocks = -(-input_tokens // TRACE_BLOCK_TOKENS)
+    if len(ids) != blocks:
+        raise _WrongField(
+            "hash_ids",
+            f"has {len(ids)} ids, but {input_tokens} input tokens are {blocks} blocks of "
+            f"{TRACE_BLOCK_TOKENS}",
+        )
+    return TraceRow(
+        at_s=at_ms / 1000,
+        input_tokens=input_tokens,
+        output_tokens=output_tokens,
+        hash_ids=tuple(_count("hash_ids", one, low=0, high=2**63) for one in ids),
+    )
+
+
+def _azure_row(line: str) -> TraceRow:
+    cells = line.split(",")
+    if len(cells) != len(_AZURE_FIELDS):
+        raise _WrongField("row", f"must have {len(_AZURE_FIELDS)} fields, not {len(cells)}")
+    try:
+        at = datetime.fromisoformat(cells[0])
+    except ValueError as problem:
+        raise _WrongField("TIMESTAMP", str(problem)) from problem
+    return TraceRow(
+        at_s=(at.replace(tzinfo=None) - datetime(2000, 1, 1)).total_seconds(),
+        input_tokens=_count("ContextTokens", _number(cells[1]), low=1),
+        output_tokens=_count("GeneratedTokens", _number(cells[2]), low=0),
+    )
+
+
+def _number(cell: str) -> object:
+    return int(cell) if cell.isascii() and cell.isdigit() and len(cell) < 20 else cell
+
+
+def _count(field: str, value: object, *, low: int, high: int = _MAX_TOKENS) -> int:
+    if not isinstance(value, int) or isinstance(value, bool) or not low <= value <= high:
+        raise _WrongField(field, f"must be a whole number from {low} on, not {value!r:.40}")
+    return value

@@ -1,0 +1,523 @@
+"""The store as a process of its own: what is put is found, by others too, and nothing else is."""
+
+import asyncio
+import os
+import signal
+import socket
+import subprocess
+import sys
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+from store_kit import (
+    BLOCK_BYTES,
+    BLOCK_PAGES,
+    CLUSTER,
+    DEADLINE_S,
+    IDENTITY,
+    SHAPE,
+    FakeGateway,
+    FakeWorker,
+    answer_to,
+    content_of,
+    keys_of,
+    prompt,
+    raw_connection,
+    real_store,
+    reshaped,
+    stopped,
+    until,
+)
+
+from antiphon.core.kv.block_keys import BlockKeys
+from antiphon.errors import PeerError
+from antiphon.store.transfer import OwnedRegion
+from antiphon.types import (
+    Incarnation,
+    Locate,
+    OfferedPage,
+    Put,
+    PutBlock,
+    StoreOp,
+    StoreRefusal,
+    StoreRefused,
+    StoreWatch,
+    Tier,
+)
+from antiphon.wire import Frame, Kind, encode, pack_frame
+
+pytestmark = pytest.mark.timeout(120)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    tmp_path.chmod(0o700)
+    return tmp_path
+
+
+def contents(keys) -> list[bytes]:
+    return [content_of(key) for key in keys]
+
+
+# ── putting and fetching ─────────────────────────────────────────────────────────────────────────
+
+
+async def test_what_one_worker_put_another_fetches_to_the_byte(folder: Path) -> None:
+    async with (
+        real_store(folder) as store,
+        FakeWorker(store.path) as one,
+        FakeWorker(store.path, name="mixed-1") as other,
+    ):
+        keys = await one.put_prompt(blocks=5)
+        assert await other.fetch(keys) == contents(keys)
+        assert await one.fetch(keys[:2]) == contents(keys[:2])
+
+
+async def test_blocks_outlive_the_worker_that_computed_them(folder: Path) -> None:
+    async with real_store(folder) as store:
+        async with FakeWorker(store.path) as one:
+            keys = await one.put_prompt()
+        async with FakeWorker(store.path) as successor:
+            assert await successor.fetch(keys) == contents(keys)
+
+
+async def test_the_longest_prefix_is_found_and_nothing_behind_a_gap(folder: Path) -> None:
+    """Mooncake 4153: partial hash hits reused the wrong prefix."""
+    async with real_store(folder) as store, FakeWorker(store.path) as worker:
+        keys = await worker.put_prompt(blocks=4)
+        unknown = keys_of(prompt(1, seed=99))
+        assert await worker.fetch([*keys, *unknown]) == contents(keys)
+        assert await worker.fetch([keys[0], *unknown, *keys[1:]]) == contents(keys[:1])
+        located = await worker.locate([*unknown, *keys])
+        assert (located.lease, located.blocks) == (None, ())
+
+
+async def test_a_block_that_was_reassigned_before_it_was_copied_is_not_kept(folder: Path) -> None:
+    """LMCache 4991: a failed write stayed visible to look-ups, and the answers were gibberish."""
+    async with real_store(folder) as store, FakeWorker(store.path) as worker:
+        late, good = keys_of(prompt(1, seed=1)), keys_of(prompt(1, seed=2))
+        block = worker.sealed(late[0], None)
+        worker.region.begin_write([block.pages[-1].page])
+        worker.send(block, worker.sealed(good[0], None))
+        await worker.has(good)
+        assert (await worker.locate(late)).blocks == ()
+
+
+async def test_a_block_that_lies_about_its_bytes_is_not_kept(folder: Path) -> None:
+    async with real_store(folder) as store, FakeWorker(store.path) as worker:
+        keys, good = keys_of(prompt(3, seed=1)), keys_of(prompt(1, seed=2))
+        honest = worker.sealed(keys[0], None)
+        first = honest.pages[0]
+        wrong_sum = (OfferedPage(first.page, first.generation, first.checksum ^ 1),)
+        nowhere = (OfferedPage(2**40, 2, 0),)
+        negative = (OfferedPage(-1, -2, -3),)
+        for key, page in zip(keys, (wrong_sum, nowhere, negative), strict=True):
+            worker.send(PutBlock(key=key, parent=None, pages=page + honest.pages[1:]))
+        worker.send(worker.sealed(good[0], None))
+        await worker.has(good)
+        for key in keys:
+            assert (await worker.locate([key])).blocks == ()
+
+
+async def test_two_tenants_with_equal_prompts_have_nothing_in_common(folder: Path) -> None:
+    """LMCache 4825: the salt was dropped, and one tenant's hit told another what was cached."""
+    async with (
+        real_store(folder) as store,
+        FakeWorker(store.path, tenant=b"a") as one,
+        FakeWorker(store.path, tenant=b"b", name="mixed-1") as other,
+    ):
+        keys = await one.put_prompt(seed=7)
+        theirs = keys_of(prompt(3, seed=7), salt=b"b")
+        assert (await other.locate(theirs)).blocks == ()
+        assert not set(keys) & set(theirs)
+
+
+async def test_old_blocks_go_when_memory_is_full_and_what_is_given_is_right(folder: Path) -> None:
+    """LMCache 900: a server without eviction ran out of memory."""
+    async with real_store(folder) as store, FakeWorker(store.path) as worker:
+        slots = 2**20 // BLOCK_BYTES
+        keys = []
+        for seed in range(slots // 8 + 4):
+            keys = await worker.put_prompt(blocks=8, seed=seed)
+        assert await worker.fetch(keys) == contents(keys)
+        async with FakeGateway(store.path) as gateway:
+            [host] = (await gateway.ask(StoreOp.STATS)).stats
+            assert host.blocks <= slots
+            assert host.limit_bytes == 2**20
+            assert host.evicted_blocks_total >= 4 * 8
+            await gateway.until(lambda: len(gateway.on(Tier.HOST)) == host.blocks)
+
+
+# ── who gets in ──────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"shape": reshaped(layout="packed")}, "kv_shape"),
+        ({"shape": reshaped(page_bytes=2048)}, "kv_shape"),
+        ({"shape": reshaped(page_tokens=32)}, "kv_shape"),
+        ({"shape": reshaped(block_tokens=32)}, "kv_shape"),
+        ({"identity": bytes(32)}, "model"),
+        ({"identity": b"short"}, "invalid"),
+        ({"name": "no/name"}, "invalid"),
+    ],
+)
+async def test_another_layout_or_model_is_refused_while_others_are_here(
+    folder: Path, changes, reason: str
+) -> None:
+    """LMCache 4463: an engine changed its KV layout, and its connector copied on."""
+    async with real_store(folder) as store, FakeWorker(store.path) as here:
+        keys = await here.put_prompt()
+        with pytest.raises(PeerError, match=f"^{reason}: "):
+            await FakeWorker(store.path, **changes).open()
+        assert await here.fetch(keys) == contents(keys)
+
+
+async def test_an_engine_of_another_layout_starts_anew_when_nobody_is_left(folder: Path) -> None:
+    async with real_store(folder) as store, FakeGateway(store.path) as gateway:
+        async with FakeWorker(store.path) as old:
+            keys = await old.put_prompt()
+            await gateway.until(lambda: gateway.on(Tier.HOST) == set(keys))
+        await until(lambda: store.mapped() == 1)
+        async with FakeWorker(store.path, shape=reshaped(layout="other")) as new:
+            assert (await new.locate(keys)).blocks == ()
+            await gateway.until(lambda: not gateway.held)
+            assert await new.fetch(await new.put_prompt(seed=5))
+
+
+async def test_a_block_larger_than_the_store_is_refused_with_the_remedy(folder: Path) -> None:
+    huge = reshaped(page_bytes=2**19, pages=4)
+    async with real_store(folder) as store:
+        with pytest.raises(PeerError, match=r"kv_shape: .*--store-memory"):
+            await FakeWorker(store.path, shape=huge).open()
+
+
+async def test_a_hello_without_a_descriptor_or_with_a_wrong_one_or_many(folder: Path) -> None:
+    async with real_store(folder) as store:
+        async with FakeWorker(store.path):
+            pass  # the store has made its memory
+        worker = FakeWorker(store.path)
+        hello = encode(Kind.STORE_HELLO, worker.hello)
+        await until(lambda: store.mapped() == 1)
+        before = store.descriptors()
+        pipe, other_end = os.pipe()
+        unsealed = os.memfd_create("mine", os.MFD_CLOEXEC)
+        os.ftruncate(unsealed, 2**20)
+        another = OwnedRegion(reshaped(page_bytes=4096))
+        for descriptors, message in [
+            ([], "0 file descriptors"),
+            ([worker.region.fd] * 2, "2 file descriptors"),
+            ([pipe], "no KV region"),
+            ([unsealed], "not sealed"),
+            ([another.fd], "its page_bytes is 4096"),
+        ]:
+            answer, got, connection = await answer_to(store.path, hello, descriptors)
+            connection.close()
+            assert isinstance(answer, StoreRefused)
+            assert (answer.reason, got) == (StoreRefusal.INVALID, [])
+            assert message in answer.message
+        watch = encode(Kind.STORE_WATCH, StoreWatch(gateway=Incarnation("g")))
+        answer, _, connection = await answer_to(store.path, watch, [pipe])
+        connection.close()
+        assert isinstance(answer, StoreRefused)
+        with pytest.raises((PeerError, OSError)):  # more than the store looks at: closed, no word
+            answer, _, connection = await answer_to(store.path, hello, [pipe] * 60)
+            connection.close()
+            if answer is None:
+                raise PeerError("closed")
+        for descriptor in (pipe, other_end, unsealed):
+            os.close(descriptor)
+        await until(lambda: store.descriptors() == before)
+        await worker.open()
+        worker.close()
+
+
+async def test_another_version_is_told_so(folder: Path) -> None:
+    async with real_store(folder) as store:
+        frame = pack_frame(Frame(Kind.STORE_HELLO, 0, b""), version=99)
+        answer, _, connection = await answer_to(store.path, frame)
+        connection.close()
+        assert isinstance(answer, StoreRefused)
+        assert answer.reason is StoreRefusal.PROTOCOL
+
+
+async def test_garbage_ends_its_own_stream_and_no_other(folder: Path) -> None:
+    async with real_store(folder) as store, FakeWorker(store.path) as good:
+        keys = await good.put_prompt()
+        for garbage in (b"GET / HTTP/1.1\r\n\r\n", b"\0" * 100, os.urandom(4096)):
+            connection = await raw_connection(store.path)
+            loop = asyncio.get_running_loop()
+            await loop.sock_sendall(connection, garbage)
+            with suppress(ConnectionResetError):
+                async with asyncio.timeout(DEADLINE_S):
+                    while await loop.sock_recv(connection, 1000):
+                        pass
+            connection.close()
+        bad = FakeWorker(store.path, name="mixed-1")
+        await bad.open()
+        bad.stream.send_frame(pack_frame(Frame(Kind.PUT, 0, b"\xc1")))
+        await until(lambda: bad.ending is not None)
+        bad.close()
+        assert await good.fetch(keys) == contents(keys)
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        (Kind.PUT, Put(tenant=b"x" * 65, blocks=())),
+        (Kind.PUT, Put(tenant=b"", blocks=(PutBlock(key=b"k", parent=None, pages=()),))),
+        (Kind.PUT, Put(tenant=b"", blocks=(PutBlock(key=b"k" * 32, parent=None, pages=()),))),
+        (Kind.LOCATE, Locate(tenant=b"", keys=(b"k" * 32,), wait_s=float("nan"))),
+        (Kind.LOCATE, Locate(tenant=b"", keys=(b"k" * 32,), wait_s=-1.0)),
+        (Kind.STORE_WATCH, StoreWatch(gateway=Incarnation("g"))),
+    ],
+)
+async def test_a_worker_that_says_what_may_not_be_is_let_go(folder: Path, message) -> None:
+    async with real_store(folder) as store:
+        worker = FakeWorker(store.path)
+        await worker.open()
+        worker.stream.send(*message)
+        await until(lambda: worker.ending is not None)
+        worker.close()
+        async with FakeWorker(store.path) as next_one:
+            await next_one.put_prompt()
+
+
+# ── time ─────────────────────────────────────────────────────────────────────────────────────────
+
+
+async def test_a_read_that_outlives_its_lease_gets_the_block_or_nothing(folder: Path) -> None:
+    """Mooncake 850: a read outlived its lease, and got the bytes of a block that came after."""
+    async with (
+        real_store(folder, lease_ttl_s=0.1) as store,
+        FakeWorker(store.path) as reader,
+        FakeWorker(store.path, name="mixed-1") as writer,
+    ):
+        keys = await writer.put_prompt(blocks=4)
+        located = await reader.locate(keys)
+        assert reader.copy(located) == contents(keys)
+        await asyncio.sleep(0.1)
+        async with FakeGateway(store.path) as gateway:
+            assert (await gateway.ask(StoreOp.CLEAR)).blocks == 4
+        seed = 100
+        while (copied := reader.copy(located)) != [None] * 4:
+            assert all(
+                got in (None, right) for got, right in zip(copied, contents(keys), strict=True)
+            )
+            await writer.put_prompt(blocks=16, seed=seed)
+            seed += 1
+
+
+async def test_a_released_lease_is_over_and_leases_end_with_their_worker(folder: Path) -> None:
+    """LMCache 1034: pins leaked until nothing could be evicted any more."""
+
+    async def leases(gateway: FakeGateway) -> int:
+        return (await gateway.ask(StoreOp.STATS)).stats[0].leases
+
+    async with (
+        real_store(folder, lease_ttl_s=600.0) as store,
+        FakeWorker(store.path) as worker,
+        FakeGateway(store.path) as gateway,
+    ):
+        keys = await worker.put_prompt()
+        held = [await worker.locate(keys) for _ in range(10)]
+        assert await leases(gateway) == 10
+        for one in held:
+            worker.release(one)
+            worker.release(one)
+        await until(lambda: _is(leases(gateway), 0))
+        other = FakeWorker(store.path, name="mixed-1")
+        await other.open()
+        await other.locate(keys)
+        assert await leases(gateway) == 1
+        other.close()
+        await until(lambda: _is(leases(gateway), 0))
+
+
+async def _is(value, wanted) -> bool:
+    return await value == wanted
+
+
+async def test_a_stopped_store_costs_a_deadline_and_is_of_use_again(folder: Path) -> None:
+    async with real_store(folder, cluster={"lost_after_s": 0.5}) as store:
+        quick = {"heartbeat_s": 0.05, "lost_after_s": 0.5}
+        worker = FakeWorker(store.path, cluster=quick)
+        await worker.open()
+        keys = await worker.put_prompt()
+        async with stopped(store):
+            with pytest.raises(PeerError):
+                await worker.locate(keys)
+            assert worker.ending is not None
+        worker.close()
+        async with FakeWorker(store.path, cluster=quick) as again:
+            assert await again.fetch(keys) == contents(keys)
+
+
+async def test_a_stopped_worker_is_let_go_and_its_memory_too(folder: Path) -> None:
+    program = (
+        "import asyncio, sys\nfrom pathlib import Path\nfrom store_kit import FakeWorker\n"
+        "async def run():\n"
+        "    async with FakeWorker(Path(sys.argv[1])) as worker:\n"
+        "        keys = await worker.put_prompt()\n"
+        "        await worker.locate(keys)\n"
+        "        print('there', flush=True)\n"
+        "        await asyncio.Event().wait()\n"
+        "asyncio.run(run())\n"
+    )
+    async with (
+        real_store(folder, cluster={"lost_after_s": 0.5}, lease_ttl_s=600.0) as store,
+        FakeGateway(store.path) as gateway,
+    ):
+        async with FakeWorker(store.path):
+            pass  # the store has made its memory
+        await until(lambda: store.mapped() == 1)
+        before = store.descriptors()
+        child = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-c", program, store.path),
+            stdout=subprocess.PIPE,
+            cwd=Path(__file__).parent,
+        )
+        try:
+            assert child.stdout is not None
+            assert await asyncio.wait_for(child.stdout.readline(), DEADLINE_S) == b"there\n"
+            child.send_signal(signal.SIGSTOP)
+
+            async def let_go() -> bool:
+                [host] = (await gateway.ask(StoreOp.STATS)).stats
+                return host.leases == 0
+
+            await until(let_go)
+            await until(lambda: store.mapped() == 1)
+            await until(lambda: store.descriptors() == before)
+        finally:
+            child.kill()
+            await child.wait()
+
+
+async def test_a_killed_store_is_an_error_at_once_and_its_successor_is_empty(folder: Path) -> None:
+    """Mooncake 2039: stale metadata after a restart. LMCache 1690: it exists, but it is gone."""
+    async with real_store(folder) as store:
+        async with FakeWorker(store.path) as worker, FakeGateway(store.path) as gateway:
+            keys = await worker.put_prompt()
+            store.signal(signal.SIGSTOP)
+            asking = asyncio.create_task(worker.locate(keys))
+            await asyncio.sleep(0)
+            await store.kill()
+            with pytest.raises(PeerError):
+                await asyncio.wait_for(asking, DEADLINE_S)
+            with pytest.raises(PeerError):
+                await gateway.ask(StoreOp.STATS)
+        await store.start()
+        async with FakeWorker(store.path) as worker, FakeGateway(store.path) as gateway:
+            assert (await worker.locate(keys)).blocks == ()
+            await gateway.until(lambda: True)
+            assert gateway.held == set()
+            assert await worker.fetch(await worker.put_prompt(seed=3))
+
+
+async def test_killed_in_the_middle_of_puts_nothing_wrong_is_ever_read(folder: Path) -> None:
+    async with real_store(folder) as store:
+        for seed in range(3):
+            async with FakeWorker(store.path) as worker:
+                keys = keys_of(prompt(16, seed))
+                worker.send(*map(worker.sealed, keys, [None, *keys[:-1]]))
+                located = await worker.locate(keys)
+                await store.kill()
+                copied = worker.copy(located)
+                assert copied == contents(keys)[: len(copied)]
+            await store.start()
+
+
+# ── bounds ───────────────────────────────────────────────────────────────────────────────────────
+
+
+async def test_a_flood_of_puts_is_dropped_and_counted_and_the_store_answers(folder: Path) -> None:
+    """LMCache 1285: a slow writer starved everybody."""
+    async with (
+        real_store(folder) as store,
+        FakeWorker(store.path) as worker,
+        FakeGateway(store.path) as gateway,
+    ):
+        block = worker.sealed(keys_of(prompt(1))[0], None)
+        names = BlockKeys(identity=IDENTITY, numerics="flood", block_tokens=1)
+        keys = [names.key(None, [number]) for number in range(20_000)]
+        flood = [PutBlock(key=key, parent=None, pages=block.pages) for key in keys]
+        worker.stream.send(Kind.PUT, Put(tenant=b"", blocks=tuple(flood)))
+        await worker.locate(keys[:1])
+        [host] = (await gateway.ask(StoreOp.STATS)).stats
+        assert dict(host.dropped)["queue_full"] > 0
+        await worker.put_prompt(seed=4)
+
+
+async def test_a_thousand_connections_leave_nothing(folder: Path) -> None:
+    async with real_store(folder) as store, FakeWorker(store.path) as here:
+        keys = await here.put_prompt()
+        before = store.descriptors()
+        hello = encode(Kind.STORE_HELLO, here.hello)
+
+        async def visit(number: int) -> None:
+            match number % 4:
+                case 0:
+                    (await raw_connection(store.path)).close()
+                case 1:
+                    connection = await raw_connection(store.path)
+                    socket.send_fds(connection, [hello[:7]], [here.region.fd])
+                    connection.close()
+                case _:
+                    _, descriptors, connection = await answer_to(
+                        store.path, hello, [here.region.fd]
+                    )
+                    for descriptor in descriptors:
+                        os.close(descriptor)
+                    connection.close()
+
+        for number in range(200):
+            await visit(number)
+        await until(lambda: store.descriptors() == before)
+        memory = store.resident_bytes()
+        for number in range(1000):
+            await visit(number)
+        await until(lambda: store.descriptors() == before)
+        assert store.resident_bytes() < memory + 16 * 2**20
+        await until(lambda: store.mapped() == 2)
+        assert await here.fetch(keys) == contents(keys)
+
+
+async def test_whoever_does_not_say_hello_is_sent_away(folder: Path, monkeypatch) -> None:
+    """Not even 64 silent callers keep a worker out: their time is bounded."""
+    async with real_store(folder) as store:
+        silent = [await raw_connection(store.path) for _ in range(70)]
+        async with asyncio.timeout(DEADLINE_S):
+            async with FakeWorker(store.path) as worker:
+                await worker.put_prompt()
+        for connection in silent:
+            connection.close()
+
+
+def test_the_store_loads_no_torch_and_no_http_server() -> None:
+    program = (
+        "import sys, antiphon.live.store_process\n"
+        "heavy = {'torch', 'fastapi', 'tokenizers'} & set(sys.modules)\n"
+        "sys.exit(f'loaded: {heavy}' if heavy else 0)"
+    )
+    subprocess.run([sys.executable, "-c", program], check=True, timeout=60)
+
+
+async def test_memory_comes_as_blocks_come(folder: Path) -> None:
+    """The store's memory is not taken at its start: a limit is no reservation."""
+
+    def shared_bytes(pid: int) -> int:
+        lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+        [line] = [line for line in lines if line.startswith("RssShmem")]
+        return int(line.split()[1]) * 1024
+
+    async with real_store(folder, memory_bytes="1GiB") as store, FakeWorker(store.path) as worker:
+        assert shared_bytes(store.pid) < 64 * 2**20
+        await worker.put_prompt()
+        assert shared_bytes(store.pid) < 64 * 2**20
+
+
+assert SHAPE.pages >= 16 * BLOCK_PAGES
+assert CLUSTER
