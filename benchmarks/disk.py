@@ -21,6 +21,7 @@ import tempfile
 import time
 from collections import defaultdict
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -48,10 +49,16 @@ class Blocks:
         for page in self._pages:
             page[:] = chance.integers(0, 256, PAGE_BYTES, np.uint8)
         self._sealed = self._region.seal(range(SHAPE.pages))
+        self._targets = new_pages(replace(ORIGIN, block_tokens=SHAPE.pages * SHAPE.page_tokens))
 
     def pages(self, number: int) -> list[Page]:
         first = number * ORIGIN.pages_per_block % SHAPE.pages
         return self._pages[first : first + ORIGIN.pages_per_block]
+
+    def into(self, number: int) -> list[Page]:
+        """Where to read to. Each time another place, as in a store: none is warm from the last."""
+        first = number * ORIGIN.pages_per_block % SHAPE.pages
+        return self._targets[first : first + ORIGIN.pages_per_block]
 
     def checksums(self, number: int) -> list[int]:
         first = number * ORIGIN.pages_per_block % SHAPE.pages
@@ -89,7 +96,6 @@ def timed(work: Callable[[], None], count: int) -> Cost:
 def tier_round(folder: Path, blocks: Blocks, count: int, order: list[int]) -> dict[str, Cost]:
     """One life of a tier, then a second one that recovers."""
     options = {"limit_bytes": 4 * count * BLOCK_BYTES, "fsync": Fsync.NEVER}
-    into = new_pages(ORIGIN)
 
     def append() -> None:
         for number in range(count):
@@ -100,7 +106,7 @@ def tier_round(folder: Path, blocks: Blocks, count: int, order: list[int]) -> di
 
     def read() -> None:
         for number in order:
-            if missed := disk.read(key_of(number), into):
+            if missed := disk.read(key_of(number), blocks.into(number)):
                 raise SystemExit(f"not read: {missed}")
 
     disk = DiskTier(folder, ORIGIN, **options)
@@ -122,7 +128,6 @@ def check(holds: bool) -> None:
 
 def plain_round(folder: Path, blocks: Blocks, count: int, order: list[int]) -> dict[str, Cost]:
     """The same bytes in one file, with nothing kept about them."""
-    into = new_pages(ORIGIN)
 
     def append() -> None:
         for number in range(count):
@@ -130,7 +135,7 @@ def plain_round(folder: Path, blocks: Blocks, count: int, order: list[int]) -> d
 
     def read() -> None:
         for number in order:
-            os.preadv(fd, [page.data for page in into], number * BLOCK_BYTES)
+            os.preadv(fd, [page.data for page in blocks.into(number)], number * BLOCK_BYTES)
 
     fd = os.open(folder / "plain", os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
     found = {"append": timed(append, count), "read_cached": timed(read, count)}
