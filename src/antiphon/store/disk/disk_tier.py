@@ -69,13 +69,9 @@ class DiskTier:
         """Make the folder (mode 0700) if need be and lock it; reads nothing else.
 
         Raises `UsageError`: the folder can't be made or written, others can enter it, or another
-        store uses it; or there is no record for such pages.
+        store uses it; there is no record for such pages; or no block fits.
         """
-        problem = checksum_problem(origin) or unrecordable(
-            origin, RecordedBlock(key=_NO_KEY, parent=None)
-        )
-        if problem is not None:
-            raise UsageError(f"the disk tier can't keep this KV: {problem}")
+        _check(origin, limit_bytes)
         segment_bytes = min(segment_bytes, limit_bytes // _LEAST_SEGMENTS)
         calls = calls or DiskCalls()
         self._origin = origin
@@ -120,14 +116,14 @@ class DiskTier:
 
         Reads headers only, a few milliseconds a GiB. Call it once; the tier can be used meanwhile
         (from other threads), and has what was found so far. `progress(bytes done, bytes in all)` is
-        called after each segment.
+        called after each segment. `close` ends it early.
         """
         with self._gate.call() as is_open, self._forgetting:
             if not is_open:
                 return ()
             with self._writing:
                 self._writer.trim()
-            return self._recovery.run(progress or _nobody)
+            return self._recovery.run(progress or _nobody, lambda: self._gate.is_open)
 
     def append(
         self, block: RecordedBlock, pages: Sequence[Page], checksums: Sequence[int]
@@ -275,6 +271,20 @@ class DiskTier:
                 with suppress(OSError):  # then its records are marked one by one
                     gone += self._writer.evict(number, "removed")
         return gone
+
+
+def _check(origin: KvOrigin, limit_bytes: int) -> None:
+    """Raises `UsageError` if no block of `origin` could be kept."""
+    problem = checksum_problem(origin) or unrecordable(
+        origin, RecordedBlock(key=_NO_KEY, parent=None)
+    )
+    if problem is None and origin.block_bytes > limit_bytes // 2:
+        problem = (
+            f"store.disk_bytes (--store-disk) {limit_bytes} is not twice the {origin.block_bytes} "
+            "bytes of a block: raise it, or 0 for no disk tier"
+        )
+    if problem is not None:
+        raise UsageError(f"the disk tier can't keep this KV: {problem}")
 
 
 def _nobody(done: int, total: int) -> None:

@@ -1,6 +1,7 @@
 """Writing blocks: what must go for them, and what becomes of a disk that takes no more."""
 
 import errno
+import os
 import threading
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -11,8 +12,8 @@ from antiphon.core.tiers.second_chance import Candidate, worth_rewriting
 from antiphon.store.record import KvOrigin, Page, RecordedBlock, RecordHeader, unrecordable
 from antiphon.types import BlockKey, Seconds
 
-from .block_index import BlockIndex, Entry
-from .disk_calls import DiskCalls
+from .block_index import BlockIndex, Entry, Place
+from .disk_calls import Bytes, DiskCalls
 from .outcomes import Appended, DiskRefusal, NotAppended
 from .private_folder import PrivateFolder, segment_name
 from .record_files import RecordFiles
@@ -132,12 +133,24 @@ class DiskWriter:
 
     def _place(self, header: RecordHeader, pages: Sequence[Page]) -> None:
         parts = [header.encoded(), *(page.data for page in pages)]
-        place = self._segment.write(
-            parts, header_bytes=header.header_bytes, record_bytes=header.record_bytes
-        )
+        place = self._written(parts, header.header_bytes, header.record_bytes)
+        with self._lock:
+            self._index.put(header.block, place)
+
+    def _written(self, parts: Sequence[Bytes], header_bytes: int, record_bytes: int) -> Place:
+        """Append a record that nobody sees yet. Its bytes count, whatever comes of it."""
+        try:
+            place = self._segment.write(parts, header_bytes=header_bytes, record_bytes=record_bytes)
+        except OSError:
+            newest = self._segment.newest
+            if newest is not None:
+                with suppress(OSError), self._lock:
+                    name = segment_name(newest)
+                    self._index.resize(newest, os.stat(name, dir_fd=self._folder.fd).st_size)
+            raise
         with self._lock:
             self._index.resize(place.segment, place.at + place.record_bytes)
-            self._index.put(header.block, place)
+        return place
 
     def _make_room(self, need_bytes: int, evicted: list[BlockKey]) -> None:
         """Until a record of this size fits, the oldest segment goes. Raises `OSError`."""
@@ -169,12 +182,9 @@ class DiskWriter:
             self._rewrite(by_key[key])
 
     def _rewrite(self, entry: Entry) -> None:
-        data = self._files.copy(entry.place)
-        place = self._segment.write(
-            [data], header_bytes=entry.place.header_bytes, record_bytes=entry.place.record_bytes
-        )
+        old = entry.place
+        place = self._written([self._files.copy(old)], old.header_bytes, old.record_bytes)
         with self._lock:
-            self._index.resize(place.segment, place.at + place.record_bytes)
             still_here = self._index.get(entry.block.key) is entry
             if still_here:
                 self._index.put(entry.block, place)

@@ -4,7 +4,7 @@ import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
-from antiphon.store.record import REMOVED, KvOrigin, Page, RecordHeader, all_match, decoded
+from antiphon.store.record import REMOVED, KvOrigin, Page, RecordHeader, all_match, decode_header
 
 from .block_index import Entry, Place
 from .disk_calls import DiskCalls, read_whole
@@ -63,7 +63,7 @@ class RecordFiles:
 
     def _expected(self, head: bytearray, entry: Entry) -> RecordHeader | None:
         """The header that these bytes are, if it is this block's and it was not removed."""
-        header = decoded(head)
+        header = decode_header(head)
         if (
             isinstance(header, RecordHeader)
             and not header.removed

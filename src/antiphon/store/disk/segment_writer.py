@@ -31,6 +31,8 @@ class SegmentWriter:
         self._segment_bytes = segment_bytes
         self._fd = -1
         self._next = next
+        self.newest: int | None = None
+        """The segment that was begun last; it may be finished."""
         self.number: int | None = None
         """Of the segment that is being written."""
         self.size_bytes = 0
@@ -66,7 +68,8 @@ class SegmentWriter:
         number = self._next
         self._next += 1
         self._fd = self._calls.create(self._folder.fd, segment_name(number))
-        self.number, self.size_bytes = number, 0
+        self.newest = self.number = number
+        self.size_bytes = 0
         if self._fsync is not Fsync.NEVER:
             os.fsync(self._folder.fd)
         return number
