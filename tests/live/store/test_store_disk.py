@@ -5,6 +5,7 @@ import resource
 import signal
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 from store_kit import (
@@ -31,7 +32,7 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def disk(folder: Path, **more: object) -> dict[str, object]:
+def disk(folder: Path, **more: Any) -> dict[str, Any]:
     return {"disk_bytes": "64MiB", "dir": str(folder / "disk"), **more}
 
 
