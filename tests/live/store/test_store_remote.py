@@ -83,6 +83,6 @@ async def test_what_somebody_wrote_into_the_remote_is_not_believed(
 
 
 async def test_an_address_that_is_none_is_said_at_the_start(folder: Path) -> None:
-    with pytest.raises(PeerError, match="store.remote must begin with"):
+    with pytest.raises(PeerError, match=r"store\.remote must begin with"):
         async with real_store(folder, remote="http://127.0.0.1"):
             pass
