@@ -5,29 +5,25 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 from store_kit import (
-    CLUSTER,
     DEADLINE_S,
     FakeGateway,
     FakeWorker,
     content_of,
     keys_of,
     prompt,
+    served,
     until,
 )
 
-from antiphon.core.config import build
 from antiphon.core.tiers import HostTier
 from antiphon.errors import BugError
 from antiphon.live.socket_folder import STORE_SOCKET
 from antiphon.live.store import kv_store, tiered_blocks
-from antiphon.live.store_process import serve_store, slower_tiers
 from antiphon.store.disk import DiskTier
 from antiphon.types import KvReplay, StoreOp, Tier
 from antiphon.wire import Kind
@@ -39,22 +35,6 @@ pytestmark = pytest.mark.timeout(120)
 def folder(tmp_path: Path) -> Path:
     tmp_path.chmod(0o700)
     return tmp_path
-
-
-@asynccontextmanager
-async def served(folder: Path, **store: Any) -> AsyncIterator[Path]:
-    """The socket of a store that runs on this loop; what breaks it is raised at the end."""
-    config = build({"store": {"memory_bytes": "1MiB", **store}, "cluster": CLUSTER})
-    path, stop, ready = folder / STORE_SOCKET, asyncio.Event(), asyncio.Event()
-    serving = asyncio.create_task(
-        serve_store(config, path, slower_tiers(config), stop, on_ready=ready.set)
-    )
-    await asyncio.wait_for(ready.wait(), DEADLINE_S)
-    try:
-        yield path
-    finally:
-        stop.set()
-        await asyncio.wait_for(serving, DEADLINE_S)
 
 
 class LawBreaker(HostTier):
@@ -93,19 +73,22 @@ async def test_a_disk_that_hangs_costs_the_wait_that_was_asked_for_and_no_more(
     monkeypatch.setattr(kv_store, "DiskTier", SlowDisk)
     SlowDisk.gate.clear()
     where = {"disk_bytes": "64MiB", "dir": str(folder / "disk")}
-    async with served(folder, **where) as path:
-        async with FakeWorker(path) as worker, FakeGateway(path) as gateway:
-            keys = await worker.put_prompt(blocks=12)
-            await gateway.until(lambda: gateway.on(Tier.DISK) == set(keys))
-            assert (await gateway.ask(StoreOp.MOVE, keys[4:], tier=Tier.DISK)).blocks == 8
-            located = await worker.locate(keys, wait_s=0.05)
-            assert (located.from_disk, len(located.blocks)) == (0, 4)
-            asking = [asyncio.create_task(worker.locate(keys)) for _ in range(8)]
-            more = await worker.put_prompt(seed=1)
-            assert await worker.fetch(more) == [content_of(key) for key in more]
-            SlowDisk.gate.set()
-            for one in asking:
-                assert worker.copy(await one) == [content_of(key) for key in keys]
+    async with (
+        served(folder, **where) as path,
+        FakeWorker(path) as worker,
+        FakeGateway(path) as gateway,
+    ):
+        keys = await worker.put_prompt(blocks=12)
+        await gateway.until(lambda: gateway.on(Tier.DISK) == set(keys))
+        assert (await gateway.ask(StoreOp.MOVE, keys[4:], tier=Tier.DISK)).blocks == 8
+        located = await worker.locate(keys, wait_s=0.05)
+        assert (located.from_disk, len(located.blocks)) == (0, 4)
+        asking = [asyncio.create_task(worker.locate(keys)) for _ in range(8)]
+        more = await worker.put_prompt(seed=1)
+        assert await worker.fetch(more) == [content_of(key) for key in more]
+        SlowDisk.gate.set()
+        for one in asking:
+            assert worker.copy(await one) == [content_of(key) for key in keys]
 
 
 async def test_changes_that_a_gateway_missed_are_said_again(folder: Path) -> None:
