@@ -41,7 +41,7 @@ class StoreOperator:
                 return StoreAnswer(stats=_stats(blocks))
             case StoreOp.LOOKUP:
                 return StoreAnswer(
-                    tiers=tuple(map(blocks.tiers_of, ask.keys)),
+                    tiers=blocks.tiers_of(ask.keys),
                     blocks=blocks.host.present(ask.keys),
                 )
             case StoreOp.PIN:

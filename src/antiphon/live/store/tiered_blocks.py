@@ -39,6 +39,11 @@ MOST_FETCHES = 32
 """Locates that may wait for slower tiers at once; others get what is in memory."""
 
 
+_SLOWER = ((), (Tier.DISK,), (Tier.REMOTE,), (Tier.DISK, Tier.REMOTE))
+_TIERS = [((Tier.HOST,) if which & 1 else ()) + _SLOWER[which >> 1] for which in range(8)]
+"""Sets of tiers, by a bit for each."""
+
+
 @dataclass(frozen=True, eq=False)
 class Source:
     """A worker whose blocks are copied in. `name` is of this stream alone."""
@@ -109,10 +114,12 @@ class TieredBlocks:
         if self.remote is not None:
             yield from ((key, Tier.REMOTE) for key in self.remote.keys)
 
-    def tiers_of(self, key: BlockKey) -> tuple[Tier, ...]:
-        """Where it lies now, fastest first."""
-        places = ((Tier.HOST, self.host), (Tier.DISK, self.disk), (Tier.REMOTE, self.remote))
-        return tuple(tier for tier, there in places if there is not None and key in there)
+    def tiers_of(self, keys: Sequence[BlockKey]) -> tuple[tuple[Tier, ...], ...]:
+        """Where each lies now, fastest first."""
+        host, disk, remote = self.host, self.disk or (), self.remote or ()
+        return tuple(
+            [_TIERS[(key in host) + 2 * (key in disk) + 4 * (key in remote)] for key in keys]
+        )
 
     async def close(self) -> None:
         """What is under way ends; what is on disk stays there."""
