@@ -310,6 +310,22 @@ def test_others_run_while_blocks_are_on_their_way() -> None:
     assert ends(bench.finish()) == [(0, FinishReason.LENGTH)]
 
 
+def test_blocks_come_while_the_step_before_computes() -> None:
+    """A step computes 16 tokens. With 25 before it, a prompt waits, but for its fetch."""
+    for fetch, begun in ((12, 1), (0, 0)):
+        bench = FetchBench(filled(PROMPT))
+        bench.add(request("long", prompt=(7,) * 25), 0)
+        bench.add(request(prompt=PROMPT), fetch)
+        bench.turn()
+        fetches = bench.scheduler.fetches()
+        assert len(fetches) == begun
+        for one in fetches:
+            bench.end(one)
+        plan, _ = bench.turn()
+        chunks = {one.request.id: (one.start, len(one.tokens)) for one in plan.chunks}
+        assert chunks == {"long": (16, 9), "r": (12, 1) if begun else (0, 7)}
+
+
 def test_only_what_is_not_fetched_counts_as_work() -> None:
     """Behind a fetch of 12 tokens of 13 there is room for 15 in a step of 16."""
     bench = FetchBench(filled(PROMPT))

@@ -197,6 +197,13 @@ class CountsBadBlocks(Receiving):
         super()._count(flight, (True,) * len(good))
 
 
+class StartsFirst(Receiving):
+    """Says that a request starts before it says that its KV has come."""
+
+    def fetched(self, *facts):
+        return super().fetched(*facts)[::-1]
+
+
 class ForgetsPages(Receiving):
     """Whoever ends while blocks are on their way leaves its pages behind."""
 
@@ -211,6 +218,7 @@ class ForgetsPages(Receiving):
     ("parts", "message"),
     [
         ({"receiving": CountsBadBlocks}, "I5"),
+        ({"receiving": StartsFirst}, "I6"),
         ({"receiving": ForgetsPages}, "I4"),
         ({"admission": NeverStarts}, "I8: idle while there is work"),
         ({"batch": favours}, "I8: a running request is left out"),

@@ -128,7 +128,9 @@ class Admission:
         if candidate.owner.adoption is not None:
             return None
         before = crowd.tokens_before(candidate)
-        if before >= self._step_tokens:
+        # What is fetched comes while a step computes: such a prompt is wanted a step later.
+        steps = 2 if candidate.coming else 1
+        if before >= steps * self._step_tokens:
             return Deferred(
                 DeferReason.BUDGET,
                 f"{before} tokens fill the next step, which computes {self._step_tokens}",

@@ -64,7 +64,10 @@ SCHEDULER_METHODS = (
     "complete",
     "fail",
 )
-"""The methods of `Scheduler` whose calls make up its record, beside that of its `leases`."""
+"""The methods of `Scheduler` whose calls make up its record, beside that of its `leases`.
+
+`pulls` and `fetches` decide nothing; keys of blocks depend on a salt that a record may not have.
+"""
 
 
 class Scheduler:
