@@ -18,7 +18,9 @@ import uvloop
 from link_kit import until
 from scripted_store import ScriptedStore, client, hello, open_descriptors
 
+from antiphon.errors import BugError, PeerError
 from antiphon.live import store_client
+from antiphon.live.loop_guard import guard_loop
 from antiphon.live.store_client import StoreClient, StoreState
 from antiphon.live.store_session import StoreSession
 from antiphon.store.transfer import MappedRegion, OwnedRegion
@@ -27,11 +29,12 @@ from antiphon.types import (
     KvShape,
     Locate,
     PagePull,
+    StoreHello,
     StoreRefusal,
     StoreRefused,
     StoreWelcome,
 )
-from antiphon.wire import Kind, encode
+from antiphon.wire import Frame, Kind, encode, pack_frame
 
 pytestmark = pytest.mark.timeout(60)
 SHAPE = KvShape(layout="test", page_tokens=16, block_tokens=64, page_bytes=4096, pages=64)
@@ -232,6 +235,52 @@ async def test_a_new_life_of_the_worker_is_said_anew(
     assert [said.incarnation for said in store.hellos] == ["w0-1", "w0-2"]
 
 
+async def test_a_new_life_that_begins_during_the_hello_is_said_too(
+    folder: Path, region: OwnedRegion, threads: ThreadPoolExecutor
+) -> None:
+    life = "w0-1"
+    async with ScriptedStore(folder, SHAPE) as store:
+        one = client(store.path, region, threads, hello=lambda: hello(region, life))
+
+        def welcome(connection) -> None:
+            nonlocal life
+            life = "w0-2"
+            one.new_life()
+            store.say_welcome(connection)
+
+        store.welcome = welcome
+        async with using(one):
+            await session_of(one)
+    assert [said.incarnation for said in store.hellos] == ["w0-1", "w0-2"]
+
+
+async def test_a_broken_law_is_not_kept_silent(
+    folder: Path, region: OwnedRegion, threads: ThreadPoolExecutor
+) -> None:
+    def broken() -> StoreHello:
+        raise BugError("for a test")
+
+    heard: list[BugError] = []
+    guard_loop(heard.append)
+    async with using(client(folder / "store.sock", region, threads, hello=broken)):
+        await until(lambda: bool(heard))
+    assert str(heard[0]) == "for a test"
+
+
+@pytest.mark.parametrize("kind", [Kind.KV_EVENTS, Kind.STORE_ANSWER, Kind.STORE_WELCOME])
+async def test_what_no_worker_asks_for_ends_the_stream(
+    folder: Path, region: OwnedRegion, threads: ThreadPoolExecutor, kind: Kind
+) -> None:
+    async with (
+        ScriptedStore(folder, SHAPE) as store,
+        using(client(store.path, region, threads)) as one,
+    ):
+        session = await session_of(one)
+        store.callers[0].stream.send_frame(pack_frame(Frame(kind, 0, b"\xc0")))
+        await until(lambda: not session.alive)
+        await session_of(one)
+
+
 async def test_a_store_that_stands_still_is_given_up(
     folder: Path, region: OwnedRegion, threads: ThreadPoolExecutor
 ) -> None:
@@ -242,7 +291,7 @@ async def test_a_store_that_stands_still_is_given_up(
             session = await session_of(one)
             store.welcome = None
             await until(lambda: one.session() is None)
-            with pytest.raises(store_client.PeerError):
+            with pytest.raises(PeerError):
                 await session.locate(Locate(tenant=b"", keys=(KEY,), wait_s=1.0))
 
 

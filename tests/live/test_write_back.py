@@ -105,7 +105,7 @@ async def test_each_tenants_blocks_are_a_message_of_their_own(tmp_path: Path) ->
 
 
 async def test_many_blocks_are_several_messages(tmp_path: Path, monkeypatch) -> None:
-    monkeypatch.setattr(write_back, "_BLOCKS_A_MESSAGE", 2)
+    monkeypatch.setattr(write_back, "_PAGES_A_MESSAGE", 11)
     async with sides(tmp_path) as (side, store):
         for number in range(5):
             side.computed(number)

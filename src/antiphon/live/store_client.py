@@ -42,7 +42,8 @@ HELLO_TIMEOUT_S: Seconds = 60.0
 ANSWER_TIMEOUT_S: Seconds = 30.0
 """Whoever asks waits less; an answer that comes later still has to be answered for."""
 _FIRST_WAIT_S, _LONGEST_WAIT_S = 0.02, 1.0
-_ANSWERS = {int(kind): FROM_STORE[kind] for kind in (Kind.STORE_WELCOME, Kind.STORE_REFUSED)}
+_ANSWERS = {kind: FROM_STORE[kind] for kind in (Kind.STORE_WELCOME, Kind.STORE_REFUSED)}
+_RECEIVES = {kind: FROM_STORE[kind] for kind in (Kind.HEARTBEAT, Kind.LOCATED)}
 
 _log = logging.getLogger(__name__)
 
@@ -102,6 +103,7 @@ class StoreClient:
     def start(self) -> None:
         """Begin to look for the store. Needs a running event loop."""
         self._task = asyncio.get_running_loop().create_task(self._run(), name="store-client")
+        self._task.add_done_callback(_raise)
 
     async def close(self) -> None:
         """Leave the store; its memory goes when the thread has come to it."""
@@ -142,14 +144,16 @@ class StoreClient:
     async def _use(self) -> None:
         """Connect, and have a session until the stream is over. Raises whatever prevents it."""
         over: asyncio.Future[Ending] = asyncio.get_running_loop().create_future()
-        session = None
+        hello, session = self._hello(), None
         try:
             async with asyncio.timeout(HELLO_TIMEOUT_S):
-                stream, calls, descriptor = await self._connected(over)
+                stream, calls, descriptor = await self._connected(hello, over)
             self._stream = stream
             memory = await self._mapped(descriptor)
-            self._session = session = StoreSession(stream, calls, memory, self._threads)
-            self._warned = ""
+            session = StoreSession(stream, calls, memory, self._threads)
+            if self._hello() != hello:
+                raise PeerError("the worker has begun a new life meanwhile")
+            self._session, self._warned = session, ""
             ending = await over
         finally:
             if self._stream is not None:
@@ -159,17 +163,19 @@ class StoreClient:
                 session.unmap()
         raise PeerError(ending.reason)
 
-    async def _connected(self, over: asyncio.Future[Ending]) -> tuple[FrameStream, Calls, int]:
+    async def _connected(
+        self, hello: StoreHello, over: asyncio.Future[Ending]
+    ) -> tuple[FrameStream, Calls, int]:
         """The stream, its calls, and a descriptor of the store's memory, which is the caller's."""
         loop = asyncio.get_running_loop()
         connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
         descriptors: list[int] = []
         try:
             await loop.sock_connect(connection, os.fspath(self._path))
-            hello = encode(Kind.STORE_HELLO, self._hello())
-            send_all_at_once(connection, hello, [self._region.fd])
+            first = encode(Kind.STORE_HELLO, hello)
+            send_all_at_once(connection, first, [self._region.fd])
             self._check(await first_frame(connection, _ANSWERS, descriptors), descriptors)
-            stream = FrameStream(FROM_STORE, clock=self._clock)
+            stream = FrameStream(_RECEIVES, clock=self._clock)
             calls = Calls(stream, "the KV store", timeout_s=ANSWER_TIMEOUT_S)
 
             def ended(ending: Ending) -> None:
@@ -215,6 +221,12 @@ class StoreClient:
 
 class _RefusedError(PeerError):
     """The store says that it does not serve this worker."""
+
+
+def _raise(task: asyncio.Task[None]) -> None:
+    """A law that was broken reaches the loop's guard: nobody awaits the task."""
+    if not task.cancelled() and (error := task.exception()) is not None:
+        raise error
 
 
 def _map(descriptor: int, region: OwnedRegion) -> MappedRegion:

@@ -21,7 +21,8 @@ from .store_session import StoreSession
 
 MAX_UNSENT_BYTES = 256 * 2**10
 """Of a stream whose reader does not keep up: some 500 blocks."""
-_BLOCKS_A_MESSAGE = 1024
+_PAGES_A_MESSAGE = 2**16
+"""Some 5 MB."""
 
 
 class Drop(StrEnum):
@@ -62,8 +63,9 @@ class WriteBack:
         self._complete.clear()
         for tenant, some in groupby(blocks, key=_tenant):
             own = list(some)
-            for start in range(0, len(own), _BLOCKS_A_MESSAGE):
-                self._put(tenant, own[start : start + _BLOCKS_A_MESSAGE])
+            most = max(1, _PAGES_A_MESSAGE // max(1, len(own[0].pages)))
+            for start in range(0, len(own), most):
+                self._put(tenant, own[start : start + most])
 
     def _put(self, tenant: bytes, blocks: Sequence[BlockStored]) -> None:
         session = self._session()

@@ -64,6 +64,17 @@ _COUNTERS: tuple[tuple[str, str, Callable[[WorkerView], float]], ...] = (
     ),
     ("antiphon_steps", "Forward passes.", lambda view: view.steps_total),
     ("antiphon_busy_seconds", "Time in forward passes.", lambda view: view.busy_s_total),
+    ("antiphon_put_blocks", "Blocks offered to the store.", lambda view: view.put_blocks_total),
+    (
+        "antiphon_put_dropped_blocks",
+        "Blocks not offered: the store was not there, or did not read.",
+        lambda view: view.put_dropped_blocks_total,
+    ),
+    (
+        "antiphon_fetch_missed_blocks",
+        "Blocks that were to come from the store and did not.",
+        lambda view: view.fetch_missed_blocks_total,
+    ),
 )
 
 
