@@ -78,7 +78,7 @@ class ScriptedStore:
         """None: it never answers a hello."""
         self.answer: Callable[[Locate], Located | None] = self.located
         """None: this one is not answered."""
-        self.beat = (0.05, 20.0)
+        self.beat: tuple[float, float] | None = (0.05, 20.0)
         self._unanswered: list[tuple[FrameStream, int]] = []
         self._leases = itertools.count(1)
         self._tasks: set[asyncio.Task[None]] = set()

@@ -62,6 +62,30 @@ class KvConfig:
         int, Key("Tokens a block, the unit of content addressing.", 1, 4096)
     ] = 64
     prefix_cache: Annotated[bool, Key("Reuse the KV of equal prompt beginnings.")] = True
+    events: Annotated[
+        str | None,
+        Key(
+            "Publish the first worker's blocks in vLLM's KV event format there, such as "
+            "tcp://127.0.0.1:5557; worker number n uses the port n later. Without it: nowhere."
+        ),
+    ] = None
+    events_replay: Annotated[
+        str | None,
+        Key(
+            "Where followers ask for what they missed; counted like kv.events. Without it: nowhere."
+        ),
+    ] = None
+    events_format: Annotated[
+        str,
+        Key(
+            "How events are written: array, as vLLM up to 0.23 did, or map, as since 0.24.",
+            choices=("array", "map"),
+        ),
+    ] = "array"
+    events_exposed: Annotated[
+        bool,
+        Key("Let kv.events be reached from other machines: whoever can sees all prompts' tokens."),
+    ] = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
