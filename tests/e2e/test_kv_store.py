@@ -159,6 +159,39 @@ def test_a_killed_store_fails_nothing_and_comes_back(serve: Callable[..., Served
     assert served.stop() == 0
 
 
+def test_blocks_go_to_disk_and_outlive_store_and_worker(
+    serve: Callable[..., Served], tmp_path: Path
+) -> None:
+    """LMCache 1788: a disk tier that nobody read after a restart."""
+    folder = tmp_path / "blocks"
+    folder.mkdir(mode=0o700)
+    disk = ("--store-disk", "64MiB", "--store-dir", str(folder))
+    served = serve("--store-memory", "64MiB", *disk)
+    served.until(joined)
+    first = ask(served)
+    blocks = first["prompt"] // BLOCK
+    stored(served, blocks)
+    named = ("--text", LONG)
+    assert kv(served, "move", "--to", "disk", *named)["blocks"] == blocks
+    places = tokens_at(kv(served, "lookup", *named))
+    assert (places["store", "host"], places["store", "disk"]) == (0, whole(first))
+    kill_store(served)
+    served.until_metrics(lambda seen: seen("antiphon_store_connections_total") == 2)
+    served._until(
+        lambda: tokens_at(kv(served, "lookup", *named)).get(("store", "disk"), 0),
+        lambda tokens: tokens == whole(first),
+    )
+    assert kv(served, "prefetch", *named)["blocks"] == blocks
+    assert tokens_at(kv(served, "lookup", *named))["store", "host"] == whole(first)
+    assert kv(served, "verify")["blocks"] == 0
+    assert run("restart", "mixed-0", "--url", served.url).returncode == 0
+    stored(served, blocks)
+    again = ask(served)
+    assert again["choice"] == first["choice"]
+    assert again["cached"] == whole(first)
+    assert served.stop() == 0
+
+
 def test_a_stopped_store_costs_no_more_than_its_deadline(serve: Callable[..., Served]) -> None:
     """Mooncake 1088: a store that hung made every call wait for a minute."""
     served = serve("--mixed", "2", "--store-memory", "64MiB")
