@@ -6,8 +6,9 @@
 
 Blocks are those of SmolLM2-135M: 64 tokens, 4 pages, 1.5 MB. Each round writes and reads the same
 blocks by the tier and by plain `pwritev` and `preadv`, in turn; a rate is the median of its rounds.
-`cached`: the system still has the bytes in memory, so that what is seen is our own work (header,
-checksums, a look-up, opening the file). `cold`: it was told to forget them (posix_fadvise).
+CPU is that of the calling thread, the system's copies in it included: it says the same on a machine
+that is not quiet. `cached`: the system still has the bytes in memory, so that what is seen is our
+own work (header, checksums, a look-up, opening the file). `cold`: it was told to forget them.
 """
 
 import argparse
@@ -20,7 +21,9 @@ import tempfile
 import time
 from collections import defaultdict
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 from support.result import write
@@ -46,10 +49,16 @@ class Blocks:
         for page in self._pages:
             page[:] = chance.integers(0, 256, PAGE_BYTES, np.uint8)
         self._sealed = self._region.seal(range(SHAPE.pages))
+        self._targets = new_pages(replace(ORIGIN, block_tokens=SHAPE.pages * SHAPE.page_tokens))
 
     def pages(self, number: int) -> list[Page]:
         first = number * ORIGIN.pages_per_block % SHAPE.pages
         return self._pages[first : first + ORIGIN.pages_per_block]
+
+    def into(self, number: int) -> list[Page]:
+        """Where to read to. Each time another place, as in a store: none is warm from the last."""
+        first = number * ORIGIN.pages_per_block % SHAPE.pages
+        return self._targets[first : first + ORIGIN.pages_per_block]
 
     def checksums(self, number: int) -> list[int]:
         first = number * ORIGIN.pages_per_block % SHAPE.pages
@@ -69,17 +78,24 @@ def forget(folder: Path) -> None:
         os.close(fd)
 
 
-def timed(work: Callable[[], None], count: int) -> float:
-    """GB/s of `count` blocks."""
-    started = time.perf_counter()
+class Cost(NamedTuple):
+    """Of one block."""
+
+    wall_s: float
+    cpu_s: float
+
+
+def timed(work: Callable[[], None], count: int) -> Cost:
+    """What a block costs, if `work` is that of `count` blocks."""
+    started, cpu = time.perf_counter(), time.thread_time()
     work()
-    return count * BLOCK_BYTES / (time.perf_counter() - started) / 1e9
+    cpu_s = time.thread_time() - cpu
+    return Cost((time.perf_counter() - started) / count, cpu_s / count)
 
 
-def tier_round(folder: Path, blocks: Blocks, count: int, order: list[int]) -> dict[str, float]:
+def tier_round(folder: Path, blocks: Blocks, count: int, order: list[int]) -> dict[str, Cost]:
     """One life of a tier, then a second one that recovers."""
     options = {"limit_bytes": 4 * count * BLOCK_BYTES, "fsync": Fsync.NEVER}
-    into = new_pages(ORIGIN)
 
     def append() -> None:
         for number in range(count):
@@ -90,7 +106,7 @@ def tier_round(folder: Path, blocks: Blocks, count: int, order: list[int]) -> di
 
     def read() -> None:
         for number in order:
-            if missed := disk.read(key_of(number), into):
+            if missed := disk.read(key_of(number), blocks.into(number)):
                 raise SystemExit(f"not read: {missed}")
 
     disk = DiskTier(folder, ORIGIN, **options)
@@ -110,9 +126,8 @@ def check(holds: bool) -> None:
         raise SystemExit("blocks were lost")
 
 
-def plain_round(folder: Path, blocks: Blocks, count: int, order: list[int]) -> dict[str, float]:
+def plain_round(folder: Path, blocks: Blocks, count: int, order: list[int]) -> dict[str, Cost]:
     """The same bytes in one file, with nothing kept about them."""
-    into = new_pages(ORIGIN)
 
     def append() -> None:
         for number in range(count):
@@ -120,7 +135,7 @@ def plain_round(folder: Path, blocks: Blocks, count: int, order: list[int]) -> d
 
     def read() -> None:
         for number in order:
-            os.preadv(fd, [page.data for page in into], number * BLOCK_BYTES)
+            os.preadv(fd, [page.data for page in blocks.into(number)], number * BLOCK_BYTES)
 
     fd = os.open(folder / "plain", os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
     found = {"append": timed(append, count), "read_cached": timed(read, count)}
@@ -132,31 +147,35 @@ def plain_round(folder: Path, blocks: Blocks, count: int, order: list[int]) -> d
 
 def measure(parent: Path | None, rounds: int, count: int) -> dict[str, object]:
     blocks = Blocks()
-    rates: dict[str, list[float]] = defaultdict(list)
+    costs: dict[str, list[Cost]] = defaultdict(list)
     for number in range(rounds + 1):
         order = random.Random(number).sample(range(count), count)
         for name, turn in (("tier", tier_round), ("plain", plain_round)):
             folder = Path(tempfile.mkdtemp(prefix="antiphon-disk-", dir=parent))
             try:
-                for what, rate in turn(folder, blocks, count, order).items():
-                    rates[f"{name}_{what}"] += [rate] if number else []
+                for what, cost in turn(folder, blocks, count, order).items():
+                    costs[f"{name}_{what}"] += [cost] if number else []
             finally:
                 shutil.rmtree(folder)
-    medians = {what: statistics.median(values) for what, values in rates.items()}
+    medians = {
+        what: Cost(*map(statistics.median, zip(*seen, strict=True))) for what, seen in costs.items()
+    }
     found: dict[str, object] = {"block_bytes": BLOCK_BYTES, "blocks": count, "rounds": rounds}
     for what in ("append", "read_cached", "read_cold"):
         tier, plain = medians[f"tier_{what}"], medians[f"plain_{what}"]
         found[what] = {
-            "tier_gb_per_s": round(tier, 3),
-            "plain_gb_per_s": round(plain, 3),
-            "ratio": round(tier / plain, 3),
+            "tier_gb_per_s": round(BLOCK_BYTES / tier.wall_s / 1e9, 3),
+            "plain_gb_per_s": round(BLOCK_BYTES / plain.wall_s / 1e9, 3),
+            "ratio": round(plain.wall_s / tier.wall_s, 3),
+            "tier_cpu_us": round(tier.cpu_s * 1e6, 1),
+            "plain_cpu_us": round(plain.cpu_s * 1e6, 1),
         }
-        print(
-            f"{what:12} tier {tier:6.2f}  plain {plain:6.2f} GB/s  {tier / plain:.0%}",
-            file=sys.stderr,
-        )
-    found["recover_s_per_gb"] = round(1 / medians["tier_recover"], 4)
-    print(f"recovery {found['recover_s_per_gb']} s a GB, headers not in memory", file=sys.stderr)
+        print(f"{what:12} {found[what]}", file=sys.stderr)
+    recover = medians["tier_recover"]
+    blocks_per_gb = 1e9 / BLOCK_BYTES
+    found["recover_s_per_gb"] = round(recover.wall_s * blocks_per_gb, 4)
+    found["recover_cpu_s_per_gb"] = round(recover.cpu_s * blocks_per_gb, 4)
+    print(f"recovery {found['recover_s_per_gb']} s a GB, headers on disk only", file=sys.stderr)
     return found
 
 

@@ -103,7 +103,7 @@ async def sides(folder: Path, timeout_s: float = 20.0) -> AsyncIterator[Side]:
         await until(lambda: side.client.session() is not None)
         yield side
         await side.fetches.close()
-        assert len(side.fetches) == 0 and side.broken == []
+        assert side.broken == [] and not side.fetches._tasks
         await side.client.close()
         side.threads.shutdown()
         side.region.close()

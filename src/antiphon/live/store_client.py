@@ -86,7 +86,8 @@ class StoreClient:
         self._task: asyncio.Task[None] | None = None
         self._state = StoreState.ABSENT
         self.problem = "nobody was asked yet"
-        """Why there is no session, as far as there is none."""
+        """Why there is no session, as long as there is none."""
+        self._warned = ""
 
     @property
     def state(self) -> StoreState:
@@ -133,11 +134,10 @@ class StoreClient:
 
     def _without(self, state: StoreState, problem: str, *, warn: bool) -> None:
         """There is no session. A store that starts is there before the first warning."""
-        if warn and problem != self.problem:
+        self._state, self.problem = state, problem
+        if warn and problem != self._warned:
+            self._warned = problem
             self._quiet.warning("the KV store at %s can't be used: %s", self._path, problem)
-        if warn or self._state is not state:
-            self.problem = problem
-        self._state = state
 
     async def _use(self) -> None:
         """Connect, and have a session until the stream is over. Raises whatever prevents it."""
@@ -149,6 +149,7 @@ class StoreClient:
             self._stream = stream
             memory = await self._mapped(descriptor)
             self._session = session = StoreSession(stream, calls, memory, self._threads)
+            self._warned = ""
             ending = await over
         finally:
             if self._stream is not None:

@@ -99,7 +99,7 @@ class StoreFetch:
 
     def __len__(self) -> int:
         """Fetches that have not ended."""
-        return len(self._tasks)
+        return len(self._runs)
 
     def begin(self, fetch: Fetch) -> None:
         """Locate, copy, release."""

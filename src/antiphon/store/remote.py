@@ -29,7 +29,7 @@ from .record import (
     RecordHeader,
     all_match,
     check_pages,
-    decoded,
+    decode_header,
     unrecordable,
 )
 
@@ -192,7 +192,7 @@ class RemoteTier:
         if value is None:
             self._count("read_absent")
             return False
-        header = decoded(value)
+        header = decode_header(value)
         good = (
             isinstance(header, RecordHeader)
             and header.block.key == key

@@ -253,8 +253,11 @@ class StoreConfig:
     )
     policy: Annotated[
         str,
-        Key("What the host tier evicts first.", choices=("lru", "s3-fifo", "cost")),
-    ] = "s3-fifo"
+        Key(
+            "How the host tier chooses what to evict.",
+            choices=("hit-density", "lru", "s3-fifo", "cost"),
+        ),
+    ] = "hit-density"
     tenant_share: Annotated[
         float, Key("Most of the host tier that one tenant's blocks may take.", 0.01, 1.0)
     ] = 1.0

@@ -49,6 +49,8 @@ class DeclineReason(StrEnum):
     """Its tenant has all it may have, and none of that can go now."""
     FULL = "full"
     """Nothing can go now."""
+    ORPHAN = "orphan"
+    """Its parent is nowhere, so that nobody would find it: it pushes nothing out."""
     LOOP = "loop"
     """It would be its own ancestor: no honest chain of hashes is."""
 
@@ -111,12 +113,16 @@ class HostTier:
         now: Seconds,
         *,
         writer: str = "",
+        needs_parent: bool = False,
     ) -> Slot | Declined:
         """A slot to write the block to, evicting another block if need be.
 
         The slot is the caller's until `end_put`, which it owes; there is no time limit, as a slot
         that may still be written to can't be anyone else's. `writer` names whose puts `abandon`
-        ends. Blocks of a chain should come in its order. A block that is known counts as used.
+        ends. A block that is known counts as used.
+
+        Blocks of a chain should come in its order. `needs_parent`: no other tier has the parent; if
+        it is not here either, the block gets a free slot or none.
         """
         self.expire(now)
         known = self._blocks.get(key)
@@ -127,8 +133,9 @@ class HostTier:
         if self._blocks.would_loop(key, parent):
             return self._decline(DeclineReason.LOOP)
         account = self._slots.account(tenant, now)
+        orphan = needs_parent and parent is not None and self._blocks.get(parent) is None
         self._blocks.link(parent)
-        reason = self._make_room(account, now)
+        reason = self._make_room(account, now, evict=not orphan)
         if reason is not None:
             self._blocks.unlink(parent)
             return self._decline(reason)
@@ -322,11 +329,15 @@ class HostTier:
         """Slots of blocks that were cleared while they were read, and are."""
         return self._leaving
 
-    def _make_room(self, account: TenantAccount, now: Seconds) -> DeclineReason | None:
+    def _make_room(
+        self, account: TenantAccount, now: Seconds, *, evict: bool
+    ) -> DeclineReason | None:
         """See that there is a slot for the tenant: evicts at most one block."""
         at_quota = self._slots.is_at_quota(account)
         if self._slots.free and not at_quota:
             return None
+        if not evict:
+            return DeclineReason.ORPHAN
         block = self._blocks.get(self._slots.victim(account, now))
         if block is None:
             return DeclineReason.QUOTA if at_quota else DeclineReason.FULL

@@ -28,7 +28,7 @@ def prefault(area: mmap.mmap, advice: int) -> None:
 
 
 def prefault_part(area: mmap.mmap, advice: int, start: int, end: int) -> None:
-    """Likewise bytes `start` (a multiple of `mmap.PAGESIZE`) up to `end`, or the end of that page."""
+    """Likewise bytes `start` (a multiple of `mmap.PAGESIZE`) up to `end`."""
     array = np.frombuffer(area, np.uint8)
     for at in range(start, end, _SLICE_BYTES):
         size = min(_SLICE_BYTES, end - at)
