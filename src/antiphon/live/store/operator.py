@@ -107,7 +107,7 @@ def _stats(blocks: TieredBlocks) -> tuple[TierStats, ...]:
     host = blocks.host.stats(blocks.memory.slot_bytes)
     mine = (*sorted(blocks.dropped.items()),)
     host = replace(host, dropped=(*host.dropped, *mine))
-    return (host,) if blocks.disk is None else (host, blocks.disk.stats())
+    return (host, *(tier.stats() for tier in (blocks.disk, blocks.remote) if tier is not None))
 
 
 async def _clear(blocks: TieredBlocks, ask: StoreAsk) -> int:
