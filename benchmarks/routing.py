@@ -199,11 +199,11 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--traces", type=Path, default=TRACES, help="folder of the public traces")
     parser.add_argument("--setups", nargs="+", choices=names, default=names, metavar="NAME")
     parser.add_argument(
-        "--quick", action="store_true", help="12 requests, random and slo; no result"
+        "--quick", action="store_true", help="16 requests, random and slo; no result"
     )
     options = parser.parse_args()
     if options.quick:
-        options.requests, options.setups = 12, ["random", "slo"]
+        options.requests, options.share, options.setups = 16, 0.003, ["random", "slo"]
     return options
 
 

@@ -232,6 +232,8 @@ def test_events_as_maps_are_what_vllm_sends_today(
     context: zmq.Context[Any], publisher: Callable[..., VllmKvEvents]
 ) -> None:
     events = publisher(shape="map")
+    while not events.batches:
+        time.sleep(0.001)  # it begins with all that there is, which is nothing yet
     events.heard(stored(7, parent=6))
     events.heard(removed(7))
     dealer = context.socket(zmq.DEALER)
@@ -305,7 +307,7 @@ def wait_for_batch(events: VllmKvEvents) -> None:
     before = events.batches
     events.heard(stored(10**9 + 1, tokens=1))
     while events.batches == before:
-        time.sleep(0)
+        time.sleep(0.001)
 
 
 def test_what_is_no_longer_kept_comes_as_all_that_there_is(

@@ -71,9 +71,7 @@ class KvConfig:
     ] = None
     events_replay: Annotated[
         str | None,
-        Key(
-            "Where followers ask for what they missed; counted like kv.events. Without it: nowhere."
-        ),
+        Key("Where followers ask for what they missed; ports as with kv.events. None: nowhere."),
     ] = None
     events_format: Annotated[
         str,
