@@ -13,6 +13,7 @@ bytes that they lie in no cache. `exists` looks 256 keys up at once.
 
 import argparse
 import ctypes
+import logging
 import os
 import random
 import statistics
@@ -232,6 +233,7 @@ def arguments() -> argparse.Namespace:
 
 def main() -> None:
     options = arguments()
+    logging.getLogger("antiphon").setLevel(logging.ERROR)  # a store that ends is no news here
     if options.prepare:
         for peer in options.peers:
             if problem := prepare(peer, options.folder, print):

@@ -26,7 +26,7 @@ from antiphon.core.config import build
 from antiphon.live.socket_folder import STORE_SOCKET
 from antiphon.live.store_client import StoreClient
 from antiphon.live.store_fetch import FetchEnded, StoreFetch
-from antiphon.live.store_process import serve_store, warm_up
+from antiphon.live.store_process import run_store
 from antiphon.live.watched_store import WatchedStore
 from antiphon.live.write_back import WriteBack
 from antiphon.store.transfer import OwnedRegion
@@ -250,17 +250,11 @@ def _fail(error: BaseException) -> None:
     raise error
 
 
-async def _keep(folder: Path, memory_bytes: int) -> None:
+def _keep(folder: Path, memory_bytes: int) -> None:
     store = {"memory_bytes": memory_bytes, "policy": "lru"}
-    await serve_store(
-        build({"store": store, **CLUSTER}),
-        folder / STORE_SOCKET,
-        None,
-        asyncio.Event(),
-        on_ready=partial(print, "ready", flush=True),
-    )
+    config = build({"store": store, **CLUSTER})
+    run_store(config, folder / STORE_SOCKET, on_ready=partial(print, "ready", flush=True))
 
 
 if __name__ == "__main__":
-    warm_up()
-    uvloop.run(_keep(Path(sys.argv[1]), int(sys.argv[2])))
+    _keep(Path(sys.argv[1]), int(sys.argv[2]))
