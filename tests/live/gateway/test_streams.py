@@ -416,7 +416,7 @@ async def test_while_the_model_loads(keys):
 async def test_a_link_that_breaks_its_promise_ends_the_gateway(
     puppet, tokenizer, template, config, monkeypatch
 ):
-    async def broken(request):
+    async def broken(*_):
         raise BugError("add must answer")
 
     monkeypatch.setattr(puppet, "add", broken)
