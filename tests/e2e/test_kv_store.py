@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import httpx
-from e2e_process import Metrics, Served, at_rest, joined, run
+from e2e_process import Metrics, Served, at_rest, joined, run, standing_still
 
 BLOCK = 64
 LONG = "It was the best of times, it was the worst of times. " * 30
@@ -31,6 +31,11 @@ def ask(served: Served, prompt: str = LONG, key: str | None = None) -> dict[str,
         "prompt": usage["prompt_tokens"],
         "cached": usage["prompt_tokens_details"]["cached_tokens"],
     }
+
+
+def whole(answer: dict[str, Any]) -> int:
+    """Tokens of the prompt's complete blocks."""
+    return answer["prompt"] // BLOCK * BLOCK
 
 
 def bearer(key: str | None) -> dict[str, str]:
@@ -110,22 +115,21 @@ def test_another_worker_fetches_what_one_has_computed(
     )
     served.until(joined)
     first = ask(served)
-    whole = first["prompt"] // BLOCK * BLOCK
-    stored(served, whole // BLOCK)
+    stored(served, first["prompt"] // BLOCK)
     places = tokens_at(kv(served, "lookup", "--text", LONG))
     [computed] = [w for (w, tier), tokens in places.items() if tier == "device" and tokens]
     assert run("drain", computed, "--url", served.url).returncode == 0
     again = ask(served)
     assert again["choice"] == first["choice"]
-    assert (first["cached"], again["cached"]) == (0, whole)
+    assert (first["cached"], again["cached"]) == (0, whole(first))
     metrics = served.until_metrics(lambda seen: seen("antiphon_fetches_total") > 0)
-    assert metrics("vllm:external_prefix_cache_hits_total") == whole
+    assert metrics("vllm:external_prefix_cache_hits_total") == whole(first)
     assert metrics("antiphon_failed_fetches_total") == 0
     assert metrics("antiphon_recomputed_tokens_total") == 0
     served.until_metrics(at_rest)
     assert served.stop() == 0
     records = [json.loads(line) for line in log.read_text().splitlines()]
-    assert [record["fetched_tokens"] for record in records] == [0, whole]
+    assert [record["fetched_tokens"] for record in records] == [0, whole(first)]
     assert records[1]["trail"][0]["fetched_at"] is not None
     logs = sorted(tmp_path.glob("decisions*"))
     assert len(logs) == 3, "the gateway's, which heard of all blocks, and two workers'"
@@ -155,6 +159,62 @@ def test_a_killed_store_fails_nothing_and_comes_back(serve: Callable[..., Served
     assert served.stop() == 0
 
 
+def test_blocks_go_to_disk_and_outlive_store_and_worker(
+    serve: Callable[..., Served], tmp_path: Path
+) -> None:
+    """LMCache 1788: a disk tier that nobody read after a restart."""
+    folder = tmp_path / "blocks"
+    folder.mkdir(mode=0o700)
+    disk = ("--store-disk", "64MiB", "--store-dir", str(folder))
+    served = serve("--store-memory", "64MiB", *disk)
+    served.until(joined)
+    first = ask(served)
+    blocks = first["prompt"] // BLOCK
+    stored(served, blocks)
+    named = ("--text", LONG)
+    assert kv(served, "move", "--to", "disk", *named)["blocks"] == blocks
+    places = tokens_at(kv(served, "lookup", *named))
+    assert (places["store", "host"], places["store", "disk"]) == (0, whole(first))
+    kill_store(served)
+    served.until_metrics(lambda seen: seen("antiphon_store_connections_total") == 2)
+    served._until(
+        lambda: tokens_at(kv(served, "lookup", *named)).get(("store", "disk"), 0),
+        lambda tokens: tokens == whole(first),
+    )
+    assert kv(served, "prefetch", *named)["blocks"] == blocks
+    assert tokens_at(kv(served, "lookup", *named))["store", "host"] == whole(first)
+    assert kv(served, "verify")["blocks"] == 0
+    assert run("restart", "mixed-0", "--url", served.url).returncode == 0
+    stored(served, blocks)
+    again = ask(served)
+    assert again["choice"] == first["choice"]
+    assert again["cached"] == whole(first)
+    assert served.stop() == 0
+
+
+def test_a_stopped_store_costs_no_more_than_its_deadline(serve: Callable[..., Served]) -> None:
+    """Mooncake 1088: a store that hung made every call wait for a minute."""
+    served = serve("--mixed", "2", "--store-memory", "64MiB")
+    served.until(joined)
+    first = ask(served)
+    stored(served, first["prompt"] // BLOCK)
+    places = tokens_at(kv(served, "lookup", "--text", LONG))
+    [computed] = [w for (w, tier), tokens in places.items() if tier == "device" and tokens]
+    assert run("drain", computed, "--url", served.url).returncode == 0
+    with standing_still(served.status()["store"]["pid"]):
+        assert ask(served)["choice"] == first["choice"]
+        again = ask(served)  # this worker has it now, whatever the store does
+        assert (again["choice"], again["cached"]) == (first["choice"], whole(first))
+        served.until_metrics(lambda seen: seen("antiphon_store_up") == 0)
+        away = run("kv", "clear", "--all", "--yes", "--url", served.url)
+        assert away.returncode == 1
+        assert "KV store" in away.stderr
+    served.until_metrics(lambda seen: seen("antiphon_store_up") == 1)
+    assert tokens_at(kv(served, "lookup", "--text", LONG))["store", "any"] == whole(first)
+    served.until_metrics(at_rest)
+    assert served.stop() == 0
+
+
 def test_tenants_do_not_find_each_others_blocks(
     serve: Callable[..., Served], tmp_path: Path
 ) -> None:
@@ -166,7 +226,10 @@ def test_tenants_do_not_find_each_others_blocks(
     keys = tmp_path / "keys"
     keys.write_text("sk-alice\nsk-bob\n")
     keys.chmod(0o600)
-    served = serve("--store-memory", "64MiB", "--api-key-file", str(keys))
+    log = tmp_path / "decisions.jsonl"
+    served = serve(
+        "--store-memory", "64MiB", "--api-key-file", str(keys), "--decision-log", str(log)
+    )
 
     def look(name: str) -> float:
         page = httpx.get(f"{served.url}/metrics", headers=bearer("sk-bob"), timeout=60).text
@@ -196,6 +259,9 @@ def test_tenants_do_not_find_each_others_blocks(
     assert whose.returncode == 2
     assert "2 API keys" in whose.stderr
     assert served.stop() == 0
+    for file in tmp_path.glob("decisions*"):
+        replayed = run("replay", str(file))
+        assert replayed.returncode == 0, replayed.stdout
 
 
 def test_without_a_store_everything_else_works(serve: Callable[..., Served]) -> None:

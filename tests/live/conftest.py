@@ -1,6 +1,7 @@
-"""Kits of this folder and of `store` serve the tests of both."""
+"""Kits of this folder, of `store` and of the adapters serve the tests of all."""
 
 import sys
 from pathlib import Path
 
-sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parent / "store")]
+_HERE = Path(__file__).parent
+sys.path[:0] = [str(_HERE), str(_HERE / "store"), str(_HERE.parent / "adapters")]

@@ -14,13 +14,23 @@ def nothing(line: str) -> None:
 
 
 def test_a_cluster_that_does_not_fit_is_refused_before_a_process_starts() -> None:
-    config = build({"cluster": {"prefill": 1, "decode": 2}, "kv": {"memory_bytes": "32TiB"}})
+    config = build(
+        {
+            "cluster": {"prefill": 1, "decode": 2},
+            "kv": {"memory_bytes": "32TiB"},
+            "store": {"enabled": False},
+        }
+    )
     with pytest.raises(ConfigError, match=r"32TiB is for each of 3 workers, in all 96TiB"):
         serve(config, say=nothing, log=nothing, announce=nothing)
 
 
 def test_the_whole_counts_and_the_remedy_fits() -> None:
-    tables = {"cluster": {"prefill": 1, "decode": 1}, "kv": {"memory_bytes": "2GiB"}}
+    tables = {
+        "cluster": {"prefill": 1, "decode": 1},
+        "kv": {"memory_bytes": "2GiB"},
+        "store": {"enabled": False},
+    }
     check_memory(build(tables), 4 * GIB)
     with pytest.raises(ConfigError, match=r"only 4\.0GiB free.*\(--kv-memory\) to 2047MiB"):
         check_memory(build(tables), 4 * GIB - 1)
@@ -28,4 +38,13 @@ def test_the_whole_counts_and_the_remedy_fits() -> None:
 
 
 def test_a_worker_alone_takes_memory_as_it_fills_and_looks_itself() -> None:
-    check_memory(build({"kv": {"memory_bytes": "2GiB"}}), GIB)
+    check_memory(build({"kv": {"memory_bytes": "2GiB"}, "store": {"enabled": False}}), GIB)
+
+
+def test_the_store_counts_where_there_is_one() -> None:
+    tables = {"kv": {"memory_bytes": "2GiB"}, "store": {"memory_bytes": "1GiB"}}
+    check_memory(build(tables), 3 * GIB)
+    with pytest.raises(ConfigError, match=r"beside store.memory_bytes = 1GiB.*--store off"):
+        check_memory(build(tables), 3 * GIB - 1)
+    for other in ({"enabled": False}, {"socket": "/run/kv/store.sock"}):
+        check_memory(build({**tables, "store": {**tables["store"], **other}}), 2 * GIB)

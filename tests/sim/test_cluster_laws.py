@@ -16,6 +16,8 @@ import pytest
 
 from antiphon.core.faults import FaultPlan, Kind
 from antiphon.core.requests import RequestBook
+from antiphon.core.router import STANDARD_PARTS
+from antiphon.core.router import Parts as RouterParts
 from antiphon.errors import BugError
 from antiphon.sim import (
     STANDARD_WORKER_PARTS,
@@ -35,14 +37,15 @@ from antiphon.testing.faulty_cluster import (
     Unfenced,
     book_that_ignores_attempts,
     book_that_loses_resume_points,
+    index_that_never_asks,
     workers_with,
 )
 
 SEEDS = {
-    Family.HONEST: range(100),
+    Family.HONEST: (*range(100), 387),
     Family.IMPATIENT: range(100),
     Family.GATEWAY: range(50),
-    Family.HOSTILE: range(50),
+    Family.HOSTILE: range(80),
 }
 SLICES = 6
 
@@ -188,20 +191,26 @@ class Control:
     seen_at: tuple[int, ...]
     parts: WorkerParts = field(default=STANDARD_WORKER_PARTS)
     make_book: MakeBook = RequestBook
+    router: RouterParts = STANDARD_PARTS
 
     def run(self, seed: int) -> ChaosReport:
         setup = setup_of(seed, self.family)
-        return run_cluster(setup, self.family, parts=self.parts, make_book=self.make_book)
+        return run_cluster(
+            setup, self.family, parts=self.parts, make_book=self.make_book, router=self.router
+        )
 
 
 CONTROLS = {
-    "fencing off": Control(Family.HONEST, "I5", (94,), parts=WorkerParts(taker=Unfenced)),
+    "fencing off": Control(Family.HONEST, "I5", (387,), parts=WorkerParts(taker=Unfenced)),
     "a release forgotten": Control(
         Family.HONEST, "held pages", (0,), parts=workers_with(ForgetsRelease)
     ),
-    "a taker not checked": Control(Family.HONEST, "I23", (87,), parts=workers_with(TakesAnybody)),
+    "a taker not checked": Control(Family.HONEST, "I23", (76,), parts=workers_with(TakesAnybody)),
     "attempts ignored": Control(
         Family.IMPATIENT, "I14", (95,), make_book=book_that_ignores_attempts
+    ),
+    "gaps not asked for": Control(
+        Family.HOSTILE, "I25", (1,), router=RouterParts(index=index_that_never_asks)
     ),
     "a resume point lost": Control(
         Family.HONEST, "I14", (0,), make_book=book_that_loses_resume_points

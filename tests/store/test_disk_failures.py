@@ -260,6 +260,31 @@ def test_a_write_that_fails_is_not_visible_and_writing_goes_on_later(
     assert recovered(tmp_path, range(12)) == expected
 
 
+def test_bytes_that_can_be_neither_finished_nor_cut_off_are_accounted_for(tmp_path: Path) -> None:
+    class FailsHalfWay(FaultyDisk):
+        def write_at(self, fd, buffers, at):
+            if "cut" in self.fails:
+                super().write_at(fd, [b"half" * 150], at)
+                raise OSError(errno.EIO, "half way")
+            return super().write_at(fd, buffers, at)
+
+    calls, clock = FailsHalfWay(), HandClock()
+    disk = tier(tmp_path, calls=calls, clock=clock)
+    fill(disk, range(2))
+    calls.fails = {"cut": errno.EIO}
+    for number in range(2, 40):
+        clock.now += 100
+        assert append(disk, number) == NotAppended(DiskRefusal.FAILED)
+        assert disk.stats().used_bytes == size_of(tmp_path)
+    assert size_of(tmp_path) > 2 * RECORD_BYTES + 30 * 600
+    calls.fails = {}
+    clock.now += 100
+    fill(disk, range(40, 150))
+    assert size_of(tmp_path) == disk.stats().used_bytes <= LIMIT_BYTES
+    disk.close()
+    assert len(recovered(tmp_path, range(150))) > 50
+
+
 def test_a_block_that_can_not_be_read_is_forgotten(tmp_path: Path) -> None:
     calls = FaultyDisk()
     disk = tier(tmp_path, calls=calls)
@@ -421,15 +446,23 @@ def test_a_folder_that_others_can_enter_is_refused(tmp_path: Path) -> None:
     tier(folder)
 
 
-def test_a_file_a_link_and_an_impossible_place_are_refused(tmp_path: Path) -> None:
+def test_a_file_and_an_impossible_place_are_refused(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    (tmp_path / "real").mkdir(mode=0o700)
-    (tmp_path / "link").symlink_to(tmp_path / "real")
-    for name in ("file", "link", "file/below"):
+    for name in ("file", "file/below"):
         with pytest.raises(UsageError, match="--store-dir"):
             tier(tmp_path / name)
     with pytest.raises(UsageError, match="--store-dir"):
         tier(Path("/proc/antiphon"))
+
+
+def test_a_link_leads_to_the_one_folder_that_is_locked(tmp_path: Path) -> None:
+    (tmp_path / "link").symlink_to(tmp_path / "real")
+    disk = tier(tmp_path / "real")
+    with pytest.raises(UsageError, match="another store uses it"):
+        tier(tmp_path / "link")
+    disk.close()
+    fill(tier(tmp_path / "link"), [0])
+    assert segments(tmp_path / "real")
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
@@ -490,6 +523,30 @@ def test_readers_beside_a_writer_that_evicts_never_see_wrong_bytes(tmp_path: Pat
     assert not problems
     assert found
     assert set(dict(disk.stats().dropped)) <= {"rewritten", "removed", "remove_unmarked"}
+
+
+def test_close_ends_a_recovery(tmp_path: Path) -> None:
+    disk = tier(tmp_path)
+    fill(disk, range(40))
+    disk.close()
+    again = tier(tmp_path)
+    first, closing = threading.Event(), threading.Thread(target=again.close)
+    seen: list[int] = []
+
+    def progress(done: int, total: int) -> None:
+        seen.append(done)
+        if not first.is_set():
+            first.set()
+            closing.start()
+            while again.append(block_of(99), pages_of(99), [0, 0]) != CLOSED:
+                pass
+
+    again.recover(progress)
+    closing.join()
+    assert seen == [4 * RECORD_BYTES]
+
+
+CLOSED = NotAppended(DiskRefusal.CLOSED)
 
 
 def test_close_waits_for_a_read(tmp_path: Path) -> None:

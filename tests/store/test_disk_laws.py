@@ -21,7 +21,7 @@ from record_kit import ORIGIN, block_of, checksums, key_of, pages_of, same
 
 from antiphon.store.disk import Appended, DiskMiss, DiskTier
 from antiphon.store.disk.record_files import RecordFiles
-from antiphon.store.record import decoded, new_pages
+from antiphon.store.record import decode_header, new_pages
 
 numbers = st.integers(0, 90)
 TENANTS = (b"even", b"odd")
@@ -194,7 +194,7 @@ class BlindFiles(RecordFiles):
     """Leaves the header unread: another block may lie there."""
 
     def _expected(self, head, entry):
-        header = decoded(head)
+        header = decode_header(head)
         return header if hasattr(header, "checksums") else None
 
 

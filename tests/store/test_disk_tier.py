@@ -138,9 +138,22 @@ def test_a_lower_limit_after_a_restart_is_kept(tmp_path: Path) -> None:
     assert blocks[-1] == block_of(39)
 
 
-def test_a_block_larger_than_the_tier_is_refused(tmp_path: Path) -> None:
-    disk = tier(tmp_path, limit_bytes=RECORD_BYTES)
-    assert append(disk, 0) == NotAppended(DiskRefusal.TOO_LARGE)
+def test_a_tier_that_can_hold_no_block_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"store\.disk_bytes \(--store-disk\) 2000"):
+        tier(tmp_path / "f", limit_bytes=2000)
+    assert not (tmp_path / "f").exists()
+
+
+def test_a_tier_of_one_block_holds_the_newest(tmp_path: Path) -> None:
+    disk = tier(tmp_path, limit_bytes=2 * ORIGIN.block_bytes)
+    fill(disk, range(5))
+    assert readable(disk, range(5)) == [4]
+
+
+def test_a_block_whose_record_is_larger_than_the_tier_is_refused(tmp_path: Path) -> None:
+    tight = replace(ORIGIN, block_tokens=16, page_bytes=256)
+    disk = tier(tmp_path, tight, limit_bytes=2 * tight.block_bytes)
+    assert append(disk, 0, tight) == NotAppended(DiskRefusal.TOO_LARGE)
     assert segments(tmp_path) == []
 
 

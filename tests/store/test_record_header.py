@@ -24,7 +24,7 @@ from antiphon.store.record import (
     RecordHeader,
     RecordProblem,
     Rope,
-    decoded,
+    decode_header,
     peek,
     unrecordable,
 )
@@ -103,7 +103,7 @@ def test_version_1_is_these_bytes_for_ever(name: str) -> None:
     frozen = bytes.fromhex(VECTORS[name]["header"])
     header = from_vector(VECTORS[name])
     assert header.encoded() == frozen
-    assert decoded(frozen) == header
+    assert decode_header(frozen) == header
 
 
 def test_numbers_of_choices_are_frozen() -> None:
@@ -127,14 +127,14 @@ def test_what_is_written_is_read(header: RecordHeader, following: bytes) -> None
     assert len(data) == header.header_bytes
     assert len(data) % ALIGNMENT == 0
     assert peek(data) == Peek(header.header_bytes, header.record_bytes)
-    assert decoded(data + following) == header
-    assert decoded(memoryview(data)) == header
+    assert decode_header(data + following) == header
+    assert decode_header(memoryview(data)) == header
 
 
 def test_a_removed_record_differs_in_its_magic_only() -> None:
     header = header_of(1)
     data = REMOVED + header.encoded()[len(REMOVED) :]
-    assert decoded(data) == replace(header, removed=True)
+    assert decode_header(data) == replace(header, removed=True)
     assert replace(header, removed=True).encoded() == data
 
 
@@ -145,7 +145,7 @@ def test_the_longest_header_is_the_limit() -> None:
     block = block_of(1, tenant=b"t" * 64, lineage=b"l" * 64, numerics="n" * 512)
     data = RecordHeader.of(origin, block, tuple(range(MOST_CHUNKS))).encoded()
     assert len(data) == MOST_HEADER_BYTES
-    assert isinstance(decoded(data), RecordHeader)
+    assert isinstance(decode_header(data), RecordHeader)
 
 
 def test_chunks_lie_aligned_without_gaps() -> None:
@@ -203,7 +203,7 @@ def test_a_checksum_for_each_page() -> None:
 def test_cut_anywhere_it_is_short_or_none_at_all() -> None:
     data = header_of(1).encoded()
     for length in range(len(data)):
-        assert decoded(data[:length]) is RecordProblem.SHORT
+        assert decode_header(data[:length]) is RecordProblem.SHORT
 
 
 def test_every_flipped_bit_is_seen() -> None:
@@ -213,7 +213,7 @@ def test_every_flipped_bit_is_seen() -> None:
     for bit in range(8 * len(data)):
         damaged = bytearray(data)
         damaged[bit // 8] ^= 1 << bit % 8
-        assert isinstance(decoded(damaged), RecordProblem), bit
+        assert isinstance(decode_header(damaged), RecordProblem), bit
 
 
 def resealed(data: bytearray) -> bytes:
@@ -257,7 +257,7 @@ def test_fields_that_contradict_each_other_under_a_good_digest(
 ) -> None:
     data = bytearray(header_of(1).encoded())
     struct.pack_into(field, data, at, value)
-    assert decoded(resealed(data)) is problem
+    assert decode_header(resealed(data)) is problem
 
 
 def test_chunks_that_overlap_or_leave_the_record_contradict() -> None:
@@ -268,21 +268,21 @@ def test_chunks_that_overlap_or_leave_the_record_contradict() -> None:
     for column, value in [(0, 0), (0, 64), (0, 2**64 - 1), (1, 0), (1, 2**63), (2, 511)]:
         changed = bytearray(data)
         struct.pack_into("<Q", changed, table_at + 8 * column, value)
-        assert decoded(resealed(changed)) is RecordProblem.CONTRADICTION
+        assert decode_header(resealed(changed)) is RecordProblem.CONTRADICTION
 
 
 def test_text_that_is_none_contradicts() -> None:
     data = bytearray(header_of(1).encoded())
     at = data.index(b"cpu-test")
     data[at] = 0xFF
-    assert decoded(resealed(data)) is RecordProblem.CONTRADICTION
+    assert decode_header(resealed(data)) is RecordProblem.CONTRADICTION
 
 
 @DECODE_SETTINGS
 @given(st.binary(max_size=2000))
 def test_random_bytes_are_no_record(data: bytes) -> None:
-    assert isinstance(decoded(data), RecordProblem)
-    assert isinstance(decoded(header_of(1).encoded()[:8] + data), RecordProblem)
+    assert isinstance(decode_header(data), RecordProblem)
+    assert isinstance(decode_header(header_of(1).encoded()[:8] + data), RecordProblem)
 
 
 @DECODE_SETTINGS
@@ -295,7 +295,7 @@ def test_mutations_under_a_good_digest_give_a_consistent_header_or_a_problem(
     for _ in range(data.draw(st.integers(1, 4))):
         at = data.draw(st.integers(0, len(changed) - 1))
         changed[at] = data.draw(st.integers(0, 255))
-    read = decoded(resealed(changed))
+    read = decode_header(resealed(changed))
     if isinstance(read, RecordHeader):
         assert read.encoded() == bytes(changed[: read.header_bytes])
         assert unrecordable(read.origin, read.block) is None
@@ -314,7 +314,7 @@ def test_sizes_that_are_claimed_are_not_allocated() -> None:
     sealed = resealed(data)
     tracemalloc.start()
     try:
-        assert decoded(sealed) is RecordProblem.CONTRADICTION
+        assert decode_header(sealed) is RecordProblem.CONTRADICTION
         assert tracemalloc.get_traced_memory()[1] < 2**20
     finally:
         tracemalloc.stop()
@@ -324,5 +324,5 @@ def test_keys_are_bound_to_checksums() -> None:
     """The checksums of one record under the key of another: the digest does not hold."""
     one, other = header_of(1).encoded(), header_of(2).encoded()
     mixed = one[:64] + key_of(2) + one[96:]
-    assert decoded(mixed) is RecordProblem.DIGEST
-    assert decoded(other[:-200] + one[-200:]) is RecordProblem.DIGEST
+    assert decode_header(mixed) is RecordProblem.DIGEST
+    assert decode_header(other[:-200] + one[-200:]) is RecordProblem.DIGEST

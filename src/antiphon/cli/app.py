@@ -3,11 +3,13 @@
     UsageError          one line on stderr, exit code 2     (the operator can mend it)
     PeerError           one line on stderr, exit code 1     (a server is not there, or failed)
     Ctrl-C              exit code 130
+    a full disk         one line on stderr, exit code 1     (where the output goes)
     anything else       its traceback                       (it is a bug: we want to see it)
 
 A command's heavy modules are imported inside it, so that `--help` and `--version` are quick.
 """
 
+import errno
 from typing import Annotated, Any
 
 import typer
@@ -29,6 +31,8 @@ from .serve import serve
 from .status import status
 from .store import store
 
+_NOWHERE_TO_WRITE = (errno.ENOSPC, errno.EDQUOT)
+
 
 class Commands(TyperGroup):
     """Runs a command and turns its expected errors into an exit code."""
@@ -42,6 +46,11 @@ class Commands(TyperGroup):
             raise typer.Exit(2 if isinstance(error, UsageError) else 1) from None
         except KeyboardInterrupt:
             raise typer.Exit(130) from None
+        except OSError as error:
+            if error.errno not in _NOWHERE_TO_WRITE:
+                raise
+            typer.echo(f"antiphon: can't write: {error.strerror}", err=True)
+            raise typer.Exit(1) from None
 
 
 def _print_version(wanted: bool) -> None:

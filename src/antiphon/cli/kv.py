@@ -9,6 +9,7 @@ import typer
 from antiphon.errors import PeerError, UsageError
 
 from . import kv_prompt, options
+from .kv_cost import cost
 from .kv_prompt import need, prompt_of
 from .kv_tables import lookup_text, stats_text
 
@@ -18,6 +19,7 @@ kv_app = typer.Typer(
     help="Look at the KV of prompts, on workers and in the store, and manage it.",
     epilog="See where a prompt is: antiphon kv lookup --text 'You are a helpful assistant. …'",
 )
+kv_app.command()(cost)
 _DONE = {
     "pin": "pinned",
     "unpin": "unpinned",

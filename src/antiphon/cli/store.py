@@ -44,14 +44,9 @@ def store(
 
     from antiphon.live.local_servers import runtime_folder
     from antiphon.live.socket_folder import STORE_SOCKET, private_folder
-    from antiphon.live.store_process import disk_folder, run_store
+    from antiphon.live.store_process import run_store
 
     chosen = settings.cluster.socket_dir
     folder = private_folder(Path(chosen) if chosen else runtime_folder() / "antiphon-store")
     path = folder / STORE_SOCKET
-    run_store(
-        settings,
-        path,
-        disk_folder(settings.store, settings.engine),
-        on_ready=lambda: tell(f"The store is reached at {path}"),
-    )
+    run_store(settings, path, on_ready=lambda: tell(f"The store is reached at {path}"))

@@ -10,11 +10,13 @@ import logging
 import signal
 import time
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import uvloop
 
+from antiphon.adapters.redis_tier import RedisValues
+from antiphon.store.remote import RemoteValues
 from antiphon.store.transfer import MappedRegion, OwnedRegion
 from antiphon.types import Config, EngineConfig, KvShape, StoreConfig
 
@@ -29,10 +31,18 @@ from .supervisor.parent import Parent, run_child
 _SMALL = KvShape(layout="none", page_tokens=1, block_tokens=1, page_bytes=1024, pages=1)
 
 
+@dataclass(frozen=True, slots=True)
+class SlowerTiers:
+    """The folder of the disk tier, and the system of the remote one; None: there is to be none."""
+
+    folder: Path | None
+    remote: RemoteValues | None
+
+
 def store(parent: Parent) -> int:
     """Be the store of the parent's configuration; returns the exit code."""
     config = parent.config
-    folder = disk_folder(config.store, config.engine)
+    slower = slower_tiers(config)
     warm_up()
     path = Path(parent.launch.sockets) / STORE_SOCKET
 
@@ -44,16 +54,18 @@ def store(parent: Parent) -> int:
                 stop.set()
 
         parent.listen(told)
-        await serve_store(config, path, folder, stop, on_ready=lambda: parent.tell(Ready()))
+        await serve_store(config, path, slower, stop, on_ready=lambda: parent.tell(Ready()))
         return 0
 
     return uvloop.run(run())
 
 
-def run_store(
-    config: Config, path: Path, folder: Path | None, *, on_ready: Callable[[], object]
-) -> None:
-    """Be a store of its own, until SIGTERM or Ctrl-C. Raises `UsageError`: see `serve_store`."""
+def run_store(config: Config, path: Path, *, on_ready: Callable[[], object]) -> None:
+    """Be a store of its own, until SIGTERM or Ctrl-C.
+
+    Raises `UsageError`: the disk's folder, the remote's address, or see `serve_store`.
+    """
+    slower = slower_tiers(config)
     logging.basicConfig(
         format="%(asctime)s %(levelname)s %(name)s: %(message)s", level=logging.WARNING
     )
@@ -63,7 +75,7 @@ def run_store(
         stop = asyncio.Event()
         for number in (signal.SIGINT, signal.SIGTERM):
             asyncio.get_running_loop().add_signal_handler(number, stop.set)
-        await serve_store(config, path, folder, stop, on_ready=on_ready)
+        await serve_store(config, path, slower, stop, on_ready=on_ready)
 
     uvloop.run(run())
 
@@ -71,12 +83,12 @@ def run_store(
 async def serve_store(
     config: Config,
     path: Path,
-    folder: Path | None,
+    slower: SlowerTiers,
     stop: asyncio.Event,
     *,
     on_ready: Callable[[], object],
 ) -> None:
-    """Keep blocks, reached at socket `path`, until `stop`. `folder` is the disk tier's, if any.
+    """Keep blocks, reached at socket `path`, until `stop`.
 
     Raises `UsageError` if the socket can't be had, and the first law that was broken.
     """
@@ -87,7 +99,9 @@ async def serve_store(
             broken.set_exception(error)
 
     guard_loop(breaks)
-    kv_store = KvStore(config.store, folder, broken=breaks, clock=time.monotonic)
+    kv_store = KvStore(
+        config.store, slower.folder, slower.remote, broken=breaks, clock=time.monotonic
+    )
     port = StorePort(
         path,
         kv_store,
@@ -110,11 +124,18 @@ async def serve_store(
         await kv_store.close()
 
 
-def disk_folder(config: StoreConfig, engine: EngineConfig) -> Path | None:
-    """The folder of the disk tier, made if it is not there; None: there is to be none.
+def slower_tiers(config: Config) -> SlowerTiers:
+    """What the configuration says; the folder is made if it is not there, the system not asked.
 
-    Raises `UsageError` if it can't be made, or others can enter it.
+    Raises `UsageError` if the folder can't be made, others can enter it, or the address is none.
     """
+    remote = config.store.remote
+    return SlowerTiers(
+        _disk_folder(config.store, config.engine), None if remote is None else RedisValues(remote)
+    )
+
+
+def _disk_folder(config: StoreConfig, engine: EngineConfig) -> Path | None:
     if not config.disk_bytes:
         return None
     if config.dir is not None:

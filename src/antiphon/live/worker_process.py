@@ -24,6 +24,7 @@ from antiphon.engine import use_cores
 from antiphon.types import BlockKey, Incarnation, Seconds, Tier, WorkerId, WorkerInfo
 
 from .decision_log import DecisionLog, opened_log
+from .kv_followers import followed
 from .kv_journal import KvJournal
 from .loaded_engine import LoadedEngine, load_engine
 from .loop_guard import guard_loop
@@ -61,6 +62,8 @@ async def serve_worker(parent: Parent, loaded: LoadedEngine, log: DecisionLog | 
 
     parent.listen(told)
     async with contextlib.AsyncExitStack() as until_end:
+        name = WorkerId(parent.launch.name)
+        until_end.enter_context(followed(parent.config, name, loaded.heard))
         kv, renewed = None, list[Callable[[], None]]()
         if loaded.region is not None:
             kv = SharedKv(

@@ -18,6 +18,9 @@ from antiphon.types import (
     Event,
     GrantAnswered,
     Incarnation,
+    KvDump,
+    KvEvents,
+    KvReplay,
     LeaseHeld,
     LeaseId,
     LeaseRefused,
@@ -106,8 +109,10 @@ class Answer:
     answers: tuple[LeaseHeld | LeaseRefused, ...]
 
 
-ToGateway: TypeAlias = Join | Heartbeat | Event | Admitted | Rejected | GrantAnswered
-ToWorker: TypeAlias = Heartbeat | Add | TakeOver | GrantTo | Renew | Release | Abort
+ToGateway: TypeAlias = (
+    Join | Heartbeat | Event | Admitted | Rejected | GrantAnswered | KvDump | KvEvents
+)
+ToWorker: TypeAlias = Heartbeat | Add | TakeOver | GrantTo | Renew | Release | Abort | KvReplay
 ToTaker: TypeAlias = Mapped | Answer
 ClusterMessage: TypeAlias = ToGateway | ToWorker | Ask | ToTaker
 
@@ -133,6 +138,9 @@ _BOUNDARIES: dict[type, Boundary] = {
     Renew: Boundary.RENEW,
     Release: Boundary.RELEASE,
     Abort: Boundary.ABORT,
+    KvDump: Boundary.KV,
+    KvEvents: Boundary.KV,
+    KvReplay: Boundary.KV,
 }
 
 

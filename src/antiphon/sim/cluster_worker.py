@@ -13,6 +13,7 @@ from antiphon.types import (
     Engine,
     GrantAnswered,
     Incarnation,
+    KvReplay,
     KvShape,
     LeaseHeld,
     LeaseId,
@@ -47,6 +48,7 @@ from .cluster_messages import (
     with_deadline,
 )
 from .cluster_setup import GATEWAY, ClusterSetup, WorkerSpec
+from .kv_teller import KvTeller
 from .network import Network
 from .page_owner import PageOwner
 from .page_taker import PageTaker
@@ -128,6 +130,7 @@ class WorkerLife:
         self._spec, self._model = spec, worker.model
         self.memory = parts.memory(setup.kv.page_tokens)
         self.store = _store_user(self, worker)
+        self.teller = KvTeller(ignore if self.store is None else self.store.side.listen)
         self.scheduler = Scheduler(
             config=setup.scheduler,
             kv=setup.kv,
@@ -135,7 +138,7 @@ class WorkerLife:
             model=worker.model,
             max_model_len=setup.max_model_len,
             lease_ttl_s=setup.cluster.lease_ttl_s,
-            listen=ignore if self.store is None else self.store.side.listen,
+            listen=self.teller.listen,
             parts=parts.scheduler,
         )
         script: Script = hashed_script(setup.vocab_size)
@@ -197,6 +200,7 @@ class WorkerLife:
         end.heard = self._hear
         end.closed = self._leave
         self.tell(Join(self.info))
+        self.tell(self.teller.dump())
 
     def _leave(self) -> None:
         """The gateway is gone, or has given this life up: end all of its work, and join anew."""
@@ -219,6 +223,7 @@ class WorkerLife:
                 self._leave()
             else:
                 self.tell(Heartbeat(self.scheduler.view(self.now)))
+                self.tell(self.teller.news())
         self.process.call_at(self.now + cluster.heartbeat_s, self._beat)
 
     def tell(self, message: ClusterMessage) -> None:
@@ -235,6 +240,9 @@ class WorkerLife:
                 return
             case Add(request, left_s, stage, fetch):
                 self._add(with_deadline(request, left_s, self.now), stage, fetch)
+            case KvReplay():
+                self.tell(self.teller.again(message))
+                return
             case TakeOver(request, left_s, offer):
                 self._take_over(with_deadline(request, left_s, self.now), offer)
             case Abort(request, attempt, _, sequence):
@@ -289,6 +297,8 @@ class WorkerLife:
         """Pass on what happened; what is offered, and what is to be put, is sealed first."""
         if self.store is not None:
             self.store.put()
+        if self.teller.has_news:
+            self.tell(self.teller.news())
         for event in events:
             match event:
                 case Prefilled():

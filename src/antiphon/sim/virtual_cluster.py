@@ -5,8 +5,8 @@ from dataclasses import dataclass
 
 from antiphon.core.faults import Node
 from antiphon.core.requests import RequestBook
-from antiphon.core.router import Router
-from antiphon.core.router.parts import RouterLimits
+from antiphon.core.router import STANDARD_PARTS, Router, RouterLimits
+from antiphon.core.router import Parts as RouterParts
 from antiphon.errors import BugError
 from antiphon.types import Seconds, WorkerId, WorkerView
 
@@ -59,6 +59,7 @@ class VirtualCluster:
         *,
         make_book: MakeBook = RequestBook,
         parts: WorkerParts = STANDARD_WORKER_PARTS,
+        router: RouterParts = STANDARD_PARTS,
     ) -> None:
         self.setup = setup
         self.loop = VirtualLoop()
@@ -68,12 +69,13 @@ class VirtualCluster:
         )
         self.routers: list[Router] = []
         self.store = ShadowStore()
-        self._make_book = make_book
+        self._make_book, self._router = make_book, router
         self.gateway = ClusterGateway(
             VirtualProcess(GATEWAY, self.loop),
             self.network,
             setup.cluster,
             make_book=self._new_book,
+            hear_kv=lambda *said: self.routers[-1].heard_kv(*said),
             log=self.log,
             stops=setup.stops,
         )
@@ -114,7 +116,9 @@ class VirtualCluster:
             limits=RouterLimits(
                 step_tokens=setup.scheduler.max_batched_tokens,
                 max_sequences=setup.scheduler.max_num_seqs,
+                prefix_cache=setup.kv.prefix_cache,
             ),
+            parts=self._router,
         )
         self.routers.append(router)
         return self._make_book(router)
@@ -190,6 +194,16 @@ class VirtualCluster:
             (0 if life.store is None else len(life.store), "fetches"),
         )
         return [f"{count} {what}" for count, what in open_ if count]
+
+    def misbelieved(self) -> list[WorkerId]:
+        """Workers of which the router believes that they have other blocks than they have."""
+        index = self.routers[-1].kv_index
+        return [
+            name
+            for name, worker in self.workers.items()
+            if (life := _living(worker)) is not None
+            and index.held_by(name) != life.teller.held.keys()
+        ]
 
     def views(self) -> dict[WorkerId, WorkerView]:
         """The counts of each living worker."""

@@ -1,58 +1,77 @@
 """The remote tier: records of blocks in somebody else's store, over the network.
 
-A foreign system is an adapter that moves opaque values (`RemoteValues`); what the values are, and
-whether they may be believed, is decided here (`RemoteTier`). Whatever is wrong is a miss.
+A foreign system is an adapter that moves opaque values (`RemoteValues`). What the values are, and
+whether they may be believed, is decided here (`RemoteTier`). That system being slow, gone, stopped,
+full or wrong is a miss within the deadline, and after a few of them nobody asks it for a while.
 """
 
+import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Protocol, TypeAlias
+from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
+from concurrent.futures import TimeoutError as NotDone
+from functools import partial
+from typing import Protocol, TypeAlias, TypeVar
 
-from antiphon.types import BlockKey, Seconds, TierStats
+import numpy as np
 
-from .disk import Page
-from .record import KvOrigin, RecordedBlock
+from antiphon.core.tiers.breaker import Breaker
+from antiphon.errors import BugError
+from antiphon.types import BlockKey, Seconds, Tier, TierStats
 
-Buffer: TypeAlias = "bytes | bytearray | memoryview"
+from .record import (
+    MOST_HEADER_BYTES,
+    VERSION,
+    KvOrigin,
+    Page,
+    RecordedBlock,
+    RecordHeader,
+    all_match,
+    check_pages,
+    decode_header,
+    unrecordable,
+)
 
+Block: TypeAlias = tuple[RecordedBlock, Sequence[Page], Sequence[int]]
+"""A block, its pages, and XXH3-64 of each page."""
 
-@dataclass(frozen=True, slots=True)
-class RemoteFailed:
-    """The foreign system could not be asked. `why` is for the log."""
-
-    why: str
+_T = TypeVar("_T")
+_NAMESPACE = b"antiphon:kv:%d:" % VERSION
+_FAILURES, _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 3, 1.0, 60.0
+_BATCH_BYTES = 32 << 20
+"""Values that are in memory on their way at once."""
 
 
 class RemoteValues(Protocol):
-    """What an adapter implements. Calls block; one runs at a time; each ends by itself soon after
-    its time is up. Values are opaque; one that was not kept, or went, is absent."""
+    """What an adapter implements: a map from short names to opaque values that may vanish.
 
-    def exists(self, names: Sequence[bytes], timeout_s: Seconds) -> Sequence[bool] | RemoteFailed:
+    Calls block, and one runs at a time. Whatever they raise means that the system could not be
+    asked. They give up by themselves when it is silent for too long.
+    """
+
+    def exists(self, names: Sequence[bytes]) -> Sequence[bool]:
         """For each name: is there a value?"""
         ...
 
-    def get(
-        self, names: Sequence[bytes], timeout_s: Seconds
-    ) -> Sequence[bytes | None] | RemoteFailed:
-        """For each name: its value."""
+    def get(self, names: Sequence[bytes], most_bytes: int) -> Sequence[bytes | None]:
+        """For each name its value, of which only the first `most_bytes` matter; None: no value."""
         ...
 
-    def put(
-        self, values: Sequence[tuple[bytes, Sequence[Buffer]]], timeout_s: Seconds
-    ) -> Sequence[bool] | RemoteFailed:
-        """For each (name, parts of the value): was it kept?"""
+    def put(self, values: Sequence[tuple[bytes, bytes]]) -> Sequence[bool]:
+        """For each (name, value): was it taken?"""
         ...
 
-    def close(self) -> None:
-        """Give connections back; ends a call that runs on another thread."""
+    def reset(self) -> None:
+        """From another thread: drop all connections, which ends a running call. Raises nothing."""
         ...
 
 
 class RemoteTier:
     """Blocks of one origin in a foreign system, verified, under deadlines, behind a breaker.
 
-    Calls block, for at most the timeout; call them from threads of your own.
+    Calls block, for at most `timeout_s`. They may come from any thread; the system is asked one
+    thing at a time, and who finds it busy waits within its own deadline.
     """
 
     def __init__(
@@ -61,29 +80,191 @@ class RemoteTier:
         origin: KvOrigin,
         *,
         timeout_s: Seconds = 0.5,
+        most_value_bytes: int = 512 << 20,
         clock: Callable[[], Seconds] = time.monotonic,
     ) -> None:
-        raise NotImplementedError
+        """Asks nothing yet. `most_value_bytes`: larger blocks are not offered."""
+        self._values = values
+        self._origin = origin
+        self._timeout_s = timeout_s
+        self._most_value_bytes = most_value_bytes
+        self._clock = clock
+        self._breaker = Breaker(
+            failures=_FAILURES, first_s=_FIRST_PAUSE_S, longest_s=_LONGEST_PAUSE_S
+        )
+        self._turn = threading.Lock()
+        self._lock = threading.Lock()
+        self._counts: Counter[str] = Counter()
+        self._thread = ThreadPoolExecutor(1, "remote-tier")
+        self._running: Future | None = None
+        self._closed = False
 
-    def present(self, keys: Sequence[BlockKey]) -> int:
+    def present(self, keys: Sequence[BlockKey], timeout_s: Seconds | None = None) -> int:
         """How many of `keys`, from the first on without a gap, are there; 0 if it can't be said."""
-        raise NotImplementedError
+        until = self._until(timeout_s)
+        names = [_name(key) for key in keys]
+        there = self._ask(lambda: self._values.exists(names), len(names), until) if names else ()
+        for count, is_there in enumerate(there or ()):
+            if not is_there:
+                return count
+        return len(there or ())
 
-    def get(self, keys: Sequence[BlockKey], into: Sequence[Sequence[Page]]) -> tuple[bool, ...]:
-        """Read block i into the pages `into[i]`; which of them hold it now, verified."""
-        raise NotImplementedError
-
-    def put(
+    def get(
         self,
-        blocks: Sequence[tuple[RecordedBlock, Sequence[Page], Sequence[int]]],
+        keys: Sequence[BlockKey],
+        into: Sequence[Sequence[Page]],
+        timeout_s: Seconds | None = None,
     ) -> tuple[bool, ...]:
-        """Keep blocks (with their pages' checksums, as for `DiskTier.append`); which were kept."""
-        raise NotImplementedError
+        """Read block i into the pages `into[i]`; which of them hold it now, verified.
+
+        The pages of the others mean nothing. Raises `BugError` for pages that are not a block's.
+        """
+        for pages in into:
+            check_pages(pages, self._origin)
+        until = self._until(timeout_s)
+        # One byte more than any good value has, so that a longer one is seen to be none.
+        most_bytes = self._origin.block_bytes + MOST_HEADER_BYTES + 1
+        good: list[bool] = []
+        for batch in _batches(keys, self._origin.block_bytes):
+            names = [_name(key) for key in batch]
+            values = self._ask(partial(self._values.get, names, most_bytes), len(names), until)
+            if values is None:
+                break
+            targets = into[len(good) : len(good) + len(batch)]
+            good += map(self._accepted, batch, values, targets)
+        return tuple(good) + (False,) * (len(keys) - len(good))
+
+    def put(self, blocks: Sequence[Block], timeout_s: Seconds | None = None) -> tuple[bool, ...]:
+        """Keep these; which of them were taken. Raises `BugError` for pages of no block."""
+        for _, pages, _ in blocks:
+            check_pages(pages, self._origin)
+        until = self._until(timeout_s)
+        kept: list[bool] = []
+        for batch in _batches(blocks, self._origin.block_bytes):
+            values = [self._value(*block) for block in batch]
+            offered = [value for value in values if value is not None]
+            put = partial(self._values.put, offered)
+            taken = iter(self._ask(put, len(offered), until) or () if offered else ())
+            kept += [value is not None and next(taken, False) for value in values]
+        with self._lock:
+            self._counts["put"] += sum(kept)
+            self._counts["put_not_taken"] += len(kept) - sum(kept)
+        return tuple(kept)
 
     def stats(self) -> TierStats:
         """Counts; what is there is unknown: `blocks`, `used_bytes` and `limit_bytes` are 0."""
-        raise NotImplementedError
+        with self._lock:
+            counts = dict(self._counts)
+            counts["breaker_opened"] = self._breaker.opened
+        return TierStats(
+            tier=Tier.REMOTE,
+            blocks=0,
+            used_bytes=0,
+            limit_bytes=0,
+            put_blocks_total=counts.pop("put", 0),
+            hit_blocks_total=counts.pop("read", 0),
+            missed_blocks_total=counts.pop("read_absent", 0),
+            dropped=tuple(sorted((what, count) for what, count in counts.items() if count)),
+        )
 
     def close(self) -> None:
         """End what runs; later calls miss."""
-        raise NotImplementedError
+        self._closed = True
+        self._values.reset()
+        self._thread.shutdown(wait=False, cancel_futures=True)
+
+    def _until(self, timeout_s: Seconds | None) -> Seconds:
+        return self._clock() + (self._timeout_s if timeout_s is None else timeout_s)
+
+    def _value(
+        self, block: RecordedBlock, pages: Sequence[Page], checksums: Sequence[int]
+    ) -> tuple[bytes, bytes] | None:
+        """Name and record of a block; None: it is not offered."""
+        if unrecordable(self._origin, block) is not None:
+            return None
+        header = RecordHeader.of(self._origin, block, tuple(checksums))
+        if header.record_bytes > self._most_value_bytes:
+            return None
+        return _name(block.key), b"".join([header.encoded(), *(page.data for page in pages)])
+
+    def _accepted(self, key: BlockKey, value: bytes | None, into: Sequence[Page]) -> bool:
+        """Copy a value into pages; whether they hold the block now."""
+        if value is None:
+            self._count("read_absent")
+            return False
+        header = decode_header(value)
+        good = (
+            isinstance(header, RecordHeader)
+            and header.block.key == key
+            and header.origin == self._origin
+            and not header.removed
+            and header.record_bytes == len(value)
+            and _copied(value, header, into)
+        )
+        self._count("read" if good else "read_damaged")
+        return good
+
+    def _ask(
+        self, call: Callable[[], Sequence[_T]], answers: int, until: Seconds
+    ) -> Sequence[_T] | None:
+        """What the system answers before `until`; None: nothing that can be used."""
+        if not self._turn.acquire(timeout=max(0.0, until - self._clock())):
+            self._count("busy")
+            return None
+        try:
+            with self._lock:
+                allowed = not self._closed and self._breaker.allows(self._clock())
+            if not allowed:
+                self._count("paused")
+                return None
+            why, answer = self._outcome(call, until)
+            if answer is not None and len(answer) != answers:
+                why, answer = "wrong_number", None
+        finally:
+            self._turn.release()
+        with self._lock:
+            if answer is None:
+                self._counts[f"failed_{why}"] += 1
+                self._breaker.failed(self._clock())
+            else:
+                self._breaker.succeeded()
+        return answer
+
+    def _outcome(
+        self, call: Callable[[], Sequence[_T]], until: Seconds
+    ) -> tuple[str, Sequence[_T] | None]:
+        """Why there is no answer, or the answer. The call runs on the tier's own thread."""
+        if self._running is not None and not self._running.done():
+            return "stuck", None
+        try:
+            running = self._running = self._thread.submit(call)
+            problem = running.exception(timeout=max(0.0, until - self._clock()))
+        except NotDone:
+            self._values.reset()
+            return "late", None
+        except (RuntimeError, CancelledError):  # closed meanwhile
+            return "closed", None
+        if isinstance(problem, BugError):
+            raise problem
+        return (type(problem).__name__, None) if problem else ("", running.result())
+
+    def _count(self, what: str) -> None:
+        with self._lock:
+            self._counts[what] += 1
+
+
+def _name(key: BlockKey) -> bytes:
+    return _NAMESPACE + key
+
+
+def _copied(value: bytes, header: RecordHeader, into: Sequence[Page]) -> bool:
+    """Copy the chunks; whether what arrived has their checksums."""
+    data = np.frombuffer(value, np.uint8)
+    for chunk, page in zip(header.chunks, into, strict=True):
+        page[:] = data[chunk.at : chunk.at + chunk.stored_bytes]
+    return all_match(into, header.checksums)
+
+
+def _batches(items: Sequence[_T], block_bytes: int) -> Sequence[Sequence[_T]]:
+    size = max(1, _BATCH_BYTES // block_bytes)
+    return [items[at : at + size] for at in range(0, len(items), size)]

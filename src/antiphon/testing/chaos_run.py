@@ -12,6 +12,8 @@ from typing import TypeVar
 
 from antiphon.core.faults import plan_text
 from antiphon.core.requests import RequestBook
+from antiphon.core.router import STANDARD_PARTS
+from antiphon.core.router import Parts as RouterParts
 from antiphon.errors import BugError
 from antiphon.sim.cluster_setup import ClusterSetup
 from antiphon.sim.cluster_worker import STANDARD_WORKER_PARTS, WorkerParts
@@ -23,6 +25,7 @@ from .cluster_laws import (
     check_drained,
     check_ended,
     check_faults_happened,
+    check_index,
     check_leases,
     check_nobody_failed_unasked,
     check_nothing_failed,
@@ -50,15 +53,17 @@ def run_cluster(
     *,
     make_book: MakeBook = RequestBook,
     parts: WorkerParts = STANDARD_WORKER_PARTS,
+    router: RouterParts = STANDARD_PARTS,
 ) -> ChaosReport:
     """Run a set-up to rest. Raises `BugError` if a law is broken."""
-    cluster = VirtualCluster(setup, make_book=make_book, parts=parts)
+    cluster = VirtualCluster(setup, make_book=make_book, parts=parts, router=router)
     rested_at = cluster.run_to_rest(limit_s=REST_AFTER_S)
     stories = stories_of(cluster.log)
     check_tokens(setup, stories, lossless=family is not Family.HOSTILE)
     check_ended(stories)
     check_leases(cluster.log)
     check_drained(cluster)
+    check_index(cluster)
     check_faults_happened(cluster)
     match family:
         case Family.HONEST:

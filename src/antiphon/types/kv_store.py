@@ -155,6 +155,24 @@ class KvDump:
     blocks: tuple[tuple[BlockKey, Tier], ...]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IndexCounts:
+    """What a router knows of who holds what.
+
+    `blocks`: different ones, of lives that are over too, until they are cleared away. `held`:
+    one for each holder and tier that has it. `refused_total`: beyond what is kept of a holder.
+    """
+
+    holders: int
+    behind: int
+    """Holders of whom something is known to be missing."""
+    blocks: int
+    held: int
+    refused_total: int
+    replays_total: int
+    dumps_total: int
+
+
 @dataclass(frozen=True, slots=True)
 class KvReplay:
     """Say all changes from this number on again; a holder that has forgotten them sends a dump."""

@@ -88,11 +88,11 @@ class ScriptedRouter:
         answer = self.takers.pop(0) if len(self.takers) > 1 else self.takers[0]
         return WorkerId(answer) if isinstance(answer, str) else answer
 
-    def fetched(self, request: RequestId, missing_tokens: int, seconds: float, now: float) -> None:
-        self.calls.append(("fetched", request))
-
     def prefilled(self, request: RequestId, now: float) -> None:
         self.calls.append(("prefilled", request))
+
+    def fetched(self, request: RequestId, missing_tokens: int, seconds: float, now: float) -> None:
+        self.calls.append(("fetched", request))
 
     def refused(self, worker: WorkerId, now: float) -> None:
         assert worker

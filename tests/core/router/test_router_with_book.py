@@ -1,12 +1,13 @@
 """The router as the request book uses it: both kept in step over a whole life."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from router_kit import info, offer_of, request, router, view
 
 from antiphon.core.kv import BlockKeys
 from antiphon.core.recorder import Entry, recorded, replay
-from antiphon.core.requests import RequestBook, Routing
+from antiphon.core.requests import DropReason, RequestBook, Routing
 from antiphon.core.router import ROUTER, ROUTER_METHODS, Router
 from antiphon.types import (
     STORE,
@@ -16,6 +17,7 @@ from antiphon.types import (
     Command,
     Deliver,
     Dispatch,
+    Fetched,
     FinishReason,
     Grant,
     GrantAnswered,
@@ -30,6 +32,7 @@ from antiphon.types import (
     SequenceEnded,
     Settle,
     Stage,
+    Started,
     Tier,
     TokenGenerated,
     WorkerId,
@@ -156,6 +159,38 @@ def test_what_a_drained_worker_has_goes_on_and_nothing_new_comes() -> None:
     assert (abort.worker, dispatch.worker) == (first.worker, other.worker)
     for name in ("a", "b", "c"):
         book.cancel(request(name).id, 11.0)
+    assert made.open_requests == 0
+
+
+def test_a_fetch_is_ordered_reported_and_on_record() -> None:
+    """LMCache 3388: what was not fetched must be computed, and be seen to be."""
+    book, made = book_of(info("mixed-0"))
+    one = request("r", 1000)
+    blocks = tuple((key, HOST) for key in keys_of(one.prompt, 15))
+    dump = KvDump(next=0, begins=True, ends=True, blocks=blocks)
+    assert made.heard_kv(STORE, Incarnation("store-1"), dump, 0.0) is None
+    dispatch = only(book.start(one, 0.0), Dispatch)
+    assert isinstance(dispatch, Dispatch)
+    assert dispatch.fetch == 960
+    (worker,) = made.workers
+    assert worker.load.queued_tokens == 40
+    late = Fetched(
+        request=one.id, attempt=1, fetched_tokens=640, missing_tokens=320, problem="one is gone"
+    )
+    for attempt in (2, 1, 1):  # of another attempt, the true one, and again
+        assert book.heard(replace(late, attempt=attempt), 0.2) == ()
+    assert worker.load.queued_tokens == 360
+    assert book.dropped[DropReason.FOREIGN] == book.dropped[DropReason.DUPLICATE] == 1
+    started = Started(request=one.id, attempt=1, cached_tokens=640, queued_s=0.1, stored_tokens=640)
+    book.heard(started, 0.3)
+    settle = only(book.cancel(one.id, 0.4), Settle)
+    assert isinstance(settle, Settle)
+    record = settle.record
+    assert (record.cached_tokens, record.fetched_tokens, record.recomputed_tokens) == (
+        640,
+        640,
+        320,
+    )
     assert made.open_requests == 0
 
 

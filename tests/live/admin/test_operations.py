@@ -3,12 +3,14 @@
 import asyncio
 from typing import Any
 
+import msgspec
 import pytest
 from scripted_fleet import ScriptedFleet, child
 
 from antiphon.errors import ClientError, PeerError
 from antiphon.live.admin.operations import Operations
-from antiphon.live.supervisor.messages import KeepRole, Restart
+from antiphon.live.admin.status import WorkerStatus
+from antiphon.live.supervisor.messages import ChildState, KeepRole, Restart
 from antiphon.types import Role
 
 
@@ -93,6 +95,7 @@ async def test_a_restart_drains_and_waits_for_the_new_life() -> None:
     operations, told = made(fleet)
     operations.children([child("a", Role.MIXED)])
     worker = await operations.restart("a", 9)
+    assert isinstance(worker, WorkerStatus)
     assert worker.incarnation == "a.2"
     assert fleet.calls == ["drain a 9", "joined a a.1"]
     assert told == [Restart("a")]
@@ -155,3 +158,51 @@ async def test_before_any_worker_is_there() -> None:
         await operations.drain("a", 1)
     with pytest.raises(PeerError):
         await operations.restart("a", 1)
+
+
+# ── the store ────────────────────────────────────────────────────────────────────────────────────
+
+
+def store(life: int, state: str = "ready", problem: str = "") -> ChildState:
+    return msgspec.structs.replace(
+        child("store", Role.MIXED, state, problem), life=life, pid=500 + life
+    )
+
+
+async def test_status_has_the_store_that_was_started_here() -> None:
+    operations, _ = made(ScriptedFleet(a=Role.MIXED))
+    assert operations.status().store is None
+    operations.children([], store(2, "waiting", "killed by SIGKILL"))
+    now = operations.status().store
+    assert now is not None
+    assert (now.health, now.pid, now.life, now.problem) == (
+        *("waiting", 502, 2),
+        "killed by SIGKILL",
+    )
+
+
+async def test_a_restarted_store_is_back_when_its_next_life_is_ready() -> None:
+    operations, told = made(ScriptedFleet(a=Role.MIXED))
+    operations.children([], store(1))
+    restarting = asyncio.create_task(operations.restart("store", 5))
+    await asyncio.sleep(0)
+    assert told == [Restart("store")]
+    with pytest.raises(ClientError, match="being restarted"):
+        await operations.restart("store", 5)
+    for news in (store(1, "stopping"), store(2, "starting")):
+        operations.children([], news)
+        await asyncio.sleep(0)
+        assert not restarting.done()
+    operations.children([], store(2))
+    back = await restarting
+    assert (back.health, back.pid) == ("ready", 502)
+
+
+async def test_a_store_that_is_not_there_or_does_not_come_back_is_said() -> None:
+    operations, told = made(ScriptedFleet(a=Role.MIXED), start_timeout_s=0.01)
+    with pytest.raises(ClientError, match="has started no store") as refused:
+        await operations.restart("store", 5)
+    assert (refused.value.status, told) == (409, [])
+    operations.children([], store(1))
+    with pytest.raises(PeerError, match=r"not ready within 0\.01 s"):
+        await operations.restart("store", 5)

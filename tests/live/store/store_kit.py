@@ -26,6 +26,7 @@ from antiphon.core.kv.block_keys import BlockKeys
 from antiphon.errors import PeerError
 from antiphon.live.descriptors import first_frame
 from antiphon.live.socket_folder import STORE_SOCKET
+from antiphon.live.store_process import serve_store, slower_tiers
 from antiphon.live.supervisor.child_process import ChildProcess, command_of
 from antiphon.live.supervisor.messages import Launch, Ready, Refused, Stop
 from antiphon.store.transfer import MappedRegion, OwnedRegion
@@ -149,6 +150,23 @@ async def real_store(
     finally:
         await running.kill()
         print("\n".join(running.log))  # noqa: T201 - shown where a test fails
+
+
+@asynccontextmanager
+async def served(folder: Path, **store: Any) -> AsyncIterator[Path]:
+    """The socket of a store that runs on this loop, which is quicker than a process; what breaks
+    it is raised at the end."""
+    config = build({"store": {"memory_bytes": "1MiB", **store}, "cluster": CLUSTER})
+    path, stop, ready = folder / STORE_SOCKET, asyncio.Event(), asyncio.Event()
+    serving = asyncio.create_task(
+        serve_store(config, path, slower_tiers(config), stop, on_ready=ready.set)
+    )
+    await asyncio.wait_for(ready.wait(), DEADLINE_S)
+    try:
+        yield path
+    finally:
+        stop.set()
+        await asyncio.wait_for(serving, DEADLINE_S)
 
 
 # ── callers ──────────────────────────────────────────────────────────────────────────────────────

@@ -5,6 +5,7 @@ import resource
 import signal
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 from store_kit import (
@@ -31,7 +32,7 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def disk(folder: Path, **more: object) -> dict[str, object]:
+def disk(folder: Path, **more: Any) -> dict[str, Any]:
     return {"disk_bytes": "64MiB", "dir": str(folder / "disk"), **more}
 
 
@@ -248,9 +249,12 @@ async def test_blocks_of_a_tenant_are_cleared_and_those_of_others_stay(folder: P
         assert (await gateway.ask(StoreOp.CLEAR, tenant=b"a")).blocks == 3
         assert (await one.locate(gone)).blocks == ()
         assert await other.fetch(kept) == contents(kept)
-    async with real_store(folder, **disk(folder)) as store, FakeGateway(store.path) as gateway:
-        async with FakeWorker(store.path):
-            await gateway.until(lambda: gateway.on(Tier.DISK) == set(kept))
+    async with (
+        real_store(folder, **disk(folder)) as store,
+        FakeGateway(store.path) as gateway,
+        FakeWorker(store.path),
+    ):
+        await gateway.until(lambda: gateway.on(Tier.DISK) == set(kept))
 
 
 async def test_a_full_disk_is_no_more_than_a_missing_tier(folder: Path) -> None:

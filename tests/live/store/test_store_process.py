@@ -8,6 +8,7 @@ import subprocess
 import sys
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 from store_kit import (
@@ -26,6 +27,7 @@ from store_kit import (
     raw_connection,
     real_store,
     reshaped,
+    served,
     stopped,
     until,
 )
@@ -39,6 +41,7 @@ from antiphon.types import (
     OfferedPage,
     Put,
     PutBlock,
+    StoreAsk,
     StoreOp,
     StoreRefusal,
     StoreRefused,
@@ -75,16 +78,16 @@ async def test_what_one_worker_put_another_fetches_to_the_byte(folder: Path) -> 
 
 
 async def test_blocks_outlive_the_worker_that_computed_them(folder: Path) -> None:
-    async with real_store(folder) as store:
-        async with FakeWorker(store.path) as one:
+    async with served(folder) as path:
+        async with FakeWorker(path) as one:
             keys = await one.put_prompt()
-        async with FakeWorker(store.path) as successor:
+        async with FakeWorker(path) as successor:
             assert await successor.fetch(keys) == contents(keys)
 
 
 async def test_the_longest_prefix_is_found_and_nothing_behind_a_gap(folder: Path) -> None:
     """Mooncake 4153: partial hash hits reused the wrong prefix."""
-    async with real_store(folder) as store, FakeWorker(store.path) as worker:
+    async with served(folder) as path, FakeWorker(path) as worker:
         keys = await worker.put_prompt(blocks=4)
         unknown = keys_of(prompt(1, seed=99))
         assert await worker.fetch([*keys, *unknown]) == contents(keys)
@@ -95,7 +98,7 @@ async def test_the_longest_prefix_is_found_and_nothing_behind_a_gap(folder: Path
 
 async def test_a_block_that_was_reassigned_before_it_was_copied_is_not_kept(folder: Path) -> None:
     """LMCache 4991: a failed write stayed visible to look-ups, and the answers were gibberish."""
-    async with real_store(folder) as store, FakeWorker(store.path) as worker:
+    async with served(folder) as path, FakeWorker(path) as worker:
         late, good = keys_of(prompt(1, seed=1)), keys_of(prompt(1, seed=2))
         block = worker.sealed(late[0], None)
         worker.region.begin_write([block.pages[-1].page])
@@ -105,7 +108,7 @@ async def test_a_block_that_was_reassigned_before_it_was_copied_is_not_kept(fold
 
 
 async def test_a_block_that_lies_about_its_bytes_is_not_kept(folder: Path) -> None:
-    async with real_store(folder) as store, FakeWorker(store.path) as worker:
+    async with served(folder) as path, FakeWorker(path) as worker:
         keys, good = keys_of(prompt(3, seed=1)), keys_of(prompt(1, seed=2))
         honest = worker.sealed(keys[0], None)
         first = honest.pages[0]
@@ -123,9 +126,9 @@ async def test_a_block_that_lies_about_its_bytes_is_not_kept(folder: Path) -> No
 async def test_two_tenants_with_equal_prompts_have_nothing_in_common(folder: Path) -> None:
     """LMCache 4825: the salt was dropped, and one tenant's hit told another what was cached."""
     async with (
-        real_store(folder) as store,
-        FakeWorker(store.path, tenant=b"a") as one,
-        FakeWorker(store.path, tenant=b"b", name="mixed-1") as other,
+        served(folder) as path,
+        FakeWorker(path, tenant=b"a") as one,
+        FakeWorker(path, tenant=b"b", name="mixed-1") as other,
     ):
         keys = await one.put_prompt(seed=7)
         theirs = keys_of(prompt(3, seed=7), salt=b"b")
@@ -135,13 +138,13 @@ async def test_two_tenants_with_equal_prompts_have_nothing_in_common(folder: Pat
 
 async def test_old_blocks_go_when_memory_is_full_and_what_is_given_is_right(folder: Path) -> None:
     """LMCache 900: a server without eviction ran out of memory."""
-    async with real_store(folder) as store, FakeWorker(store.path) as worker:
+    async with served(folder) as path, FakeWorker(path) as worker:
         slots = 2**20 // BLOCK_BYTES
         keys = []
         for seed in range(slots // 8 + 4):
             keys = await worker.put_prompt(blocks=8, seed=seed)
         assert await worker.fetch(keys) == contents(keys)
-        async with FakeGateway(store.path) as gateway:
+        async with FakeGateway(path) as gateway:
             [host] = (await gateway.ask(StoreOp.STATS)).stats
             assert host.blocks <= slots
             assert host.limit_bytes == 2**20
@@ -152,26 +155,22 @@ async def test_old_blocks_go_when_memory_is_full_and_what_is_given_is_right(fold
 # ── who gets in ──────────────────────────────────────────────────────────────────────────────────
 
 
-@pytest.mark.parametrize(
-    ("changes", "reason"),
-    [
-        ({"shape": reshaped(layout="packed")}, "kv_shape"),
-        ({"shape": reshaped(page_bytes=2048)}, "kv_shape"),
-        ({"shape": reshaped(page_tokens=32)}, "kv_shape"),
-        ({"shape": reshaped(block_tokens=32)}, "kv_shape"),
-        ({"identity": bytes(32)}, "model"),
-        ({"identity": b"short"}, "invalid"),
-        ({"name": "no/name"}, "invalid"),
-    ],
-)
-async def test_another_layout_or_model_is_refused_while_others_are_here(
-    folder: Path, changes, reason: str
-) -> None:
+async def test_another_layout_or_model_is_refused_while_others_are_here(folder: Path) -> None:
     """LMCache 4463: an engine changed its KV layout, and its connector copied on."""
-    async with real_store(folder) as store, FakeWorker(store.path) as here:
+    strangers: list[tuple[str, dict[str, Any]]] = [
+        ("kv_shape", {"shape": reshaped(layout="packed")}),
+        ("kv_shape", {"shape": reshaped(page_bytes=2048)}),
+        ("kv_shape", {"shape": reshaped(page_tokens=32)}),
+        ("kv_shape", {"shape": reshaped(block_tokens=32)}),
+        ("model", {"identity": bytes(32)}),
+        ("invalid", {"identity": b"short"}),
+        ("invalid", {"name": "no/name"}),
+    ]
+    async with served(folder) as path, FakeWorker(path) as here:
         keys = await here.put_prompt()
-        with pytest.raises(PeerError, match=f"^{reason}: "):
-            await FakeWorker(store.path, **changes).open()
+        for reason, changes in strangers:
+            with pytest.raises(PeerError, match=f"^{reason}: "):
+                await FakeWorker(path, **changes).open()
         assert await here.fetch(keys) == contents(keys)
 
 
@@ -189,9 +188,9 @@ async def test_an_engine_of_another_layout_starts_anew_when_nobody_is_left(folde
 
 async def test_a_block_larger_than_the_store_is_refused_with_the_remedy(folder: Path) -> None:
     huge = reshaped(page_bytes=2**19, pages=4)
-    async with real_store(folder) as store:
+    async with served(folder) as path:
         with pytest.raises(PeerError, match=r"kv_shape: .*--store-memory"):
-            await FakeWorker(store.path, shape=huge).open()
+            await FakeWorker(path, shape=huge).open()
 
 
 async def test_a_hello_without_a_descriptor_or_with_a_wrong_one_or_many(folder: Path) -> None:
@@ -235,19 +234,19 @@ async def test_a_hello_without_a_descriptor_or_with_a_wrong_one_or_many(folder: 
 
 
 async def test_another_version_is_told_so(folder: Path) -> None:
-    async with real_store(folder) as store:
+    async with served(folder) as path:
         frame = pack_frame(Frame(Kind.STORE_HELLO, 0, b""), version=99)
-        answer, _, connection = await answer_to(store.path, frame)
+        answer, _, connection = await answer_to(path, frame)
         connection.close()
         assert isinstance(answer, StoreRefused)
         assert answer.reason is StoreRefusal.PROTOCOL
 
 
 async def test_garbage_ends_its_own_stream_and_no_other(folder: Path) -> None:
-    async with real_store(folder) as store, FakeWorker(store.path) as good:
+    async with served(folder) as path, FakeWorker(path) as good:
         keys = await good.put_prompt()
         for garbage in (b"GET / HTTP/1.1\r\n\r\n", b"\0" * 100, os.urandom(4096)):
-            connection = await raw_connection(store.path)
+            connection = await raw_connection(path)
             loop = asyncio.get_running_loop()
             await loop.sock_sendall(connection, garbage)
             with suppress(ConnectionResetError):
@@ -255,7 +254,7 @@ async def test_garbage_ends_its_own_stream_and_no_other(folder: Path) -> None:
                     while await loop.sock_recv(connection, 1000):
                         pass
             connection.close()
-        bad = FakeWorker(store.path, name="mixed-1")
+        bad = FakeWorker(path, name="mixed-1")
         await bad.open()
         bad.stream.send_frame(pack_frame(Frame(Kind.PUT, 0, b"\xc1")))
         await until(lambda: bad.ending is not None)
@@ -263,25 +262,25 @@ async def test_garbage_ends_its_own_stream_and_no_other(folder: Path) -> None:
         assert await good.fetch(keys) == contents(keys)
 
 
-@pytest.mark.parametrize(
-    "message",
-    [
+async def test_a_worker_that_says_what_may_not_be_is_let_go(folder: Path) -> None:
+    key = b"k" * 32
+    messages = [
         (Kind.PUT, Put(tenant=b"x" * 65, blocks=())),
         (Kind.PUT, Put(tenant=b"", blocks=(PutBlock(key=b"k", parent=None, pages=()),))),
-        (Kind.PUT, Put(tenant=b"", blocks=(PutBlock(key=b"k" * 32, parent=None, pages=()),))),
-        (Kind.LOCATE, Locate(tenant=b"", keys=(b"k" * 32,), wait_s=float("nan"))),
-        (Kind.LOCATE, Locate(tenant=b"", keys=(b"k" * 32,), wait_s=-1.0)),
+        (Kind.PUT, Put(tenant=b"", blocks=(PutBlock(key=key, parent=None, pages=()),))),
+        (Kind.LOCATE, Locate(tenant=b"", keys=(key,), wait_s=float("nan"))),
+        (Kind.LOCATE, Locate(tenant=b"", keys=(key,), wait_s=-1.0)),
         (Kind.STORE_WATCH, StoreWatch(gateway=Incarnation("g"))),
-    ],
-)
-async def test_a_worker_that_says_what_may_not_be_is_let_go(folder: Path, message) -> None:
-    async with real_store(folder) as store:
-        worker = FakeWorker(store.path)
-        await worker.open()
-        worker.stream.send(*message)
-        await until(lambda: worker.ending is not None)
-        worker.close()
-        async with FakeWorker(store.path) as next_one:
+        (Kind.STORE_ASK, StoreAsk(op=StoreOp.CLEAR)),
+    ]
+    async with served(folder) as path:
+        for message in messages:
+            worker = FakeWorker(path)
+            await worker.open()
+            worker.stream.send(*message)
+            await until(lambda worker=worker: worker.ending is not None)
+            worker.close()
+        async with FakeWorker(path) as next_one:
             await next_one.put_prompt()
 
 
@@ -291,15 +290,15 @@ async def test_a_worker_that_says_what_may_not_be_is_let_go(folder: Path, messag
 async def test_a_read_that_outlives_its_lease_gets_the_block_or_nothing(folder: Path) -> None:
     """Mooncake 850: a read outlived its lease, and got the bytes of a block that came after."""
     async with (
-        real_store(folder, lease_ttl_s=0.1) as store,
-        FakeWorker(store.path) as reader,
-        FakeWorker(store.path, name="mixed-1") as writer,
+        served(folder, lease_ttl_s=0.1) as path,
+        FakeWorker(path) as reader,
+        FakeWorker(path, name="mixed-1") as writer,
     ):
         keys = await writer.put_prompt(blocks=4)
         located = await reader.locate(keys)
         assert reader.copy(located) == contents(keys)
         await asyncio.sleep(0.1)
-        async with FakeGateway(store.path) as gateway:
+        async with FakeGateway(path) as gateway:
             assert (await gateway.ask(StoreOp.CLEAR)).blocks == 4
         seed = 100
         while (copied := reader.copy(located)) != [None] * 4:
@@ -317,9 +316,9 @@ async def test_a_released_lease_is_over_and_leases_end_with_their_worker(folder:
         return (await gateway.ask(StoreOp.STATS)).stats[0].leases
 
     async with (
-        real_store(folder, lease_ttl_s=600.0) as store,
-        FakeWorker(store.path) as worker,
-        FakeGateway(store.path) as gateway,
+        served(folder, lease_ttl_s=600.0) as path,
+        FakeWorker(path) as worker,
+        FakeGateway(path) as gateway,
     ):
         keys = await worker.put_prompt()
         held = [await worker.locate(keys) for _ in range(10)]
@@ -328,7 +327,7 @@ async def test_a_released_lease_is_over_and_leases_end_with_their_worker(folder:
             worker.release(one)
             worker.release(one)
         await until(lambda: _is(leases(gateway), 0))
-        other = FakeWorker(store.path, name="mixed-1")
+        other = FakeWorker(path, name="mixed-1")
         await other.open()
         await other.locate(keys)
         assert await leases(gateway) == 1
@@ -419,7 +418,7 @@ async def test_a_killed_store_is_an_error_at_once_and_its_successor_is_empty(fol
 
 async def test_killed_in_the_middle_of_puts_nothing_wrong_is_ever_read(folder: Path) -> None:
     async with real_store(folder) as store:
-        for seed in range(3):
+        for seed in range(2):
             async with FakeWorker(store.path) as worker:
                 keys = keys_of(prompt(16, seed))
                 worker.send(*map(worker.sealed, keys, [None, *keys[:-1]]))
@@ -436,9 +435,9 @@ async def test_killed_in_the_middle_of_puts_nothing_wrong_is_ever_read(folder: P
 async def test_a_flood_of_puts_is_dropped_and_counted_and_the_store_answers(folder: Path) -> None:
     """LMCache 1285: a slow writer starved everybody."""
     async with (
-        real_store(folder) as store,
-        FakeWorker(store.path) as worker,
-        FakeGateway(store.path) as gateway,
+        served(folder) as path,
+        FakeWorker(path) as worker,
+        FakeGateway(path) as gateway,
     ):
         block = worker.sealed(keys_of(prompt(1))[0], None)
         names = BlockKeys(identity=IDENTITY, numerics="flood", block_tokens=1)
@@ -487,10 +486,10 @@ async def test_a_thousand_connections_leave_nothing(folder: Path) -> None:
 
 async def test_whoever_does_not_say_hello_is_sent_away(folder: Path, monkeypatch) -> None:
     """Not even 64 silent callers keep a worker out: their time is bounded."""
-    async with real_store(folder) as store:
-        silent = [await raw_connection(store.path) for _ in range(70)]
+    async with served(folder) as path:
+        silent = [await raw_connection(path) for _ in range(70)]
         async with asyncio.timeout(DEADLINE_S):
-            async with FakeWorker(store.path) as worker:
+            async with FakeWorker(path) as worker:
                 await worker.put_prompt()
         for connection in silent:
             connection.close()

@@ -150,9 +150,8 @@ def test_a_killed_supervisor_leaves_nothing(supervise, stop_first: bool, child: 
 
     The blind one never reads its channel: PR_SET_PDEATHSIG alone ends it.
     """
-    running = supervise({"mixed-0": child, "gateway": child})
-    running.until(lambda: running.saw("ready it"))
-    assert len(running.pids()) == 2
+    running = supervise({"mixed-0": child, "gateway": child, "store": child})
+    running.until(lambda: running.saw("ready it") and len(running.pids()) == 3)
     if stop_first:
         running.process.send_signal(signal.SIGSTOP)
     running.process.kill()
@@ -334,3 +333,61 @@ def test_connections_wait_while_there_is_no_gateway(supervise) -> None:
     port = int(next(line for line in running.lines if line.startswith("port ")).split()[1])
     with socket.create_connection(("127.0.0.1", port), timeout=10):
         pass
+
+
+# ── the store ────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_nobody_waits_for_the_store_and_it_ends_after_the_workers(supervise) -> None:
+    running = supervise({"store": "hang"})
+    running.until(lambda: running.saw("ready it") and bool(running.lives("store")))
+    running.until(lambda: "name='store'" in running.heard("gateway"))
+    assert "state='starting'" in running.heard("gateway").splitlines()[-1]
+    running.process.send_signal(signal.SIGTERM)
+    assert running.code() == 0
+    assert not any(map(alive, running.pids()))
+
+
+def test_a_killed_store_is_started_again_and_nobody_else(supervise) -> None:
+    running = supervise()
+    running.until(lambda: running.saw("ready it") and bool(running.lives("store")))
+    before = {child: running.lives(child) for child in ("gateway", "mixed-0")}
+    running.until(lambda: "store=ChildState(name='store'" in running.heard("gateway"))
+    os.kill(int(running.lives("store")[0][1]), signal.SIGKILL)
+    running.until(lambda: len(running.lives("store")) == 2)
+    assert running.saw("log store | ended (killed by SIGKILL)")
+    assert {child: running.lives(child) for child in before} == before
+    running.process.send_signal(signal.SIGTERM)
+    assert running.code() == 0
+
+
+def test_a_store_that_never_starts_is_given_up_and_the_server_lives(supervise) -> None:
+    running = supervise({"store": "exit 1"})
+    running.until(lambda: running.saw("log store | given up, the server goes on without it"))
+    running.until(lambda: running.saw("ready it"))
+    running.until(lambda: "store=None" in running.heard("gateway").splitlines()[-1])
+    running.process.send_signal(signal.SIGTERM)
+    assert running.code() == 0
+
+
+def test_a_store_that_is_refused_at_the_start_is_an_error_of_the_start(supervise) -> None:
+    running = supervise({"store": "refuse the folder is not private"})
+    assert running.code() == 2
+    assert running.saw("UsageError the folder is not private")
+
+
+def test_the_store_is_restarted_when_the_gateway_says_so(supervise) -> None:
+    running = supervise({"gateway": "restart store"})
+    running.until(lambda: len(running.lives("store")) == 2)
+    running.process.send_signal(signal.SIGTERM)
+    assert running.code() == 0
+
+
+@pytest.mark.parametrize("store", [{"enabled": False}, {"socket": "/run/kv/store.sock"}])
+def test_no_store_is_started_where_there_is_to_be_none_or_another_one(supervise, store) -> None:
+    running = supervise(store=store)
+    running.until(lambda: running.saw("ready it"))
+    assert running.lives("store") == []
+    running.until(lambda: "store=None" in running.heard("gateway"))
+    running.process.send_signal(signal.SIGTERM)
+    assert running.code() == 0

@@ -4,7 +4,7 @@ from .demand import Demand, demand_of
 from .option import Option
 from .parts import STANDARD_PARTS, Parts, RouterLimits
 from .prefix_beliefs import HeldPrefix, HeldPrefixes, PrefixBeliefs, StoredTokens
-from .prefix_index import Holdings, IndexCounts, PrefixIndex, StoredRun
+from .prefix_index import Holdings, PrefixIndex, StoredRun
 from .router import KV_METHODS, ROUTER, ROUTER_METHODS, Router
 from .scorers import Scorer, scorer_of
 from .worker_belief import Load, WorkerBelief
@@ -18,7 +18,6 @@ __all__ = [
     "HeldPrefix",
     "HeldPrefixes",
     "Holdings",
-    "IndexCounts",
     "Load",
     "Option",
     "Parts",

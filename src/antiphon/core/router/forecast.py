@@ -138,6 +138,7 @@ class Forecast:
             load.requests,
             worker.chosen,
             plan.fetch if plan else 0,
+            (ttft_s - queued_s) / slo.ttft_s,
             plan.cached / demand.tokens if plan else 0.0,
             load.queued_tokens + (plan.uncached if plan else 0),
             load.context_tokens + demand.context,

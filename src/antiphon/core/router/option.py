@@ -25,6 +25,8 @@ class Option(NamedTuple):
     chosen: int
     fetch: int = 0
     """Tokens that the prompt begins with and that are fetched from the store first."""
+    effort: float = 0.0
+    """The part of the TTFT target that it takes by itself, without what it waits for others."""
     matched: float = 0.0
     """The share of the request's tokens that need not be computed."""
     prefill_tokens: int = 0
@@ -58,6 +60,7 @@ def joined(prefill: Option, decode: Option) -> Option:
         requests=prefill.requests + decode.requests,
         chosen=max(prefill.chosen, decode.chosen),
         fetch=prefill.fetch,
+        effort=prefill.effort,
         matched=prefill.matched,
         prefill_tokens=prefill.prefill_tokens,
         context_tokens=decode.context_tokens,

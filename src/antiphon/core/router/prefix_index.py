@@ -20,6 +20,7 @@ from typing import NamedTuple
 from antiphon.types import (
     BlockKey,
     Incarnation,
+    IndexCounts,
     KvDump,
     KvEvents,
     KvReplay,
@@ -61,21 +62,6 @@ class Holdings:
 
 
 NOTHING_HELD = Holdings({})
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class IndexCounts:
-    """`blocks`: different ones, of lives that are over too, until they are cleared away. `held`:
-    one for each holder and tier that has it. `refused_total`: beyond what is kept of a holder."""
-
-    holders: int
-    behind: int
-    """Holders of whom something is known to be missing."""
-    blocks: int
-    held: int
-    refused_total: int
-    replays_total: int
-    dumps_total: int
 
 
 class _View(NamedTuple):

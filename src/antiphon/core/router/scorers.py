@@ -27,15 +27,33 @@ class Scorer(Protocol):
 
 
 class MostHeadroom:
-    """Most headroom to the targets, then least work, then turn."""
+    """Most headroom to the targets, then least work, then turn.
+
+    While somebody is free, a prompt goes where its first token comes soonest, though its beginning
+    be computed again. When everybody has a queue, whatever one option takes longer by itself than
+    another makes others wait: it counts once more, by the share of waiting in the least of queues.
+    """
 
     by_prediction = True
 
     def best(self, options: Sequence[Option]) -> Option:
         """Does not mutate."""
-        enough = max(option.headroom for option in options) - _SIMILAR
-        good = [option for option in options if option.headroom >= enough]
+        values = self._values(options)
+        enough = max(values) - _SIMILAR
+        good = [option for option, value in zip(options, values, strict=True) if value >= enough]
         return min(good, key=lambda option: (option.work_s, option.turn))
+
+    def _values(self, options: Sequence[Option]) -> list[float]:
+        efforts = [option.effort for option in options]
+        least = min(efforts)
+        share = self._waiting(options) if max(efforts) > least else 0.0
+        if not share:
+            return [option.headroom for option in options]
+        return [option.headroom - share * (option.effort - least) for option in options]
+
+    def _waiting(self, options: Sequence[Option]) -> float:
+        """What share of the time to the first token is waiting for others, wherever it goes."""
+        return min(option.queued_s / option.ttft_s if option.ttft_s else 0.0 for option in options)
 
 
 class LeastLoaded:

@@ -77,6 +77,7 @@ def find_server(url: str | None, token_file: Path | None) -> AdminClient:
             known = ", ".join(f"{server.url} (pid {server.pid})" for server in servers)
             raise UsageError(f"several servers run here: choose one with --url: {known}")
         return AdminClient(_UnixConnection(_admin_socket(only)))
+    connection = _tcp(url)
     for server in servers:
         if token_file is None and same_place(url, server.url):
             return AdminClient(_UnixConnection(_admin_socket(server)))
@@ -85,7 +86,7 @@ def find_server(url: str | None, token_file: Path | None) -> AdminClient:
             f"{url} is no server of yours on this machine: give the file of its admin token with "
             f"--token-file (the server's http.admin_token_file)"
         )
-    return AdminClient(_tcp(url), _token(token_file))
+    return AdminClient(connection, _token(token_file))
 
 
 class _UnixConnection(http.client.HTTPConnection):

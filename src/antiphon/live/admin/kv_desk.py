@@ -10,12 +10,13 @@ from typing import Protocol
 
 import msgspec
 
-from antiphon.core.router import Holdings, IndexCounts
+from antiphon.core.router import Holdings
 from antiphon.errors import ClientError, PeerError
 from antiphon.live.gateway.kv_metrics import dropped_by_reason
 from antiphon.types import (
     STORE,
     BlockKey,
+    IndexCounts,
     KvConfig,
     Member,
     Seconds,

@@ -11,8 +11,7 @@ from typing import Protocol
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
-from antiphon.core.router import IndexCounts
-from antiphon.types import TierStats
+from antiphon.types import IndexCounts, TierStats
 
 _TIER_LABELS = ("model_name", "tier")
 

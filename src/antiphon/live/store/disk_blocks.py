@@ -7,9 +7,10 @@ it. Nothing that a disk does ends anything but the block that it concerns.
 import asyncio
 import logging
 from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import Executor, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
+from antiphon.core.tiers import Slot
 from antiphon.store.disk import (
     Appended,
     DiskMiss,
@@ -19,7 +20,7 @@ from antiphon.store.disk import (
     Verified,
 )
 from antiphon.store.record import Page, RecordedBlock
-from antiphon.types import BlockKey, KvChange, Tier, TierStats
+from antiphon.types import BlockKey, KvChange, OfferedPage, Tier, TierStats
 from antiphon.wire import QuietLog
 
 from .host_memory import HeldBlock, HostBlocks
@@ -43,6 +44,7 @@ class DiskBlocks:
         note: Callable[[KvChange], None],
     ) -> None:
         self._tier = tier
+        self._host = host
         self._note = note
         self._keys: dict[BlockKey, None] = {}
         self._writer = ThreadPoolExecutor(1, thread_name_prefix="kv-disk-write")
@@ -58,11 +60,6 @@ class DiskBlocks:
     def keys(self) -> Iterable[BlockKey]:
         """All that can probably be read. Valid until the next call of anything."""
         return self._keys
-
-    @property
-    def threads(self) -> Executor:
-        """Where `read` is to be called."""
-        return self._reader
 
     def offer(self, key: BlockKey) -> None:
         """A block is in the host tier: write it when it is its turn."""
@@ -91,14 +88,25 @@ class DiskBlocks:
 
     def record(self, key: BlockKey) -> RecordedBlock | None:
         """What is known of a block that is here."""
-        return self._tier.block(key)
+        return self._tier.block(key) if key in self._keys else None
 
-    def read(self, key: BlockKey, into: Sequence[Page]) -> DiskMiss | None:
-        """On a thread: see `DiskTier.read`. Its caller reports a miss to `missed`."""
-        return self._tier.read(key, into)
+    async def fill(self, record: RecordedBlock, slot: Slot) -> tuple[OfferedPage, ...] | None:
+        """Read a block into a slot that is the caller's; None: it could not be had."""
+        misses: list[DiskMiss] = []
 
-    def missed(self, key: BlockKey, miss: DiskMiss) -> None:
-        """A block could not be read, and is not here any more."""
+        def read(into: Sequence[Page]) -> bool:
+            miss = self._tier.read(record.key, into)
+            misses.extend([miss] if miss is not None else [])
+            return miss is None
+
+        loop = asyncio.get_running_loop()
+        work = loop.run_in_executor(self._reader, self._host.memory.fill, slot, read)
+        pages = await asyncio.shield(work)
+        for miss in misses:
+            self._missed(record.key, miss)
+        return pages
+
+    def _missed(self, key: BlockKey, miss: DiskMiss) -> None:
         if miss is not DiskMiss.CLOSED:
             self._gone([key])
         if miss in (DiskMiss.DAMAGED, DiskMiss.FAILED):

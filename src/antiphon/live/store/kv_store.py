@@ -16,6 +16,7 @@ from antiphon.errors import PeerError, UsageError
 from antiphon.live.kv_journal import KvJournal
 from antiphon.store.disk import DiskTier, Fsync
 from antiphon.store.record import KvOrigin
+from antiphon.store.remote import RemoteTier, RemoteValues
 from antiphon.store.transfer import MappedRegion
 from antiphon.types import (
     BlockKey,
@@ -33,6 +34,7 @@ from antiphon.types import (
 from .disk_blocks import DiskBlocks
 from .host_memory import HostBlocks, HostMemory
 from .operator import StoreOperator
+from .remote_blocks import RemoteBlocks
 from .tiered_blocks import Source, TieredBlocks
 from .watcher import Watcher
 from .worker_session import WorkerSession
@@ -45,14 +47,15 @@ _log = logging.getLogger(__name__)
 
 
 class KvStore:
-    """Implements `port.Host`. `disk_folder` None: no disk tier. `broken` gets the first law that
-    is broken in what the store does by itself: nothing can be trusted then.
+    """Implements `port.Host`. `disk_folder` or `remote` None: no such tier. `broken` gets the first
+    law that is broken in what the store does by itself: nothing can be trusted then.
     """
 
     def __init__(
         self,
         config: StoreConfig,
         disk_folder: Path | None,
+        remote: RemoteValues | None,
         *,
         broken: Callable[[BaseException], None],
         clock: Callable[[], Seconds],
@@ -61,6 +64,7 @@ class KvStore:
         self.journal = KvJournal(self._held)
         self._config = config
         self._disk_folder = disk_folder if config.disk_bytes else None
+        self._values = remote
         self._broken = broken
         self._clock = clock
         self._blocks: TieredBlocks | None = None
@@ -186,7 +190,7 @@ class KvStore:
                 tenancy,
                 self._config,
                 note=self.journal.note,
-                open_disk=lambda host: self._disk(tenancy, host),
+                open_slower=lambda host: (self._disk(tenancy, host), self._remote(tenancy, host)),
                 spawn=self._spawn,
                 clock=self._clock,
             )
@@ -208,6 +212,12 @@ class KvStore:
             _log.warning("no blocks are kept on disk: %s", error)
             return None
         return DiskBlocks(tier, host, note=self.journal.note)
+
+    def _remote(self, tenancy: Tenancy, host: HostBlocks) -> RemoteBlocks | None:
+        if self._values is None:
+            return None
+        tier = RemoteTier(self._values, KvOrigin.of(tenancy.kv, tenancy.identity))
+        return RemoteBlocks(tier, host, note=self.journal.note)
 
     def _held(self) -> Iterator[tuple[BlockKey, Tier]]:
         if self._blocks is not None:

@@ -41,7 +41,7 @@ class StoreOperator:
                 return StoreAnswer(stats=_stats(blocks))
             case StoreOp.LOOKUP:
                 return StoreAnswer(
-                    tiers=tuple(map(blocks.tiers_of, ask.keys)),
+                    tiers=blocks.tiers_of(ask.keys),
                     blocks=blocks.host.present(ask.keys),
                 )
             case StoreOp.PIN:
@@ -107,7 +107,7 @@ def _stats(blocks: TieredBlocks) -> tuple[TierStats, ...]:
     host = blocks.host.stats(blocks.memory.slot_bytes)
     mine = (*sorted(blocks.dropped.items()),)
     host = replace(host, dropped=(*host.dropped, *mine))
-    return (host,) if blocks.disk is None else (host, blocks.disk.stats())
+    return (host, *(tier.stats() for tier in (blocks.disk, blocks.remote) if tier is not None))
 
 
 async def _clear(blocks: TieredBlocks, ask: StoreAsk) -> int:

@@ -10,13 +10,11 @@ import secrets
 from collections.abc import Callable, Coroutine, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 from antiphon.core.store_joining import Tenancy
 from antiphon.core.tiers import Declined, HostTier, Slot, policy_named
-from antiphon.store.disk import DiskMiss
-from antiphon.store.record import Page, RecordedBlock
+from antiphon.store.record import RecordedBlock
 from antiphon.store.transfer import MappedRegion
 from antiphon.types import (
     BlockKey,
@@ -29,15 +27,21 @@ from antiphon.types import (
     Tier,
 )
 
+from .bringing_up import BringingUp
 from .disk_blocks import DiskBlocks
 from .host_memory import HostBlocks, HostMemory
 from .put_queue import PutQueue, Waiting
+from .remote_blocks import RemoteBlocks
 
 _COPIES_AT_ONCE = 16
 """Blocks that go to the copy thread in one piece: a turn costs as much as a small block."""
-_READS_AT_ONCE = 8
 MOST_FETCHES = 32
 """Locates that may wait for slower tiers at once; others get what is in memory."""
+
+
+_SLOWER = ((), (Tier.DISK,), (Tier.REMOTE,), (Tier.DISK, Tier.REMOTE))
+_TIERS = [((Tier.HOST,) if which & 1 else ()) + _SLOWER[which >> 1] for which in range(8)]
+"""Sets of tiers, by a bit for each."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,7 +70,7 @@ class TieredBlocks:
         config: StoreConfig,
         *,
         note: Callable[[KvChange], None],
-        open_disk: Callable[[HostBlocks], DiskBlocks | None],
+        open_slower: Callable[[HostBlocks], tuple[DiskBlocks | None, RemoteBlocks | None]],
         spawn: Callable[[Coroutine[Any, Any, None]], "asyncio.Task[None]"],
         clock: Callable[[], Seconds],
     ) -> None:
@@ -81,7 +85,7 @@ class TieredBlocks:
             listen=note,
         )
         self.own_work = HostBlocks(self.host, self.memory, clock)
-        self.disk = open_disk(self.own_work)
+        self.disk, self.remote = open_slower(self.own_work)
         self.dropped: dict[str, int] = {}
         """Puts that were not kept, and reads that were not given, but for the host tier's own."""
         self._clock = clock
@@ -90,12 +94,12 @@ class TieredBlocks:
         self.copying = ThreadPoolExecutor(1, thread_name_prefix="kv-copy")
         self._news = asyncio.Event()
         self._timer: asyncio.TimerHandle | None = None
-        self._loads: dict[BlockKey, asyncio.Task[None]] = {}
         self._fetches = 0
-        self._spawn = spawn
+        self._bringing_up = BringingUp(
+            self.own_work, self.disk, self.remote, arrived=self._arrived, spawn=spawn
+        )
         self._running = [spawn(self._carry_out_puts())]
-        if self.disk is not None:
-            self._running.append(spawn(self.disk.run()))
+        self._running += [spawn(tier.run()) for tier in (self.disk, self.remote) if tier]
 
     def now(self) -> Seconds:
         """The clock of leases."""
@@ -107,21 +111,27 @@ class TieredBlocks:
             yield key, Tier.HOST
         if self.disk is not None:
             yield from ((key, Tier.DISK) for key in self.disk.keys)
+        if self.remote is not None:
+            yield from ((key, Tier.REMOTE) for key in self.remote.keys)
 
-    def tiers_of(self, key: BlockKey) -> tuple[Tier, ...]:
-        """Where it lies now, fastest first."""
-        on_disk = self.disk is not None and key in self.disk
-        return (Tier.HOST,) * (key in self.host) + (Tier.DISK,) * on_disk
+    def tiers_of(self, keys: Sequence[BlockKey]) -> tuple[tuple[Tier, ...], ...]:
+        """Where each lies now, fastest first."""
+        host, disk, remote = self.host, self.disk or (), self.remote or ()
+        return tuple(
+            [_TIERS[(key in host) + 2 * (key in disk) + 4 * (key in remote)] for key in keys]
+        )
 
     async def close(self) -> None:
         """What is under way ends; what is on disk stays there."""
         for task in self._running:
             task.cancel()
-        await asyncio.gather(*self._running, *self._loads.values(), return_exceptions=True)
+        await asyncio.gather(*self._running, return_exceptions=True)
+        await self._bringing_up.close()
         if self._timer is not None:
             self._timer.cancel()
-        if self.disk is not None:
-            await self.disk.close()
+        for tier in (self.disk, self.remote):
+            if tier is not None:
+                await tier.close()
         self.copying.shutdown(wait=False)
         for key, tier in list(self.held()):
             self._note(KvChange(key, tier, stored=False))
@@ -185,23 +195,23 @@ class TieredBlocks:
                 numerics=source.numerics,
             )
             self._drop("overtaken", pages is None)
-            self._arrived(slot, record, pages, fresh=True)
+            self._arrived(slot, record, pages, Tier.DEVICE)
 
     def _arrived(
         self,
         slot: Slot,
         record: RecordedBlock,
         pages: tuple[OfferedPage, ...] | None,
-        *,
-        fresh: bool,
-    ) -> bool:
-        """A thread has done with a slot; whether the block is there now."""
+        came_from: Tier,
+    ) -> None:
+        """A thread has done with a slot. What is there now goes to the tiers that lack it."""
         if pages is not None:
             self.memory.seal(slot, record, pages)
         visible = self.host.end_put(record.key, pages is not None, self._clock())
-        if visible and fresh and self.disk is not None:
+        if visible and self.disk is not None and came_from is not Tier.DISK:
             self.disk.offer(record.key)
-        return visible
+        if visible and self.remote is not None and came_from is Tier.DEVICE:
+            self.remote.offer(record.key)
 
     # ── reads ────────────────────────────────────────────────────────────────────────────────
 
@@ -219,6 +229,41 @@ class TieredBlocks:
         self.host.release(lease, self._clock())
         self._wind_up()
 
+    async def locate(
+        self, keys: Sequence[BlockKey], tenant: bytes | None, wait_s: Seconds, holder: str
+    ) -> tuple[LeaseId | None, tuple[Slot, ...], int]:
+        """`read`, after blocks on slower tiers were brought up within `wait_s`; the last value says
+        how many were. `tenant` None: whoever put them.
+
+        Callers take turns, a few blocks each, so that a short prefix does not wait for a long one.
+        What was brought up stays under leases of `holder` until all is.
+        """
+        lease, slots = self.read(keys, holder)
+        if len(slots) == len(keys) or not self._bringing_up.possible:
+            return lease, slots, 0
+        if self._fetches >= MOST_FETCHES:
+            self._drop("too_many_fetches", 1)
+            return lease, slots, 0
+        leases = [lease]
+
+        def keep(part: Sequence[BlockKey]) -> int:
+            lease, slots = self.read(part, holder)
+            leases.append(lease)
+            return len(slots)
+
+        rest, after = keys[len(slots) :], keys[len(slots) - 1] if slots else None
+        self._fetches += 1
+        try:
+            brought = await self._bringing_up.bring_up(rest, after, tenant, wait_s, keep)
+            if brought:
+                return *self.read(keys, holder), brought
+            return leases.pop(0), slots, 0
+        finally:
+            self._fetches -= 1
+            for one in leases:
+                if one is not None:
+                    self.release(one)
+
     def _wind_up(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
@@ -231,94 +276,3 @@ class TieredBlocks:
         self._timer = None
         self.host.expire(self._clock())
         self._wind_up()
-
-    # ── bringing up ──────────────────────────────────────────────────────────────────────────
-
-    async def locate(
-        self, keys: Sequence[BlockKey], tenant: bytes | None, wait_s: Seconds, holder: str
-    ) -> tuple[LeaseId | None, tuple[Slot, ...], int]:
-        """`read`, after blocks on slower tiers were brought up within `wait_s`; the last value says
-        how many were.
-
-        Callers take turns, a few blocks each, so that a short prefix does not wait for a long one.
-        What was brought up stays under leases of `holder` until all is.
-        """
-        lease, slots = self.read(keys, holder)
-        if len(slots) == len(keys) or self.disk is None:
-            return lease, slots, 0
-        if self._fetches >= MOST_FETCHES:
-            self._drop("too_many_fetches", 1)
-            return lease, slots, 0
-        self._fetches += 1
-        leases = [lease]
-        try:
-            brought = await self._bring_up(keys[len(slots) :], tenant, wait_s, holder, leases)
-            if brought:
-                return *self.read(keys, holder), brought
-            return leases.pop(0), slots, 0
-        finally:
-            self._fetches -= 1
-            for one in leases:
-                if one is not None:
-                    self.release(one)
-
-    async def _bring_up(
-        self,
-        keys: Sequence[BlockKey],
-        tenant: bytes | None,
-        wait_s: Seconds,
-        holder: str,
-        leases: list[LeaseId | None],
-    ) -> int:
-        deadline = self._clock() + wait_s
-        brought = 0
-        for start in range(0, len(keys), _READS_AT_ONCE):
-            part = keys[start : start + _READS_AT_ONCE]
-            brought += await self._load(part, tenant, deadline)
-            lease, slots = self.read(part, holder)
-            leases.append(lease)
-            if len(slots) < len(part):
-                break
-        return brought
-
-    async def _load(self, keys: Sequence[BlockKey], tenant: bytes | None, deadline: Seconds) -> int:
-        """Those that are not in memory, until the deadline; how many came."""
-        wanted = [key for key in keys if key not in self.host]
-        for key in wanted:
-            if key not in self._loads and not self._begin_load(key, tenant):
-                break
-        loads = {self._loads[key] for key in wanted if key in self._loads}
-        if loads:
-            await asyncio.wait(loads, timeout=max(0.0, deadline - self._clock()))
-        return sum(key in self.host for key in wanted)
-
-    def _begin_load(self, key: BlockKey, tenant: bytes | None) -> bool:
-        """Whether it is on its way. A load that has begun ends, whoever waits for it."""
-        if self.disk is None or key not in self.disk:
-            return False
-        record = self.disk.record(key)
-        if record is None:
-            return False
-        owner = record.tenant if tenant is None else tenant
-        slot = self.host.begin_put(key, record.parent, owner, self._clock())
-        if isinstance(slot, Declined):
-            return False
-        task = self._spawn(self._load_one(self.disk, slot, record))
-        self._loads[key] = task
-        task.add_done_callback(lambda _: self._loads.pop(key))
-        return True
-
-    async def _load_one(self, disk: DiskBlocks, slot: Slot, record: RecordedBlock) -> None:
-        miss: list[DiskMiss] = []
-
-        def read(into: Sequence[Page]) -> bool:
-            missed = disk.read(record.key, into)
-            miss.extend([missed] if missed is not None else [])
-            return missed is None
-
-        loop = asyncio.get_running_loop()
-        work = loop.run_in_executor(disk.threads, partial(self.memory.fill, slot, read))
-        pages = await asyncio.shield(work)
-        for one in miss:
-            disk.missed(record.key, one)
-        self._arrived(slot, record, pages, fresh=False)

@@ -26,6 +26,11 @@ class CallGate:
                 self._inside -= is_open
                 self._changed.notify_all()
 
+    @property
+    def is_open(self) -> bool:
+        """Whether a call that takes long should go on."""
+        return self._open
+
     def close(self) -> bool:
         """Let nobody in any more, then wait until nobody is inside. False: it was closed before."""
         with self._changed:

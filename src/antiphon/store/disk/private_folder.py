@@ -30,7 +30,7 @@ class PrivateFolder:
         self.path = path
         try:
             path.mkdir(mode=_MODE, parents=True, exist_ok=True)
-            self.fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC | os.O_NOFOLLOW)
+            self.fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         except OSError as error:
             raise _refused(path, f"{error.strerror}") from error
         try:

@@ -13,7 +13,7 @@ from antiphon.store.record import (
     Peek,
     RecordHeader,
     RecordProblem,
-    decoded,
+    decode_header,
     peek,
 )
 
@@ -68,7 +68,7 @@ def _header_at(calls: DiskCalls, fd: int, at: int) -> RecordHeader | RecordProbl
     sizes = peek(data)
     if isinstance(sizes, Peek) and len(data) < sizes.header_bytes:
         data = _read_some(calls, fd, at, sizes.header_bytes)
-    return decoded(data)
+    return decode_header(data)
 
 
 def _read_some(calls: DiskCalls, fd: int, at: int, count: int) -> bytes:

@@ -14,7 +14,7 @@ from .record_header import (
     Peek,
     RecordHeader,
     RecordProblem,
-    decoded,
+    decode_header,
     peek,
     unrecordable,
 )
@@ -39,7 +39,7 @@ __all__ = [
     "all_match",
     "check_pages",
     "checksum_problem",
-    "decoded",
+    "decode_header",
     "new_pages",
     "peek",
     "unrecordable",

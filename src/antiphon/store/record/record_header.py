@@ -17,7 +17,7 @@
     96   32  parent, or 0
     128      identity, tenant, lineage, numerics, layout, then 0 up to a multiple of 8
              a row of four uint64 a chunk: where it begins in the record, its bytes there, its bytes
-             when decoded, XXH3-64 of these
+             when decode_header, XXH3-64 of these
              0 up to the last 16 bytes
     -16  16  BLAKE2b-128 of all from byte 8 on
 
@@ -207,7 +207,7 @@ def peek(data: bytes | bytearray | memoryview) -> Peek | RecordProblem:
     return Peek(header_bytes, record_bytes)
 
 
-def decoded(data: bytes | bytearray | memoryview) -> RecordHeader | RecordProblem:
+def decode_header(data: bytes | bytearray | memoryview) -> RecordHeader | RecordProblem:
     """Read a header off the beginning of `data`; raises nothing, whatever the bytes are.
 
     What is returned is consistent: encoding it gives the same bytes again.

@@ -1,0 +1,123 @@
+"""The remote tier, driven: blocks are written behind, and read when nothing nearer has them.
+
+`store.remote.RemoteTier` has the deadlines and the breaker. What a foreign system has is never
+known for sure: what it took is said to be there until it is looked for in vain.
+"""
+
+import asyncio
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+
+from antiphon.core.tiers import Slot
+from antiphon.store.record import Page, RecordedBlock
+from antiphon.store.remote import RemoteTier
+from antiphon.types import BlockKey, KvChange, OfferedPage, Seconds, Tier, TierStats
+
+from .host_memory import HeldBlock, HostBlocks
+from .write_behind import WriteBehind
+
+MOST_KEYS = 2**20
+"""So many are said to be there; of more the oldest are not spoken of."""
+
+
+class RemoteBlocks:
+    """Which blocks are there, as far as it was said. `note` hears of each change. `run` writes,
+    until cancelled."""
+
+    def __init__(
+        self,
+        tier: RemoteTier,
+        host: HostBlocks,
+        *,
+        note: Callable[[KvChange], None],
+        most_keys: int = MOST_KEYS,
+    ) -> None:
+        self._tier = tier
+        self._host = host
+        self._note = note
+        self._most_keys = most_keys
+        self._keys: dict[BlockKey, None] = {}
+        self._writer = ThreadPoolExecutor(1, thread_name_prefix="kv-remote-write")
+        self._reader = ThreadPoolExecutor(1, thread_name_prefix="kv-remote-read")
+        self._behind = WriteBehind(host, self._writer, self._put, self._written, name="remote")
+
+    def __contains__(self, key: BlockKey) -> bool:
+        """Whether it was there when we last heard."""
+        return key in self._keys
+
+    @property
+    def keys(self) -> Iterable[BlockKey]:
+        """All that were there when we last heard. Valid until the next call of anything."""
+        return self._keys
+
+    def offer(self, key: BlockKey) -> None:
+        """A block is in the host tier: write it when it is its turn."""
+        if key not in self._keys:
+            self._behind.offer(key)
+
+    async def run(self) -> None:
+        """See the class."""
+        await self._behind.run()
+
+    async def close(self) -> None:
+        """Once `run` is over."""
+        loop = asyncio.get_running_loop()
+        await loop.run_in_executor(None, self._tier.close)
+        self._reader.shutdown(wait=False)
+        self._writer.shutdown(wait=False)
+
+    async def present(self, keys: Sequence[BlockKey], timeout_s: Seconds) -> int:
+        """How many of the keys, from the first on, are there; 0 if it can't be said in time."""
+        loop = asyncio.get_running_loop()
+        work = loop.run_in_executor(self._reader, self._tier.present, keys, timeout_s)
+        count = await asyncio.shield(work)
+        for key in keys[:count]:
+            self._found(key)
+        return count
+
+    async def fill(self, record: RecordedBlock, slot: Slot) -> tuple[OfferedPage, ...] | None:
+        """Read a block into a slot that is the caller's; None: it could not be had."""
+
+        def read(into: Sequence[Page]) -> bool:
+            return self._tier.get([record.key], [into])[0]
+
+        loop = asyncio.get_running_loop()
+        work = loop.run_in_executor(self._reader, self._host.memory.fill, slot, read)
+        pages = await asyncio.shield(work)
+        if pages is None:
+            self._gone(record.key)
+        return pages
+
+    def stats(self) -> TierStats:
+        """Counts, with what was never handed over."""
+        stats = self._tier.stats()
+        mine = (
+            ("queue_full", self._behind.dropped_full),
+            ("evicted_before_written", self._behind.dropped_gone),
+        )
+        return replace(stats, blocks=len(self._keys), dropped=(*stats.dropped, *mine))
+
+    def _put(self, blocks: Sequence[HeldBlock]) -> tuple[bool, ...]:
+        """On the writer's thread."""
+        return self._tier.put(
+            [(one.sealed.record, one.pages, one.sealed.checksums) for one in blocks]
+        )
+
+    def _written(self, blocks: Sequence[HeldBlock], kept: Sequence[bool]) -> None:
+        for one, taken in zip(blocks, kept, strict=True):
+            if taken:
+                self._found(one.sealed.record.key)
+
+    def _found(self, key: BlockKey) -> None:
+        if key in self._keys:
+            return
+        if len(self._keys) >= self._most_keys:
+            self._gone(next(iter(self._keys)))
+        self._keys[key] = None
+        self._note(KvChange(key, Tier.REMOTE, stored=True))
+
+    def _gone(self, key: BlockKey) -> None:
+        if key in self._keys:
+            del self._keys[key]
+            self._note(KvChange(key, Tier.REMOTE, stored=False))

@@ -1,0 +1,70 @@
+"""What the options about the KV store mean for the configuration, and how it is shown."""
+
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from antiphon.cli.app import app
+from antiphon.cli.status import as_table
+from antiphon.live import serve as serve_module
+from antiphon.types import Config, StoreConfig
+
+
+def served(monkeypatch: pytest.MonkeyPatch, *options: str) -> StoreConfig:
+    """The store of the configuration that `antiphon serve` with these options runs."""
+    got: list[Config] = []
+
+    def run(config: Config, **_: Any) -> int:
+        got.append(config)
+        return 0
+
+    monkeypatch.setattr(serve_module, "serve", run)
+    result = CliRunner().invoke(app, ["serve", *options])
+    assert result.exit_code == 0, result.output
+    return got[0].store
+
+
+def test_a_store_is_on_unless_it_is_off(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert served(monkeypatch) == StoreConfig()
+    assert served(monkeypatch, "--store", "on") == StoreConfig()
+    assert served(monkeypatch, "--store", "off") == StoreConfig(enabled=False)
+
+
+def test_a_socket_names_a_store_that_runs_already(monkeypatch: pytest.MonkeyPatch) -> None:
+    path = "/run/kv/store.sock"
+    assert served(monkeypatch, "--store", path) == StoreConfig(socket=path)
+
+
+def test_sizes_and_folder(monkeypatch: pytest.MonkeyPatch) -> None:
+    options = ("--store-memory", "2GiB", "--store-disk", "10GiB", "--store-dir", "/kv")
+    assert served(monkeypatch, *options) == StoreConfig(
+        memory_bytes=2 * 2**30, disk_bytes=10 * 2**30, dir="/kv"
+    )
+
+
+@pytest.mark.parametrize(
+    ("command", "option", "value", "key"),
+    [
+        ("serve", "--store-memory", "1kB", "store.memory_bytes"),
+        ("serve", "--store-disk", "-1", "store.disk_bytes"),
+        ("serve", "--store", " ", "store.socket"),
+        ("store", "--store-memory", "much", "store.memory_bytes"),
+        ("store", "--store-dir", "", "store.dir"),
+    ],
+)
+def test_what_can_not_be_is_named(command: str, option: str, value: str, key: str) -> None:
+    result = CliRunner().invoke(app, [command, option, value])
+    assert result.exit_code == 2
+    assert key in result.output
+
+
+def test_status_has_a_line_for_the_store() -> None:
+    status: dict[str, Any] = {
+        **{"model": "tiny", "version": "0", "state": "ready"},
+        **{"gateway_pid": 7, "open_requests": 0, "workers": []},
+    }
+    assert "store" not in as_table(status)
+    store = {"health": "waiting", "pid": None, "life": 2, "problem": "killed by SIGKILL"}
+    shown = as_table({**status, "store": store}).splitlines()[-1]
+    assert shown == "store: waiting (pid –, lives 2, last problem: killed by SIGKILL)"

@@ -1,0 +1,88 @@
+"""The store beside a real Redis: what it took is there after a restart; its troubles are misses."""
+
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from redis_kit import RealRedis, needs_redis  # pyright: ignore[reportMissingImports]
+from store_kit import FakeGateway, FakeWorker, content_of, real_store
+
+from antiphon.errors import PeerError
+from antiphon.types import StoreOp, Tier
+
+pytestmark = [needs_redis, pytest.mark.timeout(120)]
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    tmp_path.chmod(0o700)
+    return tmp_path
+
+
+@pytest.fixture
+def redis(folder: Path) -> Iterator[RealRedis]:
+    running = RealRedis(folder)
+    yield running
+    running.kill()
+
+
+async def test_what_the_remote_took_is_read_after_the_store_was_killed(
+    folder: Path, redis: RealRedis
+) -> None:
+    async with real_store(folder, remote=redis.url) as store:
+        async with FakeWorker(store.path) as worker, FakeGateway(store.path) as gateway:
+            keys = await worker.put_prompt(blocks=20)
+            await gateway.until(lambda: gateway.on(Tier.REMOTE) == set(keys))
+        await store.restart()
+        async with FakeWorker(store.path) as worker, FakeGateway(store.path) as gateway:
+            located = await worker.locate(keys)
+            assert worker.copy(located) == [content_of(key) for key in keys]
+            assert located.from_disk == len(keys)
+            both = (Tier.HOST, Tier.REMOTE)
+            assert (await gateway.ask(StoreOp.LOOKUP, keys)).tiers == (both,) * len(keys)
+
+
+async def test_a_remote_that_is_stopped_or_gone_is_a_miss_in_time(
+    folder: Path, redis: RealRedis
+) -> None:
+    """LMCache 1810: killing the remote's master garbled answers. Mooncake 1088: 60 s stalls."""
+    async with real_store(folder, remote=redis.url) as store:
+        async with FakeWorker(store.path) as worker, FakeGateway(store.path) as gateway:
+            keys = await worker.put_prompt()
+            await gateway.until(lambda: gateway.on(Tier.REMOTE) == set(keys))
+        await store.restart()
+        redis.send(signal.SIGSTOP)
+        async with FakeWorker(store.path) as worker:
+            assert (await worker.locate(keys, wait_s=0.5)).blocks == ()
+            more = await worker.put_prompt(seed=1)
+            redis.send(signal.SIGCONT)
+            redis.kill()
+            assert (await worker.locate(keys, wait_s=0.5)).blocks == ()
+            assert await worker.fetch(more) == [content_of(key) for key in more]
+
+
+async def test_what_somebody_wrote_into_the_remote_is_not_believed(
+    folder: Path, redis: RealRedis
+) -> None:
+    """LMCache 4385: a tier returned another request's KV, silently."""
+    async with real_store(folder, remote=redis.url) as store:
+        async with FakeWorker(store.path) as worker, FakeGateway(store.path) as gateway:
+            keys = await worker.put_prompt(blocks=4)
+            await gateway.until(lambda: gateway.on(Tier.REMOTE) == set(keys))
+        client = redis.client()
+        names = sorted(client.keys("*"))
+        values = [client.get(name) for name in names]
+        for name, value in zip(names, [*values[1:], values[0]], strict=True):
+            client.set(name, value)  # each lies where another belongs
+        await store.restart()
+        async with FakeWorker(store.path) as worker, FakeGateway(store.path) as gateway:
+            assert (await worker.locate(keys)).blocks == ()
+            remote = (await gateway.ask(StoreOp.STATS)).stats[-1]
+            assert dict(remote.dropped)["read_damaged"] > 0
+
+
+async def test_an_address_that_is_none_is_said_at_the_start(folder: Path) -> None:
+    with pytest.raises(PeerError, match=r"store\.remote must begin with"):
+        async with real_store(folder, remote="http://127.0.0.1"):
+            pass
