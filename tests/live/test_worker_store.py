@@ -108,6 +108,7 @@ async def test_what_one_worker_has_computed_another_takes_from_the_store(
         assert view.computed_tokens_total < BLOCK
         await side.rest()
         assert view.put_blocks_total == 0, "what came from there is not put again"
+        assert view.store_sessions == 1
         await until(lambda: len(store.released) == 1)
 
 
@@ -200,6 +201,7 @@ async def test_a_store_that_is_not_there_delays_nothing(
         assert side.fetched(asked).problem == "the KV store is not there"
         view = side.worker.view()
         assert view.fetch_missed_blocks_total == view.put_dropped_blocks_total == BLOCKS
+        assert view.store_sessions == 0
         await side.rest()
 
 

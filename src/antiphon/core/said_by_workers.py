@@ -42,6 +42,7 @@ _COUNTS = (
     "fetch_missed_blocks_total",
     "put_blocks_total",
     "put_dropped_blocks_total",
+    "store_sessions",
 )
 
 

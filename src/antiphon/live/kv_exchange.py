@@ -29,7 +29,7 @@ from .page_copier import PageCopier
 from .pull_path import PullPath, SealedPages
 from .sealing import Sealing
 from .store_fetch import FetchEnded, StoreFetch
-from .store_session import StoreAccess
+from .store_session import StoreAccess, StoreSession
 from .write_back import WriteBack
 
 _log = logging.getLogger(__name__)
@@ -80,7 +80,9 @@ class KvExchange:
         )
         self._write_back: WriteBack | None = None
         self._fetch: StoreFetch | None = None
+        self._session: Callable[[], StoreSession | None] = lambda: None
         if (store := exchange.store) is not None:
+            self._session = store.session
             self._write_back = WriteBack(exchange.pages, store.session)
             store.heard.add(self._write_back.heard)
             self._fetch = StoreFetch(
@@ -109,6 +111,7 @@ class KvExchange:
             view,
             put_blocks_total=self._write_back.put_blocks,
             put_dropped_blocks_total=self._write_back.dropped.total(),
+            store_sessions=int(self._session() is not None),
             fetch_missed_blocks_total=self._fetch.missed.total(),
         )
 

@@ -42,8 +42,8 @@ HELLO_TIMEOUT_S: Seconds = 60.0
 ANSWER_TIMEOUT_S: Seconds = 30.0
 """Whoever asks waits less; an answer that comes later still has to be answered for."""
 _FIRST_WAIT_S, _LONGEST_WAIT_S = 0.02, 1.0
-_ANSWERS = {kind: FROM_STORE[kind] for kind in (Kind.STORE_WELCOME, Kind.STORE_REFUSED)}
-_RECEIVES = {kind: FROM_STORE[kind] for kind in (Kind.HEARTBEAT, Kind.LOCATED)}
+_ANSWERS = {int(kind): FROM_STORE[kind] for kind in (Kind.STORE_WELCOME, Kind.STORE_REFUSED)}
+_RECEIVES = {int(kind): FROM_STORE[kind] for kind in (Kind.HEARTBEAT, Kind.LOCATED)}
 
 _log = logging.getLogger(__name__)
 

@@ -99,6 +99,8 @@ class WorkerView:
     """Blocks offered to the store."""
     put_dropped_blocks_total: int = 0
     """Blocks not offered to it: it was not there, or did not read."""
+    store_sessions: int = 0
+    """1 while it can ask the store."""
 
 
 class Health(StrEnum):

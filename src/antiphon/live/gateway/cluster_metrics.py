@@ -45,6 +45,11 @@ _GAUGES: tuple[tuple[str, str, Callable[[WorkerView], float]], ...] = (
     ),
     ("antiphon_offered_pages", "Pages kept for other workers.", lambda view: view.offered_pages),
     ("antiphon_worker_leases", "Offers that the worker keeps.", lambda view: view.leases),
+    (
+        "antiphon_worker_store_connected",
+        "1 if it can ask the store.",
+        lambda view: view.store_sessions,
+    ),
 )
 _COUNTERS: tuple[tuple[str, str, Callable[[WorkerView], float]], ...] = (
     (
