@@ -18,6 +18,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from support import result
+from support.quantiles import quantiles
 
 from antiphon.bench import Answer, Arrival, Client, run_open_loop
 from antiphon.drill import started
@@ -121,14 +122,6 @@ async def measure(
 
 def ttfts(answers: Sequence[Answer]) -> list[float]:
     return [answer.ttft_s for answer in answers if answer.ttft_s is not None]
-
-
-def quantiles(values: Sequence[float]) -> dict[str, float]:
-    ordered = sorted(values) or [float("nan")]
-    return {
-        name: ordered[min(len(ordered) - 1, int(share * len(ordered)))]
-        for name, share in (("p50", 0.5), ("p90", 0.9), ("p99", 0.99), ("max", 1.0))
-    }
 
 
 def draw(runs: Sequence[dict[str, object]]) -> None:

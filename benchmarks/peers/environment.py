@@ -43,6 +43,22 @@ NIXL = Peer(
 )
 """Moves bytes between processes; computes no tokens, so it is none of `PEERS`."""
 
+REDIS = Peer(
+    name="Redis",
+    package="redis==8.1.0",
+    script="redis_peer.py",
+    note="the server is Debian's, over TCP on loopback, nothing saved; the client parses in C",
+    alone=("redis==8.1.0", "hiredis==3.5.0"),
+)
+MOONCAKE = Peer(
+    name="Mooncake Store",
+    package="mooncake-transfer-engine-non-cuda==0.3.13.post1",
+    script="mooncake_peer.py",
+    note="P2PHANDSHAKE, TCP; from and into registered memory, values lie in another process",
+)
+STORES = (REDIS, MOONCAKE)
+"""Keep values under keys."""
+
 
 def python_of(peer: Peer, folder: Path) -> Path:
     """The peer's interpreter, whether it exists or not."""

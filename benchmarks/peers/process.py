@@ -49,12 +49,14 @@ class Child:
 
     @property
     def resident_bytes(self) -> int:
-        """Resident memory, mapped files included (Linux). Raises `Failed`."""
-        status = Path(f"/proc/{self.process.pid}/status").read_text()
-        for line in status.splitlines():
-            if line.startswith("VmRSS:"):
-                return int(line.split()[1]) * 1024
-        raise self.failed()
+        """Memory of the process and of all that it has started (Linux), mapped files included.
+
+        What several share counts once. Raises `Failed`.
+        """
+        try:
+            return sum(map(_proportional_bytes, _family(self.process.pid)))
+        except OSError:
+            raise self.failed() from None
 
     def failed(self) -> Failed:
         """What to raise when it has not done what it should."""
@@ -68,6 +70,20 @@ class Child:
         for stream in (self.process.stdin, self.process.stdout, self._errors):
             if stream is not None:
                 stream.close()
+
+
+def _family(pid: int) -> list[int]:
+    """The process, its children, theirs, and so on."""
+    lists = (path.read_text().split() for path in Path(f"/proc/{pid}/task").glob("*/children"))
+    return [pid, *(one for children in lists for child in children for one in _family(int(child)))]
+
+
+def _proportional_bytes(pid: int) -> int:
+    """A page that n processes have mapped counts one n-th for each (`Pss` of smaps_rollup)."""
+    for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines():
+        if line.startswith("Pss:"):
+            return int(line.split()[1]) * 1024
+    raise OSError(f"process {pid} has no Pss")
 
 
 class Competitor(Child):

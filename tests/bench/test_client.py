@@ -54,7 +54,8 @@ async def test_a_stream_of_two_choices() -> None:
         assert body["n"] == 2
         assert body["seed"] == 1
         lines = [piece(0, "a"), piece(1, "x"), piece(0, "b"), piece(1, None, "length")]
-        usage = {"choices": [], "usage": {"prompt_tokens": 3, "completion_tokens": 3}}
+        counts = {"prompt_tokens": 3, "completion_tokens": 3}
+        usage = {"choices": [], "usage": {**counts, "prompt_tokens_details": {"cached_tokens": 2}}}
         return await streamed(request, [*lines, piece(0, None, "stop"), usage])
 
     async with server(handler) as url, Client(url, "m") as client:
@@ -62,7 +63,7 @@ async def test_a_stream_of_two_choices() -> None:
     assert answer.ok
     assert [choice.text for choice in answer.choices] == ["ab", "x"]
     assert [choice.finish_reason for choice in answer.choices] == ["stop", "length"]
-    assert (answer.prompt_tokens, answer.completion_tokens) == (3, 3)
+    assert (answer.prompt_tokens, answer.completion_tokens, answer.cached_tokens) == (3, 3, 2)
     assert len(answer.token_at) == 3
     assert answer.request_id == "r-1"
     assert answer.ttft_s is not None

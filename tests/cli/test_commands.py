@@ -170,3 +170,18 @@ def test_every_key_of_the_configuration_is_in_the_reference() -> None:
         assert len(rows) == 1, f"{CONFIG_REFERENCE}: [{entry.table}] lacks {entry.name}"
         assert entry.key.meaning in rows[0]
         assert entry.allowed in rows[0]
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no /dev/full here")
+def test_output_that_can_t_be_written_ends_with_one_line() -> None:
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(
+            [sys.executable, "-m", "antiphon", "models"],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            timeout=60,
+        )
+    assert done.returncode == 1
+    assert done.stderr.startswith("antiphon: can't write: ")
+    assert len(done.stderr.splitlines()) == 1

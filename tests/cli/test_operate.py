@@ -120,6 +120,13 @@ def test_restart_is_for_all_in_turn_or_for_those_that_are_named(server: Server) 
     ]
 
 
+def test_a_wrong_name_restarts_nobody(server: Server) -> None:
+    result = run("restart", "decode-0", "decode-7")
+    assert result.exit_code == 2
+    assert "no worker decode-7: there are prefill-0, decode-0" in result.stderr
+    assert server.asked == []
+
+
 def test_a_restart_that_fails_leaves_the_others_alone(server: Server) -> None:
     server.fails_at = "prefill-0"
     result = run("restart")

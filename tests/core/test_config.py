@@ -47,6 +47,10 @@ def within(entry: Any) -> st.SearchStrategy[Any]:
         return st.sampled_from(entry.key.choices)
     if entry.name == "host":
         return st.sampled_from(["127.0.0.1", "::1", "localhost", "127.8.9.1"])
+    if entry.name == "events":
+        return st.none() | st.sampled_from(["tcp://127.0.0.1:5557", "tcp://[::1]:0"])
+    if entry.name == "events_replay":
+        return st.none() | st.sampled_from(["tcp://localhost:9000", "tcp://127.0.0.1:0"])
     values = {
         str: st.text(st.characters(codec="utf-8", exclude_characters="\0"), min_size=1).filter(
             lambda text: text.strip() != ""
@@ -66,6 +70,8 @@ def valid_values(draw: st.DrawFn) -> dict[str, dict[str, Any]]:
     for entry in ENTRIES:
         if draw(st.booleans()):
             values.setdefault(entry.table, {})[entry.name] = draw(within(entry))
+    if values.get("kv", {}).get("events") is None:
+        values.get("kv", {}).pop("events_replay", None)
     pages = draw(st.integers(1, 64))
     blocks = pages * draw(st.integers(1, 4096 // 64))
     values.setdefault("kv", {}).update(page_tokens=pages, block_tokens=blocks)
@@ -153,6 +159,20 @@ def test_the_defaults_are_the_dataclasses_defaults() -> None:
         ({"cluster": {"mixed": 0}}, "nobody would decode: set cluster.decode (--decode)"),
         ({"cluster": {"prefill": 200, "decode": 100}}, "300 workers are too many: at most 256"),
         ({"cluster": {"lost_after_s": 0.3}}, "at least twice cluster.heartbeat_s = 0.25"),
+        ({"kv": {"events": "5557"}}, 'kv.events = "5557": must be tcp://HOST:PORT'),
+        ({"kv": {"events": "tcp://*:5557"}}, "others can reach this address, and events hold"),
+        (
+            {"kv": {"events": "tcp://127.0.0.1:65535"}, "cluster": {"mixed": 2}},
+            "with a port for each of 2 workers",
+        ),
+        ({"kv": {"events_replay": "tcp://127.0.0.1:1"}}, "it needs kv.events"),
+        (
+            {
+                "kv": {"events": "tcp://127.0.0.1:5557", "events_replay": "tcp://127.0.0.1:5558"},
+                "cluster": {"mixed": 2},
+            },
+            "leave room between them",
+        ),
         ({"http": {"host": "0.0.0.0"}}, 'http.host = "0.0.0.0": others can reach this address'),
     ],
 )
@@ -167,6 +187,11 @@ def test_messages(values: Any, message: str) -> None:
 )
 def test_clusters_that_can_serve(cluster: dict[str, int]) -> None:
     assert build({"cluster": cluster}).cluster == ClusterConfig(**cluster)
+
+
+def test_events_may_be_exposed_by_who_says_so() -> None:
+    told = {"events": "tcp://0.0.0.0:5557", "events_replay": "tcp://0.0.0.0:6557"}
+    assert build({"kv": {**told, "events_exposed": True}}).kv.events == told["events"]
 
 
 def test_another_host_is_fine_with_keys() -> None:

@@ -11,8 +11,9 @@ from live_kit import BLOCK_TOKENS, INFO, PAGE_TOKENS, PAGES, SCRIPT, Clock, sche
 
 from antiphon.core.handover import Owner
 from antiphon.errors import PeerError
+from antiphon.live.kv_exchange import Exchange
 from antiphon.live.peer_port import TakenLeases
-from antiphon.live.pull_path import Copied, Exchange
+from antiphon.live.pull_path import Copied
 from antiphon.live.worker import Worker
 from antiphon.sim import ScriptedEngine, ShadowKv
 from antiphon.types import (

@@ -20,7 +20,7 @@ from link_kit import (
 )
 
 from antiphon.errors import BugError, PeerError
-from antiphon.live import remote_worker, worker_port
+from antiphon.live import remote_worker, unread, worker_port
 from antiphon.live.remote_worker import RemoteWorker
 from antiphon.types import (
     Aborted,
@@ -268,7 +268,7 @@ async def test_an_add_that_is_given_up_is_aborted(folder, worker) -> None:
 
 
 async def test_nothing_is_lost_when_the_gateway_reads_slowly(folder, worker, monkeypatch) -> None:
-    monkeypatch.setattr(remote_worker, "MAX_UNREAD_BYTES", 10_000)
+    monkeypatch.setattr(unread, "MAX_UNREAD_BYTES", 10_000)
     async with Door(folder) as door, port(worker, door.path) as serving:
         link = await door.link()
         one = request()

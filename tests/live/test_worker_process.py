@@ -10,10 +10,12 @@ import pytest
 from link_kit import IDENTITY, KV, Door, request, until
 from live_kit import MODEL, Engine, scheduler
 from peer_kit import Taker
+from scripted_store import ScriptedStore
 
 from antiphon.core.config import as_mapping, build
 from antiphon.core.handover import LeaseBook
-from antiphon.errors import BugError, PeerError
+from antiphon.errors import BugError, PeerError, UsageError
+from antiphon.live.kv_commit import KvCommit
 from antiphon.live.loaded_engine import LoadedEngine
 from antiphon.live.socket_folder import data_socket
 from antiphon.live.supervisor.messages import Launch, Ready, Stop
@@ -51,6 +53,7 @@ class Process:
         folder: Path,
         fails: Callable[[StepPlan], bool] = lambda plan: False,
         region: OwnedRegion | None = None,
+        commit: KvCommit | None = None,
     ) -> None:
         folder.chmod(0o700)
         self.folder = folder
@@ -63,6 +66,7 @@ class Process:
             scheduler=scheduler(),
             engine=cast(Any, self.engine),
             region=region,
+            commit=commit,
         )
         self._work = serve_worker(cast(Parent, self.parent), loaded, None)
 
@@ -146,4 +150,36 @@ async def test_a_law_that_breaks_while_a_taker_asks_ends_the_process(
         with pytest.raises(BugError, match="for a test"):
             await process.code
         taker.client.close()
+    region.close()
+
+
+class Poor(OwnedRegion):
+    """A region for which there is no memory."""
+
+    def back(self, first: int, count: int) -> bool:
+        return not count
+
+
+async def test_too_little_memory_for_kv_ends_the_process_with_the_remedy(tmp_path: Path) -> None:
+    """Though it has joined already: no step may meet the lack of it."""
+    region = Poor(KV, commit=False)
+    async with Process(tmp_path, region=region, commit=KvCommit(region)) as process:
+        with pytest.raises(UsageError, match=r"lower kv\.memory_bytes"):
+            await process.code
+    region.close()
+
+
+async def test_it_uses_the_store_of_its_cluster(tmp_path: Path) -> None:
+    region = OwnedRegion(KV)
+    tmp_path.chmod(0o700)
+    async with ScriptedStore(tmp_path, KV) as store, Process(tmp_path, region=region) as process:
+        link = await process.door.link()
+        await until(lambda: len(store.callers) == 1)
+        (hello,) = store.hellos
+        assert (hello.worker, hello.incarnation) == (NAME, link.info.incarnation)
+        assert (hello.identity, hello.kv) == (IDENTITY, KV)
+        await link.close("the gateway has given it up")
+        again = await process.door.link(1)
+        await until(lambda: len(store.hellos) == 2)
+        assert store.hellos[1].incarnation == again.info.incarnation != hello.incarnation
     region.close()

@@ -4,13 +4,20 @@ import threading
 from collections.abc import Sequence
 from dataclasses import replace
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from record_kit import ORIGIN, block_of, checksums, key_of, pages_of, record_of, same
 
 from antiphon.errors import BugError
-from antiphon.store.record import REMOVED, KvOrigin, new_pages
+from antiphon.store.record import (
+    REMOVED,
+    KvOrigin,
+    RecordHeader,
+    decode_header,
+    new_pages,
+)
 from antiphon.store.remote import RemoteTier
 from antiphon.types import Tier
 
@@ -142,6 +149,24 @@ def test_whole_records_of_something_else_are_misses(value: bytes) -> None:
     tier = remote(values)
     assert got(tier, 0) == []
     assert dropped(tier) == {"read_damaged": 1}
+
+
+class Trusting(RemoteTier):
+    """Believes whatever comes under a name: a negative control."""
+
+    def _accepted(self, key, value, into):
+        header = decode_header(value or b"")
+        if isinstance(header, RecordHeader):
+            for chunk, page in zip(header.chunks, into, strict=True):
+                page[:] = np.frombuffer(value, np.uint8, chunk.stored_bytes, chunk.at)
+        return isinstance(header, RecordHeader)
+
+
+def test_control_a_tier_that_believes_what_comes_is_found() -> None:
+    values = Values()
+    values.kept[b"antiphon:kv:1:" + key_of(0)] = record_of(1)
+    with pytest.raises(AssertionError):
+        got(Trusting(values, ORIGIN), 0)
 
 
 @pytest.mark.parametrize(

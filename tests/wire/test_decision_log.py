@@ -27,6 +27,10 @@ from antiphon.types import (
     Health,
     HealthChanged,
     Incarnation,
+    KvChange,
+    KvDump,
+    KvEvents,
+    KvReplay,
     KvShape,
     LeaseId,
     Offer,
@@ -42,6 +46,7 @@ from antiphon.types import (
     SequenceKey,
     Settle,
     Stage,
+    Tier,
     TokenGenerated,
     WorkerId,
     WorkerInfo,
@@ -243,38 +248,21 @@ def test_nothing_is_written_before_the_header() -> None:
         DecisionLogWriter(io.BytesIO())(entry(None))
 
 
-def test_salts_become_pseudonyms_that_keep_who_is_the_same() -> None:
-    salts = (b"a digest of a key", b"another", b"a digest of a key", b"")
-    asked = [
-        Request(
-            id=RequestId(f"r{number}"),
-            prompt=(1,),
-            sampling=SamplingParams(seed=1),
-            tenant_salt=salt,
-        )
-        for number, salt in enumerate(salts)
-    ]
+def test_news_of_kv_come_back_as_they_were() -> None:
+    """Routes follow blocks: what the router heard of them is a part of the record."""
+    keys = (bytes(range(32)), bytes(32))
+    dump = KvDump(next=7, begins=True, ends=True, blocks=((keys[0], Tier.HOST),))
+    changes = KvEvents(first=7, changes=(KvChange(keys[1], Tier.DEVICE, False),))
+    heard = [entry(None, message=dump), entry(KvReplay(3), message=changes)]
+    assert read(written(*heard)) == heard
 
-    def logged(key: bytes | None) -> list[bytes]:
-        file = io.BytesIO()
-        writer = DecisionLogWriter(file, salt_key=key)
-        writer.begin(SETUP)
-        for one in asked:
-            writer(entry((one, one), request=one))
-        entries = read(file.getvalue())
-        assert all(
-            first_difference(dict(one.facts)["request"], half) is None
-            for one in entries
-            for half in one.decision
-        )
-        return [one.decision[0].tenant_salt for one in entries]
 
-    assert logged(None) == list(salts)
-    first, other, again, none = logged(b"key of this run")
-    assert first == again != other
-    assert none == b""
-    assert {first, other}.isdisjoint(salts)
-    assert {first, other}.isdisjoint(logged(b"key of the next run"))
+def test_the_salt_is_in_the_record_since_keys_follow_from_it() -> None:
+    request = Request(
+        id=RequestId("r"), prompt=(1,), sampling=SamplingParams(seed=1), tenant_salt=b"a digest"
+    )
+    [back] = read(written(entry(None, request=request)))
+    assert dict(back.facts)["request"].tenant_salt == b"a digest"  # type: ignore[attr-defined]
 
 
 def test_the_table_covers_the_vocabulary() -> None:

@@ -32,7 +32,8 @@ class Answer:
 
     `due_at` is when the ask was to be sent, whatever the client was busy with: latencies count from
     it (no coordinated omission). `token_at` has one stamp for each piece of text that came; an
-    answer that is not streamed has one. `error` says what went wrong; empty: nothing did.
+    answer that is not streamed has one. `cached_tokens` of the prompt needed no compute. `error`
+    says what went wrong; empty: nothing did.
     """
 
     number: int
@@ -44,6 +45,7 @@ class Answer:
     token_at: tuple[Seconds, ...] = ()
     prompt_tokens: int = 0
     completion_tokens: int = 0
+    cached_tokens: int = 0
     request_id: str = ""
     error: str = ""
 

@@ -58,9 +58,19 @@ class _Piece(msgspec.Struct):
     logprobs: _Logprobs | None = None
 
 
+class _Details(msgspec.Struct):
+    cached_tokens: int | None = None
+
+
 class _Usage(msgspec.Struct):
     prompt_tokens: int = 0
     completion_tokens: int = 0
+    prompt_tokens_details: _Details | None = None
+
+    @property
+    def cached_tokens(self) -> int:
+        details = self.prompt_tokens_details
+        return (details and details.cached_tokens) or 0
 
 
 class _Error(msgspec.Struct):
@@ -176,6 +186,7 @@ class Client:
             token_at=tuple(partial.stamps),
             prompt_tokens=partial.usage.prompt_tokens,
             completion_tokens=partial.usage.completion_tokens,
+            cached_tokens=partial.usage.cached_tokens,
             request_id=request_id,
             error=partial.error,
         )

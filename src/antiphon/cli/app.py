@@ -3,11 +3,13 @@
     UsageError          one line on stderr, exit code 2     (the operator can mend it)
     PeerError           one line on stderr, exit code 1     (a server is not there, or failed)
     Ctrl-C              exit code 130
+    a full disk         one line on stderr, exit code 1     (where the output goes)
     anything else       its traceback                       (it is a bug: we want to see it)
 
 A command's heavy modules are imported inside it, so that `--help` and `--version` are quick.
 """
 
+import errno
 from typing import Annotated, Any
 
 import typer
@@ -19,6 +21,7 @@ from antiphon.errors import PeerError, UsageError
 from .config import config_app
 from .drain import drain
 from .drill import drill
+from .kv import kv_app
 from .models import models
 from .profile import profile
 from .replay import replay
@@ -27,6 +30,8 @@ from .role import role
 from .serve import serve
 from .status import status
 from .store import store
+
+_NOWHERE_TO_WRITE = (errno.ENOSPC, errno.EDQUOT)
 
 
 class Commands(TyperGroup):
@@ -41,6 +46,11 @@ class Commands(TyperGroup):
             raise typer.Exit(2 if isinstance(error, UsageError) else 1) from None
         except KeyboardInterrupt:
             raise typer.Exit(130) from None
+        except OSError as error:
+            if error.errno not in _NOWHERE_TO_WRITE:
+                raise
+            typer.echo(f"antiphon: can't write: {error.strerror}", err=True)
+            raise typer.Exit(1) from None
 
 
 def _print_version(wanted: bool) -> None:
@@ -70,6 +80,7 @@ app.command()(models)
 app.command()(profile)
 app.command()(replay)
 app.add_typer(config_app, name="config")
+app.add_typer(kv_app, name="kv")
 
 
 @app.callback()

@@ -4,6 +4,8 @@ from typing import Annotated
 
 import typer
 
+from antiphon.errors import UsageError
+
 from . import options
 
 
@@ -30,7 +32,10 @@ def restart(
     from antiphon.live.admin.client import find_server
 
     server = find_server(url, token_file)
-    chosen = workers or [row["id"] for row in server.get("/admin/status")["workers"]]
-    for worker in chosen:
+    known = [row["id"] for row in server.get("/admin/status")["workers"]]
+    for worker in workers or ():
+        if worker not in known:
+            raise UsageError(f"there is no worker {worker}: there are {', '.join(known)}")
+    for worker in workers or known:
         started = server.order(worker, "restart", timeout)
         typer.echo(f"{worker} is back (pid {started['pid']})")

@@ -15,9 +15,10 @@ from ipaddress import ip_address
 from typing import Any, get_args, get_type_hints
 
 from antiphon.errors import BugError, ConfigError
-from antiphon.types import ClusterConfig, Config
+from antiphon.types import ClusterConfig, Config, KvConfig
 from antiphon.types.config import Key
 
+from .tcp_endpoint import TcpEndpoint, parse_endpoint
 from .worker_spec import mixed_workers, worker_count
 
 MAX_WORKERS = 256
@@ -183,6 +184,7 @@ def _check_agreement(config: Config) -> None:
     """The rules that tie keys together."""
     kv, scheduler, http = config.kv, config.scheduler, config.http
     _check_cluster(config.cluster)
+    _check_kv_events(kv, worker_count(config.cluster))
     if kv.block_tokens % kv.page_tokens:
         raise ConfigError(
             f"kv.block_tokens = {kv.block_tokens}: must be a multiple of "
@@ -220,6 +222,38 @@ def _check_cluster(cluster: ClusterConfig) -> None:
             f"cluster.lost_after_s = {cluster.lost_after_s:g}: must be at least twice "
             f"cluster.heartbeat_s = {cluster.heartbeat_s:g}, or one late beat loses a worker"
         )
+
+
+def _check_kv_events(kv: KvConfig, workers: int) -> None:
+    """There is an address for each worker, and others see prompts only where that was allowed."""
+    places = [
+        _kv_endpoint(name, text, workers, exposed=kv.events_exposed)
+        for name, text in (("events", kv.events), ("events_replay", kv.events_replay))
+        if text is not None
+    ]
+    if kv.events_replay is not None and kv.events is None:
+        raise ConfigError("kv.events_replay is set: it needs kv.events, whose events it repeats")
+    ports = [place.port for place in places if place.port]
+    if len(ports) > 1 and abs(ports[0] - ports[1]) < workers:
+        raise ConfigError(
+            f"kv.events_replay = {_show(kv.events_replay)}: {workers} workers use as many ports "
+            f"from there on, and some of them are those of kv.events: leave room between them"
+        )
+
+
+def _kv_endpoint(name: str, text: str, workers: int, *, exposed: bool) -> TcpEndpoint:
+    endpoint = parse_endpoint(text, workers)
+    if endpoint is None:
+        raise ConfigError(
+            f"kv.{name} = {_show(text)}: must be tcp://HOST:PORT, such as "
+            f"tcp://127.0.0.1:5557, with a port for each of {workers} workers"
+        )
+    if not (exposed or is_loopback(endpoint.host)):
+        raise ConfigError(
+            f"kv.{name} = {_show(text)}: others can reach this address, and events hold the "
+            f"tokens of all prompts: listen on 127.0.0.1, or set kv.events_exposed"
+        )
+    return endpoint
 
 
 def is_loopback(host: str) -> bool:

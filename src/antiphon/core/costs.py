@@ -2,7 +2,7 @@
 
 from typing import Protocol
 
-from antiphon.types import Seconds, StepPlan
+from antiphon.types import Seconds, StepPlan, Tier
 
 
 class StepTime(Protocol):
@@ -30,4 +30,12 @@ class TransferTime(Protocol):
 
     def seconds(self, size_bytes: int) -> Seconds:
         """Time to move that many bytes, set-up included."""
+        ...
+
+
+class FetchTime(Protocol):
+    """Predicts how long KV takes from the store into a worker's memory."""
+
+    def seconds(self, size_bytes: int, tier: Tier) -> Seconds:
+        """Time to fetch that many bytes that lie on `tier`, set-up included; 0 for none of them."""
         ...

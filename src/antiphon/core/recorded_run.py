@@ -8,10 +8,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from antiphon.core.config import as_mapping, build
-from antiphon.core.costs import PhaseTime, TransferTime
+from antiphon.core.costs import FetchTime, PhaseTime, TransferTime
 from antiphon.core.handover import LEASES
 from antiphon.core.requests import BOOK, RequestBook, SoleWorker
-from antiphon.core.router import Router, RouterLimits
+from antiphon.core.router import ROUTER, Router, RouterLimits
 from antiphon.core.scheduler import SCHEDULER, Scheduler
 from antiphon.errors import ConfigError
 from antiphon.types import Config, ModelInfo, WorkerId
@@ -43,6 +43,7 @@ class Times:
 
     phases: PhaseTime
     transfers: TransferTime
+    fetches: FetchTime
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -59,10 +60,12 @@ def router_of(config: Config, model: ModelInfo, times: Times) -> Router:
         config.router,
         times=times.phases,
         transfer=times.transfers,
+        fetch=times.fetches,
         kv_bytes_per_token=model.kv_bytes_per_token,
         limits=RouterLimits(
             step_tokens=config.scheduler.max_batched_tokens,
             max_sequences=config.scheduler.max_num_seqs,
+            prefix_cache=config.kv.prefix_cache,
         ),
     )
 
@@ -78,7 +81,7 @@ def fresh_machines(setup: Setup, times: Times | None = None) -> Mapping[str, obj
         if times is None:
             raise ConfigError("the record of a cluster needs the times that its router expects")
         router = router_of(setup.config, setup.model, times)
-        return {BOOK: RequestBook(router, max_held=max_held)}
+        return {BOOK: RequestBook(router, max_held=max_held), ROUTER: router}
     kv = setup.config.kv
     if setup.pages * kv.page_tokens * setup.model.kv_bytes_per_token > kv.memory_bytes:
         raise ConfigError(f"{setup.pages} pages are more than kv.memory_bytes has room for")

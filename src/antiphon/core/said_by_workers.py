@@ -38,6 +38,10 @@ _COUNTS = (
     "pulling",
     "offered_pages",
     "leases",
+    "fetched_tokens_total",
+    "fetch_missed_blocks_total",
+    "put_blocks_total",
+    "put_dropped_blocks_total",
 )
 
 

@@ -7,7 +7,6 @@ what one wants to read.
 
 import contextlib
 import logging
-import secrets
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -60,4 +59,4 @@ def opened_log(
         return
     path = log_path(named, worker, life)
     with private_file(path, key="log.decisions") as file:
-        yield DecisionLogWriter(file, salt_key=secrets.token_bytes(32))
+        yield DecisionLogWriter(file)

@@ -40,6 +40,7 @@ from antiphon.wire import DecisionLogWriter
 
 from .admin.app import AdminGate, admin_app, read_token
 from .admin.client import SOCKET
+from .admin.kv_desk import KvDesk
 from .admin.operations import Operations
 from .decision_log import DecisionLog, opened_log
 from .gateway import (
@@ -54,6 +55,7 @@ from .gateway import (
     Service,
     create_app,
 )
+from .gateway_kv import GatewayKv
 from .http_server import HttpServer
 from .join_socket import JoinSocket
 from .loaded_text import LoadedText, load_text
@@ -111,6 +113,7 @@ class GatewayProcess:
             self._served_name, parent.tell, self._config.cluster.start_timeout_s
         )
         self._gateway: Gateway | None = None
+        self._desk: KvDesk | None = None
         self._max_model_len: int | None = None
         self._tasks: set[asyncio.Task[None]] = set()
         self._stop = asyncio.Event()
@@ -119,7 +122,11 @@ class GatewayProcess:
     async def run(self, listener: socket.socket, token: bytes | None) -> int:
         """Serve until the supervisor says stop; raises what broke the gateway."""
         guard_loop(self._fail)
-        admin = admin_app(self._operations)
+        admin = admin_app(
+            self._operations,
+            lambda: self._desk,
+            max_body_bytes=self._config.http.max_body_bytes,
+        )
         folder = Path(self._parent.launch.sockets)
         door = self._door(gateway_socket(folder))
         http = HttpServer(
@@ -225,11 +232,16 @@ class GatewayProcess:
         self._max_model_len = info.max_model_len
         served = Served(model=info.model, max_model_len=info.max_model_len)
         metrics = Metrics(self._served_name)
-        ports = Ports(clock=time.monotonic, log_decision=log, on_lost=self._let_go)
+        router = router_of(config, info.model, times)
+        sockets = Path(self._parent.launch.sockets)
+        kv = GatewayKv(router, config, sockets, clock=time.monotonic, log_decision=log)
+        ports = Ports(
+            clock=time.monotonic, log_decision=log, on_lost=self._let_go, heard_kv=kv.heard
+        )
         if self._requests is not None:
             ports = replace(ports, log_request=self._requests)
         gateway = Gateway(
-            router_of(config, info.model, times),
+            router,
             served,
             self._text.tokenizer,
             metrics,
@@ -237,9 +249,13 @@ class GatewayProcess:
             config,
         )
         self._operations.attach(FleetControl(gateway, self._served_name))
+        prompts = Prompts(self._text.tokenizer, self._text.template)
+        members = gateway.fleet.members
+        self._desk = kv.desk(prompts, info.model, self._keys.tenants, members)
+        metrics.watch_kv(kv.seen)
         self._app.state.service = Service(
             gateway=gateway,
-            prompts=Prompts(self._text.tokenizer, self._text.template),
+            prompts=prompts,
             metrics=metrics,
             served=served,
             served_name=self._served_name,
@@ -248,6 +264,7 @@ class GatewayProcess:
             created=int(time.time()),
         )
         self._spawn(gateway.run())
+        self._spawn(kv.watch())
         self._spawn(self._keep_saying_who_is_there(gateway))
         return gateway
 

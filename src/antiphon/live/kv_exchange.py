@@ -1,64 +1,127 @@
-"""Both ways of a worker's KV: what it has computed is offered, what others offer is pulled.
+"""All ways of a worker's KV: what it has computed goes to others, what others have comes here.
 
-Prefilled ──► Sealing ──► Offer              `Exchange.pages`
-Pull ──► PageCopier ──► PullEnded            `Exchange.path`
+Prefilled ──► Sealing ──► Offer                       other workers: `Exchange.pages`
+Pull ──► PageCopier ──► PullEnded ──► pulled          `Exchange.path`
+BlockStored ──► WriteBack ──► Put                     the store: `Exchange.store`
+Fetch ──► StoreFetch ──► FetchEnded ──► fetched
 """
 
+import logging
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
 
 from antiphon.core.handover import LeaseBook, PullEnded
-from antiphon.types import Event, Prefilled, Pull, RequestId, Seconds, WorkerInfo
+from antiphon.core.scheduler import Scheduler
+from antiphon.types import (
+    Fetched,
+    Prefilled,
+    Pulled,
+    RequestId,
+    SchedulerEvent,
+    Seconds,
+    WorkerInfo,
+    WorkerView,
+)
+from antiphon.wire import QuietLog
 
 from .page_copier import PageCopier
-from .pull_path import Exchange
+from .pull_path import PullPath, SealedPages
 from .sealing import Sealing
+from .store_fetch import FetchEnded, StoreFetch
+from .store_session import StoreAccess
+from .write_back import WriteBack
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Exchange:
+    """What a worker needs to give its KV to others, and to take theirs. Without `store` it has
+    nothing to do with one."""
+
+    pages: SealedPages
+    path: PullPath
+    store: StoreAccess | None = None
 
 
 class KvExchange:
-    """What is under way, by attempt. `on_made` gets offers, or ends of what could not be offered;
-    `on_pulled` each pull's end; `on_broken` what broke a law. All on the event loop.
+    """What is under way, by attempt. All on the event loop.
+
+    `on_events` gets what has happened: offers, or ends of what could not be offered, and the
+    scheduler's word about what has come; `on_broken` what broke a law.
     """
 
     def __init__(
         self,
         exchange: Exchange,
+        scheduler: Scheduler,
         leases: LeaseBook,
         info: Callable[[], WorkerInfo],
         *,
         clock: Callable[[], Seconds],
-        on_made: Callable[[Sequence[Event]], None],
-        on_pulled: Callable[[PullEnded], None],
+        on_events: Callable[[Sequence[SchedulerEvent]], None],
         on_broken: Callable[[BaseException], None],
     ) -> None:
+        self._scheduler = scheduler
+        self._clock = clock
+        self._on_events = on_events
+        self._quiet = QuietLog(_log, clock)
         self._threads = ThreadPoolExecutor(1, thread_name_prefix=f"seal-{info().id}")
         self._sealing = Sealing(
-            exchange.pages, leases, info, self._threads, on_made=on_made, on_broken=on_broken
+            exchange.pages, leases, info, self._threads, on_made=on_events, on_broken=on_broken
         )
         self._copier = PageCopier(
             exchange.path,
             lease_ttl_s=leases.ttl_s,
             clock=clock,
-            on_end=on_pulled,
+            on_end=self._pulled,
             on_broken=on_broken,
         )
+        self._write_back: WriteBack | None = None
+        self._fetch: StoreFetch | None = None
+        if (store := exchange.store) is not None:
+            self._write_back = WriteBack(exchange.pages, store.session)
+            store.heard.add(self._write_back.heard)
+            self._fetch = StoreFetch(
+                store.session,
+                timeout_s=store.fetch_timeout_s,
+                clock=clock,
+                on_end=self._fetched,
+                on_broken=on_broken,
+            )
 
     def __len__(self) -> int:
         """How much is under way."""
-        return len(self._sealing) + len(self._copier)
+        fetches = 0 if self._fetch is None else len(self._fetch)
+        return len(self._sealing) + len(self._copier) + fetches
+
+    @property
+    def fetches(self) -> bool:
+        """Whether there may be a store to fetch from."""
+        return self._fetch is not None
+
+    def counted(self, view: WorkerView) -> WorkerView:
+        """The view with what this counts."""
+        if self._write_back is None or self._fetch is None:
+            return view
+        return replace(
+            view,
+            put_blocks_total=self._write_back.put_blocks,
+            put_dropped_blocks_total=self._write_back.dropped.total(),
+            fetch_missed_blocks_total=self._fetch.missed.total(),
+        )
+
+    # ── to others ────────────────────────────────────────────────────────────────────────────
 
     def offer(self, prefilled: Prefilled) -> None:
         """Seal and offer what is computed."""
         self._sealing.begin(prefilled)
 
-    def pull(self, pulls: Iterable[Pull]) -> None:
-        """Begin these."""
-        for pull in pulls:
-            self._copier.begin(pull)
-
-    def stop_pull(self, id: RequestId, attempt: int) -> None:
-        """Nobody waits for its pages any more."""
-        self._copier.cancel(id, attempt)
+    def put(self) -> None:
+        """A step is complete: offer its blocks to the store, before anything else happens."""
+        if self._write_back is not None:
+            self._write_back.send()
 
     def abort_offer(
         self, id: RequestId, attempt: int, sequence: int | None
@@ -70,8 +133,56 @@ class KvExchange:
         """See `Sealing.abort_all`."""
         return self._sealing.abort_all()
 
+    # ── from others ──────────────────────────────────────────────────────────────────────────
+
+    def take(self) -> None:
+        """Begin the pulls and the fetches that the scheduler wants."""
+        for pull in self._scheduler.pulls():
+            self._copier.begin(pull)
+        if self._fetch is not None:
+            for fetch in self._scheduler.fetches():
+                self._fetch.begin(fetch)
+
+    def stop(self, id: RequestId, attempt: int) -> None:
+        """Nobody waits for the attempt's pages any more."""
+        self._copier.cancel(id, attempt)
+        if self._fetch is not None:
+            self._fetch.cancel(id, attempt)
+
+    def _pulled(self, ended: PullEnded) -> None:
+        events = self._scheduler.pulled(
+            ended.request, ended.attempt, ended.good, self._clock(), ended.problem, ended.seconds
+        )
+        self._came(events)
+
+    def _fetched(self, ended: FetchEnded) -> None:
+        events = self._scheduler.fetched(
+            ended.request, ended.attempt, ended.good, self._clock(), ended.problem, ended.seconds
+        )
+        self._came(events)
+
+    def _came(self, events: Sequence[SchedulerEvent]) -> None:
+        """What it was for goes on. Who computed these blocks has put them."""
+        if self._write_back is not None:
+            self._write_back.forget()
+        for event in events:
+            match event:
+                case Pulled() | Fetched() if event.missing_tokens:
+                    self._quiet.warning(
+                        "the KV of %d tokens of request %s can't be %s and is computed here: %s",
+                        event.missing_tokens,
+                        event.request,
+                        "pulled" if isinstance(event, Pulled) else "fetched",
+                        event.problem,
+                    )
+                case _:
+                    pass
+        self._on_events(events)
+
     async def close(self) -> None:
         """Wait until nothing is under way."""
         await self._sealing.close()
         await self._copier.close()
+        if self._fetch is not None:
+            await self._fetch.close()
         self._threads.shutdown()

@@ -6,13 +6,14 @@ checkpoint ─► KV memory ─► weights ─► engine, warmed up ─► sched
 
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from antiphon.checkpoint import Checkpoint
 from antiphon.core.scheduler import Scheduler
 from antiphon.engine import (
     KvLayout,
     KvMemory,
+    Model,
     TorchEngine,
     check_available,
     first_use,
@@ -36,6 +37,8 @@ from antiphon.types import (
 )
 
 from .cache_folder import cache_folder
+from .kv_commit import KvCommit
+from .kv_listeners import KvListeners
 from .model_name import model_name
 
 _log = logging.getLogger(__name__)
@@ -47,7 +50,8 @@ class LoadedEngine:
 
     `info.name` is the model's own name, `max_model_len` what prompt and output may have together:
     the scheduler's own limit, which KV memory may have made shorter than the configuration's.
-    `region` is where the engine's KV lies; None: in memory of this process alone.
+    `region` is where the engine's KV lies; None: in memory of this process alone. `heard` passes
+    on what the scheduler's page pool says. `commit` takes the region's memory from the system.
     """
 
     info: ModelInfo
@@ -55,6 +59,8 @@ class LoadedEngine:
     scheduler: Scheduler
     engine: TorchEngine
     region: OwnedRegion | None = None
+    heard: KvListeners = field(default_factory=KvListeners)
+    commit: KvCommit | None = None
 
 
 def load_engine(
@@ -66,8 +72,8 @@ def load_engine(
 ) -> LoadedEngine:
     """Load what runs the model of `config`; `say` gets a line before each long part.
 
-    `shares_kv`: other workers are to read this one's KV, and it theirs. Its memory is then taken
-    from the system at once.
+    `shares_kv`: other workers, or a store, are to read this one's KV, and it theirs. Its memory is
+    taken from the system beside all this (see `KvCommit`).
 
     Of several processes that do so for the first time, one converts weights and compiles kernels,
     and the others wait for it. Warns in the log if the KV memory is too small for the longest
@@ -75,11 +81,14 @@ def load_engine(
     """
     max_model_len = _max_model_len(config, checkpoint)
     say("Loading weights (the first time converts them)")
-    engine, memory, region = _engine(config, checkpoint, max_model_len, shares_kv)
+    memory, region = _memory(config, checkpoint, shares_kv)
+    commit = KvCommit(region) if region is not None else None
+    engine = TorchEngine(_model(config, checkpoint, max_model_len), memory)
     info = _info(config, checkpoint, memory)
     say("Preparing kernels (the first time compiles them)")
     with first_use(cache_folder(config.engine), info.numerics, checkpoint.identity.hex()):
         warm_up(engine)
+    heard = KvListeners()
     scheduler = Scheduler(
         config=config.scheduler,
         kv=config.kv,
@@ -87,6 +96,7 @@ def load_engine(
         model=info,
         max_model_len=max_model_len,
         lease_ttl_s=config.cluster.lease_ttl_s,
+        listen=heard,
     )
     if scheduler.max_model_len < max_model_len:
         _log.warning(
@@ -101,6 +111,8 @@ def load_engine(
         scheduler=scheduler,
         engine=engine,
         region=region,
+        heard=heard,
+        commit=commit,
     )
 
 
@@ -127,23 +139,25 @@ def _max_model_len(config: Config, checkpoint: Checkpoint) -> int:
     return asked
 
 
-def _engine(
-    config: Config, checkpoint: Checkpoint, max_model_len: int, shares_kv: bool
-) -> tuple[TorchEngine, KvMemory, OwnedRegion | None]:
+def _memory(
+    config: Config, checkpoint: Checkpoint, shares_kv: bool
+) -> tuple[KvMemory, OwnedRegion | None]:
     """Memory comes first: if there is too little, nobody waits for weights."""
     kv_dtype = kv_dtype_of(config.kv.dtype, config.model.dtype)
     layout = layout_of(checkpoint.spec, config.kv.page_tokens, kv_dtype)
     pages = config.kv.memory_bytes // layout.page_bytes
     check_available(layout, pages)
-    region = OwnedRegion(_shape(config, layout, pages)) if shares_kv else None
-    memory = KvMemory(layout, pages, region)
-    model = load_llama(
+    region = OwnedRegion(_shape(config, layout, pages), commit=False) if shares_kv else None
+    return KvMemory(layout, pages, region), region
+
+
+def _model(config: Config, checkpoint: Checkpoint, max_model_len: int) -> Model:
+    return load_llama(
         checkpoint,
         dtype=config.model.dtype,
         cache_dir=cache_folder(config.engine),
         context_len=max_model_len,
     )
-    return TorchEngine(model, memory), memory, region
 
 
 def _shape(config: Config, layout: KvLayout, pages: int) -> KvShape:

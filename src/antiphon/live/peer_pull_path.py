@@ -8,7 +8,6 @@ of a dead process stays taken for as long as anybody maps it.
 import asyncio
 import os
 import threading
-from collections import Counter
 from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
 from functools import partial
@@ -16,7 +15,7 @@ from pathlib import Path
 
 from antiphon.core.handover import Owner
 from antiphon.errors import PeerError
-from antiphon.store.transfer import MappedRegion, Miss, OwnedRegion
+from antiphon.store.transfer import MappedRegion, OwnedRegion
 from antiphon.types import (
     KvShape,
     LeaseHeld,
@@ -30,7 +29,7 @@ from antiphon.types import (
 )
 
 from .peer_client import PeerClient
-from .pull_path import Copied
+from .pull_path import Copied, why_missed
 
 MAX_OWNERS = 512
 KEPT_S: Seconds = 2.0
@@ -82,7 +81,7 @@ class _Peer:
             self._mapped = self._map()
         before = self._mapped.missed.copy()
         good = self._mapped.pull(pull.pages)
-        return Copied(good, _why(self._mapped.missed - before))
+        return Copied(good, why_missed(self._mapped.missed - before))
 
     def _map(self) -> MappedRegion:
         descriptor = self._taken_descriptor()
@@ -104,12 +103,6 @@ class _Peer:
         with self._lock:
             descriptor, self._descriptor = self._descriptor, None
         return descriptor
-
-
-def _why(missed: Counter[Miss]) -> str:
-    """How many pages were not what was offered, by reason."""
-    counts = ", ".join(f"{count} {reason}" for reason, count in sorted(missed.items()))
-    return counts and f"pages were not what was offered: {counts}"
 
 
 class PeerPullPath:

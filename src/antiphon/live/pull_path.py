@@ -1,10 +1,12 @@
 """How KV of other workers reaches this one: their leases, and the copying of their pages."""
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
 from antiphon.core.handover import Owner
+from antiphon.store.transfer import Miss
 from antiphon.types import (
     LeaseHeld,
     LeaseId,
@@ -61,9 +63,7 @@ class PullPath(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Exchange:
-    """What a worker needs to give its KV to others, and to take theirs."""
-
-    pages: SealedPages
-    path: PullPath
+def why_missed(missed: Counter[Miss]) -> str:
+    """How many pages were not what was offered, by reason; empty if all were."""
+    counts = ", ".join(f"{count} {reason}" for reason, count in sorted(missed.items()))
+    return counts and f"pages were not what was offered: {counts}"

@@ -2,24 +2,26 @@
 
     add, abort … ──► frame n ──► stream        answer n ──► the call that waits for it
                                                events   ──► queue ──► events()
+                                               KV news  ──► queue ──► kv_news()
 
 What is promised at the edges:
 
 * The answers to calls are paired by number. A call waits `call_timeout_s` at most; an answer that
   comes later is dropped, and a request whose `add` was given up is aborted.
-* Events are not decoded before somebody reads them. Above `MAX_UNREAD_BYTES` nothing more is read
-  from the socket, so that the worker waits; half of that, and reading goes on.
+* Events and KV news are not decoded before somebody reads them, and few wait for that (`unread`):
+  then the worker waits.
 * A worker that does not read gets no new requests (`QUEUE_FULL`), and then loses its stream.
 * When the stream is over, calls that wait raise `PeerError` and `events` raises it after what had
   come before; at once if this very process had stood still, for then all of it is stale.
 """
 
 import asyncio
-from collections import deque
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 
 from antiphon.core.said_by_workers import wrong_in_answer, wrong_in_batch, wrong_in_view
+from antiphon.core.said_of_kv import WORKERS_TIERS, wrong_in_kv
 from antiphon.errors import PeerError
 from antiphon.types import (
     Abort,
@@ -32,6 +34,7 @@ from antiphon.types import (
     GrantTo,
     Hello,
     Incarnation,
+    KvReplay,
     LeaseHeld,
     LeaseId,
     LeaseRefusal,
@@ -64,12 +67,14 @@ from antiphon.wire import (
     unpack_events,
 )
 
-MAX_UNREAD_BYTES = 4 * 2**20
-_FRAME_BYTES = 256
-"""What a batch costs while it waits, beside its bytes: even empty ones are few."""
+from .kv_journal import KvNews
+from .unread import Unread
+
 MAX_UNSENT_REQUEST_BYTES = 8 * 2**20
 """With more unsent, only what ends or keeps something is still sent."""
 _LEASES_A_MESSAGE = 1000
+_EVENTS, _KV_NEWS = range(2)
+"""Lanes of what waits to be read."""
 
 _ADMISSION = (Kind.ADMITTED, Kind.REJECTED)
 _ABORTION = (Kind.ABORTED, Kind.UNKNOWN)
@@ -77,7 +82,7 @@ _GRANTING = (Kind.LEASE_HELD, Kind.LEASE_REFUSED)
 
 
 class RemoteWorker:
-    """Implements `WorkerLink`. Takes over a stream on which a worker has said `hello`.
+    """Implements `WorkerLink`, `KvSource`. Takes over a stream on which a worker said `hello`.
 
     `on_over` is called once, when the stream is over. Nothing that the worker says is handed on
     before it was looked at: what can't be ends the stream (`core.said_by_workers`).
@@ -100,9 +105,7 @@ class RemoteWorker:
         self._clock = clock
         self._on_over = on_over
         self._calls = Calls(stream, f"worker {hello.info.id}", timeout_s=call_timeout_s)
-        self._unread: deque[Frame] = deque()
-        self._unread_bytes = 0
-        self._news = asyncio.Event()
+        self._unread = Unread(stream, lanes=2)
         stream.on_frame, stream.on_end = self._heard, self._ended
 
     @property
@@ -208,30 +211,41 @@ class RemoteWorker:
 
     async def events(self) -> AsyncIterator[Sequence[Event]]:
         """See `WorkerLink`. Ends by `PeerError`, which says why the stream is over."""
-        while True:
-            lives = self._stream.alive()
-            if self._unread:
-                yield self._next_batch()
-            elif not lives:
-                ending = self._stream.ending
-                raise PeerError(f"worker {self._info.id}: {ending.reason if ending else ''}")
-            else:
-                self._news.clear()
-                await self._news.wait()
+        while (frame := await self._unread.next(_EVENTS)) is not None:
+            with self._sound():
+                batch: EventBatch = decode(frame)
+                self._check(batch)
+                events = unpack_events(batch)
+            yield events
+        raise self._gone()
 
-    def _next_batch(self) -> Sequence[Event]:
-        frame = self._unread.popleft()
-        self._unread_bytes -= len(frame.payload) + _FRAME_BYTES
-        if self._unread_bytes <= MAX_UNREAD_BYTES // 2:
-            self._stream.resume()
+    async def kv_news(self) -> AsyncIterator[KvNews]:
+        """See `KvSource`. Ends as `events` does."""
+        while (frame := await self._unread.next(_KV_NEWS)) is not None:
+            with self._sound():
+                said: KvNews = decode(frame)
+                if problem := wrong_in_kv(said, WORKERS_TIERS):
+                    raise FrameError(f"of its KV it says what can't be: {problem}")
+            yield said
+        raise self._gone()
+
+    def kv_replay(self, wish: KvReplay) -> None:
+        """See `KvSource`."""
+        self._tell(Kind.KV_REPLAY, wish)
+
+    @contextmanager
+    def _sound(self) -> Iterator[None]:
+        """What is read here may be wrong: then the stream ends, and what else came is forgotten."""
         try:
-            batch = decode(frame)
-            self._check(batch)
-            return unpack_events(batch)
+            yield
         except FrameError as error:
             self._stream.end(str(error))
-            self._forget_unread()
+            self._unread.forget()
             raise
+
+    def _gone(self) -> PeerError:
+        ending = self._stream.ending
+        return PeerError(f"worker {self._info.id}: {ending.reason if ending else ''}")
 
     def _check(self, batch: EventBatch) -> None:
         """Raise `FrameError` for what can't be. A worker offers its own: others will go where its
@@ -242,10 +256,6 @@ class RemoteWorker:
         for offer in batch.offers:
             if (offer.owner, offer.incarnation) != me:
                 raise FrameError(f"it offers what is of {offer.owner!r:.80}")
-
-    def _forget_unread(self) -> None:
-        self._unread.clear()
-        self._unread_bytes = 0
 
     # ── the stream ───────────────────────────────────────────────────────────────────────────
 
@@ -260,11 +270,9 @@ class RemoteWorker:
     def _heard(self, frame: Frame) -> None:
         match frame.kind:
             case Kind.EVENTS:
-                self._unread.append(frame)
-                self._unread_bytes += len(frame.payload) + _FRAME_BYTES
-                if self._unread_bytes > MAX_UNREAD_BYTES:
-                    self._stream.pause()
-                self._news.set()
+                self._unread.put(frame, _EVENTS)
+            case Kind.KV_EVENTS | Kind.KV_DUMP:
+                self._unread.put(frame, _KV_NEWS)
             case Kind.REPORT:
                 view: WorkerView = decode(frame)
                 if problem := wrong_in_view(view):
@@ -280,7 +288,7 @@ class RemoteWorker:
 
     def _ended(self, ending: Ending) -> None:
         if ending.stalled:
-            self._forget_unread()
+            self._unread.forget()
         self._calls.fail(ending.reason)
-        self._news.set()
+        self._unread.wake()
         self._on_over(ending)

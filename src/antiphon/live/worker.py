@@ -1,8 +1,8 @@
 """A worker in this process: a scheduler on the event loop, an engine on a thread of its own.
 
     add, abort ──► Scheduler ──plan──► thread: engine.forward ──result──► Scheduler ──► Outbox
-                     │    └──pulls──► KvExchange: leases and pages of others
-                     └──Prefilled──► KvExchange ──Offer──► Outbox
+                     │    └──pulls, fetches──► KvExchange: KV of other workers and of the store
+                     └──Prefilled, blocks──► KvExchange ──Offer──► Outbox
 
 The scheduler is touched by the event loop alone, so it needs no lock, and `add` and `abort` take
 effect at once even while the engine computes: what is aborted leaves the next plan, and pages that
@@ -17,7 +17,7 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 
-from antiphon.core.handover import LEASES, LEASES_METHODS, LeaseBook, PullEnded
+from antiphon.core.handover import LEASES, LEASES_METHODS, LeaseBook
 from antiphon.core.joining import same_pages
 from antiphon.core.recorder import Entry, recorded
 from antiphon.core.scheduler import SCHEDULER, SCHEDULER_METHODS, Scheduler
@@ -34,7 +34,6 @@ from antiphon.types import (
     LeaseRefused,
     Offer,
     Prefilled,
-    Pulled,
     Rejected,
     RejectReason,
     Request,
@@ -49,14 +48,12 @@ from antiphon.types import (
     WorkerInfo,
     WorkerView,
 )
-from antiphon.wire import QuietLog
 
 from .engine_thread import EngineThread
-from .kv_exchange import KvExchange
+from .kv_exchange import Exchange, KvExchange
 from .lease_desk import LeaseDesk
 from .open_requests import OpenRequests
 from .outbox import Outbox
-from .pull_path import Exchange
 
 MAX_FAULTS_IN_A_ROW = 3
 
@@ -82,7 +79,6 @@ class Worker:
     ) -> None:
         self._info = info
         self._clock = clock
-        self._quiet_log = QuietLog(_log, clock)
         self._scheduler = scheduler
         leases: LeaseBook = scheduler.leases
         if log_decision is not None:
@@ -100,11 +96,11 @@ class Worker:
         if exchange is not None:
             self._kv = KvExchange(
                 exchange,
+                self._scheduler,
                 leases,
                 lambda: self._info,
                 clock=clock,
-                on_made=self._offered,
-                on_pulled=self._pulled,
+                on_events=self._happened,
                 on_broken=self._break,
             )
         self._broken: BaseException | None = None
@@ -126,7 +122,9 @@ class Worker:
         if refused := self._refused(request, exchanges=stage is Stage.PREFILL):
             return refused
         lease = LeaseId(secrets.token_hex(16)) if stage is Stage.PREFILL else None
-        return self._taken_in(request, self._scheduler.add(request, self._clock(), stage, lease))
+        fetch = fetch if self._kv is not None and self._kv.fetches else 0
+        answer = self._scheduler.add(request, self._clock(), stage, lease, fetch)
+        return self._taken_in(request, answer)
 
     async def adopt(self, request: Request, offer: Offer) -> Admitted | Rejected:
         """See `WorkerLink`. Of pages that are not laid out like ours nothing is used."""
@@ -144,7 +142,7 @@ class Worker:
             answer = self._scheduler.abort(id, self._clock(), sequence)
             if isinstance(answer, Aborted):
                 self._live.ended(id, attempt, len(answer.sequences))
-                self._stop_pull(id, attempt)
+                self._stop_waiting(id, attempt)
             self._wake.set()
             return answer
         if self._kv is not None:
@@ -182,7 +180,8 @@ class Worker:
 
     def view(self) -> WorkerView:
         """See `WorkerLink`."""
-        return self._scheduler.view(self._clock())
+        view = self._scheduler.view(self._clock())
+        return view if self._kv is None else self._kv.counted(view)
 
     # ── its life ─────────────────────────────────────────────────────────────────────────────
 
@@ -249,7 +248,7 @@ class Worker:
                 self._outbox.put(self._seen(self._scheduler.expire(now)))
             plan = self._scheduler.step(now)
             if self._kv is not None:
-                self._kv.pull(self._scheduler.pulls())
+                self._kv.take()
             if self._broken is not None:
                 raise self._broken
             if plan is None:
@@ -272,7 +271,10 @@ class Worker:
         result = await self._thread.forward(plan)
         if result is None:
             return self._failed(plan)
-        return self._seen(self._scheduler.complete(plan, result, self._clock()))
+        events = self._seen(self._scheduler.complete(plan, result, self._clock()))
+        if self._kv is not None:
+            self._kv.put()
+        return events
 
     def _failed(self, plan: StepPlan) -> Sequence[Event]:
         """The pass of this plan raised: end its sequences; after too many in a row, give up all."""
@@ -327,37 +329,21 @@ class Worker:
                     continue
                 case SequenceEnded():
                     self._live.ended(event.request, event.attempt, 1)
-                    self._stop_pull(event.request, event.attempt)
+                    self._stop_waiting(event.request, event.attempt)
                 case _:
                     pass
             said.append(event)
         return said
 
-    def _offered(self, events: Sequence[Event]) -> None:
-        """Pages are sealed, or could not be: pass on what came of it."""
-        self._outbox.put(events)
-        self._wake.set()
-
-    def _pulled(self, ended: PullEnded) -> None:
-        """A pull is over: what it was for goes on."""
-        events = self._scheduler.pulled(
-            ended.request, ended.attempt, ended.good, self._clock(), ended.problem, ended.seconds
-        )
-        for event in events:
-            if isinstance(event, Pulled) and event.missing_tokens:
-                self._quiet_log.warning(
-                    "the KV of %d tokens of request %s can't be pulled and is computed here: %s",
-                    event.missing_tokens,
-                    event.request,
-                    event.problem,
-                )
+    def _happened(self, events: Sequence[SchedulerEvent]) -> None:
+        """Something came of what is under way beside the steps."""
         self._outbox.put(self._seen(events))
         self._wake.set()
 
-    def _stop_pull(self, id: RequestId, attempt: int) -> None:
+    def _stop_waiting(self, id: RequestId, attempt: int) -> None:
         """Once an attempt has ended, nobody waits for its pages."""
         if self._kv is not None and not self._live.has(id, attempt):
-            self._kv.stop_pull(id, attempt)
+            self._kv.stop(id, attempt)
 
     def _break(self, error: BaseException) -> None:
         """A law was broken beside the loop: the loop raises it."""
@@ -374,7 +360,7 @@ class Worker:
             answer = self._scheduler.abort(id, self._clock())
             if isinstance(answer, Aborted):
                 self._live.ended(id, attempt, len(answer.sequences))
-                self._stop_pull(id, attempt)
+                self._stop_waiting(id, attempt)
                 given_up.append((id, attempt))
         if self._kv is not None:
             given_up += ((one.request, one.attempt) for one in self._kv.abort_offers())

@@ -2,6 +2,7 @@
 
     join ──► serve: message ──► worker.add, abort, …  ──► answer
       ▲             worker.events(), view() ──► batches, reports
+      │             KvJournal ──► what it holds, what came and left
       └── end the life: abort all, drop leases, new incarnation ◄── the stream is over
 
 A stream that is over ends everything that came over it, whatever ended it: the gateway has given
@@ -21,6 +22,7 @@ from antiphon.types import (
     AttemptFailed,
     Event,
     Hello,
+    KvDump,
     Offer,
     Seconds,
     Welcome,
@@ -32,10 +34,12 @@ from antiphon.wire import (
     Kind,
     MessageTooLongError,
     QuietLog,
+    decode,
     pack_events,
 )
 
 from .join_gateway import Joined, NotYetError, join_gateway
+from .kv_journal import KvFeed, KvJournal
 from .worker_calls import Answer, WorkerCalls
 from .worker_link import WorkerLink
 
@@ -56,6 +60,7 @@ class WorkerPort:
     `new_life` is called when a life is over and all its requests are aborted: it must end whatever
     else is left, as leases, and from then on `worker.info` must show another incarnation. Only this
     port may call the worker's link and read its events. `on_joined` is called at each welcome.
+    `journal` is about the worker's own KV memory; without it the gateway hears nothing of that.
     """
 
     def __init__(
@@ -66,6 +71,7 @@ class WorkerPort:
         new_life: Callable[[], Awaitable[None]],
         clock: Callable[[], Seconds],
         on_joined: Callable[[], None] = lambda: None,
+        journal: KvJournal | None = None,
     ) -> None:
         self._worker = worker
         self._gateway = gateway
@@ -77,6 +83,9 @@ class WorkerPort:
         self._welcome: Welcome | None = None
         self._handling: set[asyncio.Task[None]] = set()
         self._broken: asyncio.Future[None] | None = None
+        self._journal = journal
+        self._feed: KvFeed | None = None
+        self._telling: asyncio.Task[None] | None = None
         self._reported_at = clock()
         self._calls = WorkerCalls(worker, clock)
 
@@ -104,7 +113,7 @@ class WorkerPort:
                 if over.done():
                     over.result()
         finally:
-            left = {pump, lives, *self._handling}
+            left = {pump, lives, *self._handling} | ({self._telling} if self._telling else set())
             for task in left:
                 task.cancel()
             await asyncio.gather(*left, return_exceptions=True)
@@ -141,12 +150,18 @@ class WorkerPort:
         self._welcome, self._stream = welcome, stream
         stream.on_frame = partial(self._heard, stream)
         stream.beat(welcome.heartbeat_s, welcome.lost_after_s, self._report)
+        if self._journal is not None:
+            self._feed = self._journal.feed()
+            self._telling = asyncio.create_task(self._tell_kv(stream, self._feed))
+            self._telling.add_done_callback(self._handled)
         self._on_joined()
 
     async def _end_life(self) -> None:
         """Nothing of this life may be left when the next begins. Raises `BugError` if it takes
         too long, or changes nothing."""
         self._stream = None
+        if self._telling is not None:
+            self._telling.cancel()
         before = self._worker.info.incarnation
         try:
             async with asyncio.timeout(HANDLING_TIMEOUT_S):
@@ -167,6 +182,9 @@ class WorkerPort:
     def _heard(self, stream: FrameStream, frame: Frame) -> None:
         """Begin to execute one message; what begins first takes effect first."""
         if frame.kind == Kind.HEARTBEAT:
+            return
+        if frame.kind == Kind.KV_REPLAY and self._feed is not None:
+            self._feed.kv_replay(decode(frame))
             return
         if len(self._handling) >= MAX_HANDLING:
             raise FrameError(f"more than {MAX_HANDLING} messages at once")
@@ -196,7 +214,7 @@ class WorkerPort:
                 self._quiet.warning("a message goes unanswered: %s", error)
 
     def _handled(self, task: asyncio.Task[None]) -> None:
-        """A law was broken while a message was executed: `run` must raise it."""
+        """A law was broken while a message was executed, or said: `run` must raise it."""
         self._handling.discard(task)
         error = None if task.cancelled() else task.exception()
         if error is not None and self._broken is not None and not self._broken.done():
@@ -219,6 +237,19 @@ class WorkerPort:
             except PeerError:
                 if stream.ending is None:
                     raise
+
+    async def _tell_kv(self, stream: FrameStream, feed: KvFeed) -> None:
+        """Say what the worker holds, and what changes, for as long as the stream lives. While the
+        gateway does not read, changes wait in the journal."""
+        async for news in feed.kv_news():
+            kind = Kind.KV_DUMP if isinstance(news, KvDump) else Kind.KV_EVENTS
+            try:
+                await stream.room()
+                stream.send(kind, news)
+            except PeerError:
+                if stream.ending is None:
+                    raise
+                return
 
     async def _send(self, stream: FrameStream, events: Sequence[Event]) -> None:
         """One batch, or halves of it if it is too long. Raises `PeerError`."""

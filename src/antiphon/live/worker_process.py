@@ -8,8 +8,8 @@ import contextlib
 import os
 import secrets
 import time
-from collections.abc import AsyncIterator, Callable, Sequence
-from concurrent.futures import Executor, ThreadPoolExecutor
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -21,16 +21,15 @@ from antiphon.checkpoint import open_checkpoint, resolve
 from antiphon.core.recorded_run import Setup
 from antiphon.core.worker_spec import worker_count
 from antiphon.engine import use_cores
-from antiphon.store.transfer import OwnedRegion
-from antiphon.types import Incarnation, Seconds, WorkerId, WorkerInfo
+from antiphon.types import BlockKey, Incarnation, Seconds, Tier, WorkerId, WorkerInfo
 
 from .decision_log import DecisionLog, opened_log
+from .kv_followers import followed
+from .kv_journal import KvJournal
 from .loaded_engine import LoadedEngine, load_engine
 from .loop_guard import guard_loop
-from .peer_port import PeerPort
-from .peer_pull_path import PeerPullPath
-from .pull_path import Exchange
-from .socket_folder import data_socket, gateway_socket
+from .shared_kv import SharedKv
+from .socket_folder import gateway_socket
 from .supervisor.messages import Children, Drain, Ready, Stop
 from .supervisor.parent import Parent, run_child
 from .worker import Worker
@@ -44,7 +43,7 @@ def work(parent: Parent) -> int:
     with opened_log(config.log.decisions, launch.name, launch.life) as log:
         parent.say(f"Opening {config.model.name}")
         checkpoint = open_checkpoint(resolve(config.model.name))
-        shares_kv = worker_count(config.cluster) > 1
+        shares_kv = worker_count(config.cluster) > 1 or config.store.enabled
         loaded = load_engine(checkpoint, config, parent.say, shares_kv=shares_kv)
         if log is not None:
             log.begin(_setup(parent, loaded))
@@ -62,31 +61,47 @@ async def serve_worker(parent: Parent, loaded: LoadedEngine, log: DecisionLog | 
             stop.set()
 
     parent.listen(told)
-    folder, region = Path(parent.launch.sockets), loaded.region
-    renewed: list[Callable[[], None]] = []
     async with contextlib.AsyncExitStack() as until_end:
-        exchange = None
-        if region is not None:
-            copying = ThreadPoolExecutor(1, thread_name_prefix="kv-copy")
-            until_end.enter_context(copying)
-            path = _pull_path(lambda: worker.info, region, folder, copying)
-            until_end.callback(path.close)
-            renewed.append(path.new_life)
-            exchange = Exchange(pages=region, path=path)
+        name = WorkerId(parent.launch.name)
+        until_end.enter_context(followed(parent.config, name, loaded.heard))
+        kv, renewed = None, list[Callable[[], None]]()
+        if loaded.region is not None:
+            kv = SharedKv(
+                loaded.region,
+                loaded.heard,
+                lambda: worker.info,
+                config=parent.config,
+                folder=Path(parent.launch.sockets),
+            )
+            until_end.push_async_callback(kv.close)
+            renewed.append(kv.new_life)
         worker = Worker(
             _info(parent, loaded),
             loaded.scheduler,
             loaded.engine,
             clock=time.monotonic,
             log_decision=log,
-            exchange=exchange,
+            exchange=kv.exchange if kv is not None else None,
         )
         await until_end.enter_async_context(worker)
-        if region is not None:
-            port = await until_end.enter_async_context(_offering(worker, region, folder))
-            renewed.append(port.new_life)
-        await _join_and_serve(parent, worker, renewed, stop, broken)
+        if kv is not None:
+            await until_end.enter_async_context(kv.open(worker.leases))
+        if loaded.commit is not None:
+            until_end.callback(loaded.commit.stop)
+            loaded.commit.done.add_done_callback(
+                partial(_committed, asyncio.get_running_loop(), broken)
+            )
+        journal = _journal(loaded)
+        await _join_and_serve(parent, worker, renewed, journal, stop, broken)
         return 0 if worker.healthy else 1
+
+
+def _committed(
+    loop: asyncio.AbstractEventLoop, broken: asyncio.Future[None], commit: Future[None]
+) -> None:
+    """KV memory that the system does not have ends the worker: not a step that needs it."""
+    if (error := commit.exception()) is not None:
+        loop.call_soon_threadsafe(_break, broken, error)
 
 
 def _break(broken: asyncio.Future[None], error: BaseException) -> None:
@@ -99,12 +114,14 @@ async def _join_and_serve(
     parent: Parent,
     worker: Worker,
     renewed: Sequence[Callable[[], None]],
+    journal: KvJournal,
     stop: asyncio.Event,
     broken: asyncio.Future[None],
 ) -> None:
     """Until told to stop, or the engine is beyond help. Raises what `broken` was given.
 
-    `renewed` are called at each new life of the worker: what others were told is over.
+    `renewed` are called at each new life of the worker: what others were told is over. The gateway
+    hears what `journal` notes.
     """
 
     async def new_life() -> None:
@@ -118,6 +135,7 @@ async def _join_and_serve(
         new_life=new_life,
         clock=time.monotonic,
         on_joined=lambda: parent.tell(Ready()),
+        journal=journal,
     )
     beat_s = parent.config.cluster.heartbeat_s
     serving = asyncio.create_task(port.run())
@@ -137,33 +155,21 @@ async def _join_and_serve(
             end.result()
 
 
+def _journal(loaded: LoadedEngine) -> KvJournal:
+    """Notes from now on what the prefix cache has, for the gateway."""
+
+    def held() -> list[tuple[BlockKey, Tier]]:
+        return [(key, Tier.DEVICE) for key in loaded.scheduler.named_blocks()]
+
+    journal = KvJournal(held)
+    loaded.heard.add(journal.heard)
+    return journal
+
+
 async def _until_unhealthy(worker: Worker, beat_s: Seconds) -> None:
     """An engine that fails over and over is given up: the supervisor starts another process."""
     while worker.healthy:
         await asyncio.sleep(beat_s)
-
-
-def _pull_path(
-    info: Callable[[], WorkerInfo], region: OwnedRegion, folder: Path, threads: Executor
-) -> PeerPullPath:
-    return PeerPullPath(info, region, partial(data_socket, folder), threads, clock=time.monotonic)
-
-
-@contextlib.asynccontextmanager
-async def _offering(worker: Worker, region: OwnedRegion, folder: Path) -> AsyncIterator[PeerPort]:
-    """While it lasts, other workers reach this one's leases and memory."""
-    port = PeerPort(
-        data_socket(folder, worker.info.id),
-        owner=lambda: worker.info,
-        descriptor=region.fd,
-        leases=worker.leases,
-        clock=time.monotonic,
-    )
-    await port.start()
-    try:
-        yield port
-    finally:
-        await port.close()
 
 
 def _info(parent: Parent, loaded: LoadedEngine) -> WorkerInfo:

@@ -1,7 +1,8 @@
 """How long steps, phases and transfers take: measured shapes, a fitted model, a file for it."""
 
 from .accuracy import Accuracy, accuracy, quantile
-from .default_profile import DEFAULT_LINK_TIME, DEFAULT_STEP_TIME
+from .default_profile import DEFAULT_FETCH_TIME, DEFAULT_LINK_TIME, DEFAULT_STEP_TIME
+from .fetch_time import TierFetchTime
 from .fit import Measured, fit_step_time
 from .phase_time import FittedPhaseTime
 from .profile_file import (
@@ -19,6 +20,7 @@ from .step_work import StepWork, work_of
 from .transfer_time import LinkTime
 
 __all__ = [
+    "DEFAULT_FETCH_TIME",
     "DEFAULT_LINK_TIME",
     "DEFAULT_STEP_TIME",
     "Accuracy",
@@ -34,6 +36,7 @@ __all__ = [
     "StepKind",
     "StepShape",
     "StepWork",
+    "TierFetchTime",
     "accuracy",
     "axes",
     "encode_profile",

@@ -14,6 +14,7 @@ Another model or machine is faster or slower as a whole: routers correct these t
 time that each worker reports. Measure with `antiphon profile` where proportions matter.
 """
 
+from .fetch_time import TierFetchTime
 from .step_time import FittedStepTime, Ramp
 from .transfer_time import LinkTime
 
@@ -29,3 +30,12 @@ DEFAULT_STEP_TIME = FittedStepTime(
 DEFAULT_LINK_TIME = LinkTime(setup_s=2e-3, bytes_per_s=2e9)
 """One copy through shared memory on a busy host, checksums included, and the messages before it:
 an assumption on the slow side (NIXL over UCX reaches 1.2 to 5.3 GB/s between two processes)."""
+
+DEFAULT_FETCH_TIME = TierFetchTime(
+    host=LinkTime(setup_s=2e-3, bytes_per_s=2e9),
+    disk=LinkTime(setup_s=5e-3, bytes_per_s=4e8),
+    remote=LinkTime(setup_s=10e-3, bytes_per_s=1e8),
+)
+"""From the host tier a fetch is the same verified copy as between workers, after a call to the
+store. Disk and network: assumptions on the slow side (a SATA disk, a gigabit link). A router
+corrects them by the fetches that it sees."""

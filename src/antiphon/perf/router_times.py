@@ -5,7 +5,8 @@ import msgspec
 from antiphon.core.recorded_run import Times
 from antiphon.errors import UsageError
 
-from .default_profile import DEFAULT_LINK_TIME, DEFAULT_STEP_TIME
+from .default_profile import DEFAULT_FETCH_TIME, DEFAULT_LINK_TIME, DEFAULT_STEP_TIME
+from .fetch_time import TierFetchTime
 from .phase_time import FittedPhaseTime
 from .step_time import FittedStepTime
 from .transfer_time import LinkTime
@@ -14,11 +15,16 @@ from .transfer_time import LinkTime
 class _Written(msgspec.Struct, forbid_unknown_fields=True):
     step_time: FittedStepTime
     link_time: LinkTime
+    fetch_time: TierFetchTime = DEFAULT_FETCH_TIME
 
 
-def write_times(step_time: FittedStepTime, link_time: LinkTime) -> str:
+def write_times(
+    step_time: FittedStepTime,
+    link_time: LinkTime,
+    fetch_time: TierFetchTime = DEFAULT_FETCH_TIME,
+) -> str:
     """One line of JSON."""
-    return msgspec.json.encode(_Written(step_time, link_time)).decode()
+    return msgspec.json.encode(_Written(step_time, link_time, fetch_time)).decode()
 
 
 def read_times(text: str, *, step_tokens: int) -> Times:
@@ -35,4 +41,4 @@ def read_times(text: str, *, step_tokens: int) -> Times:
         phases = FittedPhaseTime(step_time=written.step_time, step_tokens=step_tokens)
     except (msgspec.MsgspecError, ValueError) as error:
         raise UsageError(f"the times of a router can't be read: {error}") from None
-    return Times(phases, written.link_time)
+    return Times(phases, written.link_time, written.fetch_time)

@@ -1,12 +1,13 @@
 """Virtual time: an event loop and a scripted engine that drive the live decision code."""
 
 from .cluster_log import ClusterLog
-from .cluster_setup import GATEWAY, Call, ClusterSetup, Empty, GiveUp, WorkerSpec
+from .cluster_setup import GATEWAY, Call, ClusterSetup, Empty, GiveUp, StoreSpec, WorkerSpec
 from .cluster_worker import STANDARD_WORKER_PARTS, WorkerParts
 from .fault_injector import FaultInjector, Injected
 from .network import Hostility, LinkTimes, Network
 from .scripted_engine import ConstantStepTime, Script, ScriptedEngine, hashed_script
 from .shadow_kv import ShadowKv
+from .shadow_store import ShadowStore, StoreSide
 from .stream import End, Stream, Traffic
 from .virtual_cluster import VirtualCluster
 from .virtual_loop import VirtualLoop
@@ -33,6 +34,9 @@ __all__ = [
     "Script",
     "ScriptedEngine",
     "ShadowKv",
+    "ShadowStore",
+    "StoreSide",
+    "StoreSpec",
     "Stream",
     "Submit",
     "Traffic",

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import assert_never
+from typing import TypeAlias, assert_never
 
 from antiphon.core.membership import JoinRefused, Membership
 from antiphon.core.requests import RequestBook
@@ -20,6 +20,9 @@ from antiphon.types import (
     Health,
     HealthChanged,
     Incarnation,
+    KvDump,
+    KvEvents,
+    KvReplay,
     Release,
     Renew,
     Request,
@@ -48,6 +51,9 @@ from .network import Network
 from .stream import End
 from .virtual_process import VirtualProcess
 
+HearKv: TypeAlias = Callable[[WorkerId, Incarnation, KvDump | KvEvents, Seconds], KvReplay | None]
+"""`Router.heard_kv` of the gateway's present life."""
+
 
 @dataclass(frozen=True, slots=True)
 class _Link:
@@ -68,6 +74,7 @@ class ClusterGateway:
         config: ClusterConfig,
         *,
         make_book: Callable[[], RequestBook],
+        hear_kv: HearKv,
         log: ClusterLog,
         stops: Mapping[SequenceKey, int],
     ) -> None:
@@ -77,6 +84,7 @@ class ClusterGateway:
         self.log = log
         self.stops = stops
         self.life: GatewayLife | None = None
+        self.hear_kv = hear_kv
         self._make_book = make_book
         process.on_start = self._begin
 
@@ -180,6 +188,10 @@ class GatewayLife:
             case Heartbeat(view):
                 if view is not None:
                     self._run(self.book.observe(WorkerReported(info.id, view), now))
+            case KvDump() | KvEvents():
+                wish = self._gateway.hear_kv(info.id, info.incarnation, message, now)
+                if wish is not None:
+                    self._send(info.id, wish)
             case Join():
                 pass  # it has joined: only a hostile link says it twice
             case fact:

@@ -18,6 +18,9 @@ from antiphon.types import (
     Event,
     GrantAnswered,
     Incarnation,
+    KvDump,
+    KvEvents,
+    KvReplay,
     LeaseHeld,
     LeaseId,
     LeaseRefused,
@@ -60,6 +63,7 @@ class Add:
     request: Request
     left_s: Seconds | None
     stage: Stage
+    fetch: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,8 +109,10 @@ class Answer:
     answers: tuple[LeaseHeld | LeaseRefused, ...]
 
 
-ToGateway: TypeAlias = Join | Heartbeat | Event | Admitted | Rejected | GrantAnswered
-ToWorker: TypeAlias = Heartbeat | Add | TakeOver | GrantTo | Renew | Release | Abort
+ToGateway: TypeAlias = (
+    Join | Heartbeat | Event | Admitted | Rejected | GrantAnswered | KvDump | KvEvents
+)
+ToWorker: TypeAlias = Heartbeat | Add | TakeOver | GrantTo | Renew | Release | Abort | KvReplay
 ToTaker: TypeAlias = Mapped | Answer
 ClusterMessage: TypeAlias = ToGateway | ToWorker | Ask | ToTaker
 
@@ -132,6 +138,9 @@ _BOUNDARIES: dict[type, Boundary] = {
     Renew: Boundary.RENEW,
     Release: Boundary.RELEASE,
     Abort: Boundary.ABORT,
+    KvDump: Boundary.KV,
+    KvEvents: Boundary.KV,
+    KvReplay: Boundary.KV,
 }
 
 
@@ -155,7 +164,7 @@ def with_deadline(request: Request, left_s: Seconds | None, now: Seconds) -> Req
 def dispatched(command: Dispatch, now: Seconds) -> Add:
     """A `Dispatch` as a message."""
     request, left_s = without_times(command.request, now)
-    return Add(request, left_s, command.stage)
+    return Add(request, left_s, command.stage, command.fetch)
 
 
 def adopted(command: Adopt, now: Seconds) -> TakeOver:

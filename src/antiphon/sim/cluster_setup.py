@@ -67,6 +67,18 @@ class WorkerSpec:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class StoreSpec:
+    """A store that outlives all workers, and how little can be relied on it."""
+
+    believed_tokens: int
+    """Of each prompt so many tokens are asked for, whatever a router believes."""
+    lost_share: float = 0.1
+    """So many of the blocks that are asked for can't be had, though they were put."""
+    put_s: Seconds = 0.002
+    fetch_s: Seconds = 0.003
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterSetup:
     """A cluster, what is asked of it, and what goes wrong."""
 
@@ -83,5 +95,6 @@ class ClusterSetup:
     vocab_size: int = 16
     page_pull_s: Seconds = 0.0005
     """How long one page takes from one worker's memory to another's."""
+    store: StoreSpec | None = None
     stops: Mapping[SequenceKey, int] = field(default_factory=dict)
     """Where a sequence's text meets a stop string: the index of that token."""

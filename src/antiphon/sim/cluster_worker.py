@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from antiphon.core.faults import Boundary, Node
+from antiphon.core.kv import ignore
 from antiphon.core.scheduler import STANDARD_PARTS, Scheduler
 from antiphon.core.scheduler.parts import Parts
 from antiphon.types import (
@@ -12,6 +13,7 @@ from antiphon.types import (
     Engine,
     GrantAnswered,
     Incarnation,
+    KvReplay,
     KvShape,
     LeaseHeld,
     LeaseId,
@@ -46,11 +48,14 @@ from .cluster_messages import (
     with_deadline,
 )
 from .cluster_setup import GATEWAY, ClusterSetup, WorkerSpec
+from .kv_teller import KvTeller
 from .network import Network
 from .page_owner import PageOwner
 from .page_taker import PageTaker
 from .scripted_engine import ConstantStepTime, Script, ScriptedEngine, hashed_script
 from .shadow_kv import ShadowKv
+from .shadow_store import ShadowStore, StoreSide
+from .store_user import StoreUser, losing
 from .stream import End
 from .virtual_process import VirtualProcess
 
@@ -63,6 +68,7 @@ class WorkerParts:
     memory: Callable[[int], ShadowKv] = ShadowKv
     owner: type[PageOwner] = PageOwner
     taker: type[PageTaker] = PageTaker
+    store: type[StoreSide] = StoreSide
 
 
 STANDARD_WORKER_PARTS = WorkerParts()
@@ -71,7 +77,7 @@ STANDARD_WORKER_PARTS = WorkerParts()
 class ClusterWorker:
     """A worker's process through all its lives."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913  the world that it lives in
         self,
         process: VirtualProcess,
         network: Network,
@@ -79,6 +85,7 @@ class ClusterWorker:
         setup: ClusterSetup,
         *,
         log: ClusterLog,
+        store: ShadowStore,
         crossed: Callable[[Boundary, Node, Node], None],
         parts: WorkerParts = STANDARD_WORKER_PARTS,
     ) -> None:
@@ -96,6 +103,7 @@ class ClusterWorker:
             kv_bytes_per_token=1,
         )
         self.log = log
+        self.store = store
         self.crossed = crossed
         """Told of what passes a boundary and is no message."""
         self.parts = parts
@@ -121,6 +129,8 @@ class WorkerLife:
         self.note, self.crossed = worker.note, worker.crossed
         self._spec, self._model = spec, worker.model
         self.memory = parts.memory(setup.kv.page_tokens)
+        self.store = _store_user(self, worker)
+        self.teller = KvTeller(ignore if self.store is None else self.store.side.listen)
         self.scheduler = Scheduler(
             config=setup.scheduler,
             kv=setup.kv,
@@ -128,6 +138,7 @@ class WorkerLife:
             model=worker.model,
             max_model_len=setup.max_model_len,
             lease_ttl_s=setup.cluster.lease_ttl_s,
+            listen=self.teller.listen,
             parts=parts.scheduler,
         )
         script: Script = hashed_script(setup.vocab_size)
@@ -189,6 +200,7 @@ class WorkerLife:
         end.heard = self._hear
         end.closed = self._leave
         self.tell(Join(self.info))
+        self.tell(self.teller.dump())
 
     def _leave(self) -> None:
         """The gateway is gone, or has given this life up: end all of its work, and join anew."""
@@ -211,6 +223,7 @@ class WorkerLife:
                 self._leave()
             else:
                 self.tell(Heartbeat(self.scheduler.view(self.now)))
+                self.tell(self.teller.news())
         self.process.call_at(self.now + cluster.heartbeat_s, self._beat)
 
     def tell(self, message: ClusterMessage) -> None:
@@ -225,8 +238,11 @@ class WorkerLife:
         match message:
             case Heartbeat():
                 return
-            case Add(request, left_s, stage):
-                self._add(with_deadline(request, left_s, self.now), stage)
+            case Add(request, left_s, stage, fetch):
+                self._add(with_deadline(request, left_s, self.now), stage, fetch)
+            case KvReplay():
+                self.tell(self.teller.again(message))
+                return
             case TakeOver(request, left_s, offer):
                 self._take_over(with_deadline(request, left_s, self.now), offer)
             case Abort(request, attempt, _, sequence):
@@ -239,12 +255,14 @@ class WorkerLife:
                 self.scheduler.leases.release(lease, self.now)
         self.wake()
 
-    def _add(self, request: Request, stage: Stage) -> None:
+    def _add(self, request: Request, stage: Stage, fetch: int) -> None:
         lease = None
         if stage is Stage.PREFILL:
             self._offers += 1
             lease = LeaseId(f"{self.incarnation}/{self._offers}")
-        self._answer(request, self.scheduler.add(request, self.now, stage, lease))
+        if self.setup.store is not None:
+            fetch = max(fetch, self.setup.store.believed_tokens)
+        self._answer(request, self.scheduler.add(request, self.now, stage, lease, fetch))
 
     def _take_over(self, request: Request, offer: Offer) -> None:
         self._answer(request, self.scheduler.adopt(request, offer, self.now))
@@ -276,7 +294,11 @@ class WorkerLife:
     # ── computing ────────────────────────────────────────────────────────────────────────────
 
     def say(self, events: Sequence[SchedulerEvent]) -> None:
-        """Pass on what happened; what is offered is sealed first."""
+        """Pass on what happened; what is offered, and what is to be put, is sealed first."""
+        if self.store is not None:
+            self.store.put()
+        if self.teller.has_news:
+            self.tell(self.teller.news())
         for event in events:
             match event:
                 case Prefilled():
@@ -307,6 +329,8 @@ class WorkerLife:
         if not self._computing:
             self._compute()
         self.taker.begin(self.scheduler.pulls())
+        if self.store is not None:
+            self.store.fetch()
         deadline = self.scheduler.next_deadline()
         if deadline is not None:
             self._wake(deadline)
@@ -324,3 +348,17 @@ class WorkerLife:
         self._computing = False
         self.say(self.scheduler.complete(plan, result, self.now))
         self.wake()
+
+
+def _store_user(life: WorkerLife, worker: ClusterWorker) -> StoreUser | None:
+    spec = worker.setup.store
+    if spec is None:
+        return None
+    side = worker.parts.store(
+        worker.store,
+        life.memory,
+        lost=losing(spec, worker.setup.faults.seed),
+        put_s=spec.put_s,
+        fetch_s=spec.fetch_s,
+    )
+    return StoreUser(life, side)

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 
 from antiphon.core.faults import Node
 from antiphon.core.requests import RequestBook
-from antiphon.core.router import Router
-from antiphon.core.router.parts import RouterLimits
+from antiphon.core.router import STANDARD_PARTS, Router, RouterLimits
+from antiphon.core.router import Parts as RouterParts
 from antiphon.errors import BugError
 from antiphon.types import Seconds, WorkerId, WorkerView
 
@@ -16,6 +16,7 @@ from .cluster_setup import GATEWAY, Call, ClusterSetup, Empty, GiveUp, Stimulus
 from .cluster_worker import STANDARD_WORKER_PARTS, ClusterWorker, WorkerLife, WorkerParts
 from .fault_injector import FaultInjector
 from .network import Network
+from .shadow_store import ShadowStore
 from .virtual_loop import VirtualLoop
 from .virtual_process import VirtualProcess
 
@@ -58,6 +59,7 @@ class VirtualCluster:
         *,
         make_book: MakeBook = RequestBook,
         parts: WorkerParts = STANDARD_WORKER_PARTS,
+        router: RouterParts = STANDARD_PARTS,
     ) -> None:
         self.setup = setup
         self.loop = VirtualLoop()
@@ -66,12 +68,14 @@ class VirtualCluster:
             self.loop, seed=setup.faults.seed, times=setup.times, hostility=setup.hostility
         )
         self.routers: list[Router] = []
-        self._make_book = make_book
+        self.store = ShadowStore()
+        self._make_book, self._router = make_book, router
         self.gateway = ClusterGateway(
             VirtualProcess(GATEWAY, self.loop),
             self.network,
             setup.cluster,
             make_book=self._new_book,
+            hear_kv=lambda *said: self.routers[-1].heard_kv(*said),
             log=self.log,
             stops=setup.stops,
         )
@@ -94,6 +98,7 @@ class VirtualCluster:
             spec,
             self.setup,
             log=self.log,
+            store=self.store,
             parts=parts,
             crossed=lambda boundary, sender, receiver: self.faults.crossed(
                 boundary, sender, receiver
@@ -111,7 +116,9 @@ class VirtualCluster:
             limits=RouterLimits(
                 step_tokens=setup.scheduler.max_batched_tokens,
                 max_sequences=setup.scheduler.max_num_seqs,
+                prefix_cache=setup.kv.prefix_cache,
             ),
+            parts=self._router,
         )
         self.routers.append(router)
         return self._make_book(router)
@@ -184,8 +191,19 @@ class VirtualCluster:
             (view.offered_pages, "offered pages"),
             (view.pulling, "pulling requests"),
             (len(life.taker), "pulls"),
+            (0 if life.store is None else len(life.store), "fetches"),
         )
         return [f"{count} {what}" for count, what in open_ if count]
+
+    def misbelieved(self) -> list[WorkerId]:
+        """Workers of which the router believes that they have other blocks than they have."""
+        index = self.routers[-1].kv_index
+        return [
+            name
+            for name, worker in self.workers.items()
+            if (life := _living(worker)) is not None
+            and index.held_by(name) != life.teller.held.keys()
+        ]
 
     def views(self) -> dict[WorkerId, WorkerView]:
         """The counts of each living worker."""

@@ -9,6 +9,7 @@ from antiphon.types import (
     Aborted,
     Admitted,
     Engine,
+    Fetch,
     Rejected,
     Request,
     RequestId,
@@ -20,15 +21,17 @@ from antiphon.types import (
     WorkerView,
 )
 
+from .shadow_store import StoreSide
 from .virtual_loop import VirtualLoop
 
 
 @dataclass(frozen=True, slots=True)
 class Submit:
-    """A request comes in at a point in time."""
+    """A request comes in at a point in time. `fetch`: as in `Scheduler.add`."""
 
     at: Seconds
     request: Request
+    fetch: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,19 +62,29 @@ class RunLog:
 
 
 class VirtualWorker:
-    """Drives a scheduler as the live worker does: expire, step, run, complete."""
+    """Drives a scheduler as the live worker does: expire, step, run, complete.
 
-    def __init__(self, scheduler: Scheduler, engine: Engine, loop: VirtualLoop) -> None:
+    With a `store` its scheduler's listener is that store's, and fetches are carried out.
+    """
+
+    def __init__(
+        self,
+        scheduler: Scheduler,
+        engine: Engine,
+        loop: VirtualLoop,
+        store: StoreSide | None = None,
+    ) -> None:
         self.log = RunLog()
         self._scheduler = scheduler
         self._engine = engine
         self._loop = loop
+        self._store = store
         self._computing = False
         self._awake_at: Seconds | None = None
 
-    def submit(self, request: Request) -> Admitted | Rejected:
+    def submit(self, request: Request, fetch: int = 0) -> Admitted | Rejected:
         """Hand in a request now."""
-        answer = self._scheduler.add(request, self._loop.now)
+        answer = self._scheduler.add(request, self._loop.now, fetch=fetch)
         self._note(answer)
         self._wake(self._loop.now)
         return answer
@@ -101,6 +114,8 @@ class VirtualWorker:
             self._note(event)
         if not self._computing:
             self._compute()
+        if self._store is not None:
+            self._fetch(self._store)
         deadline = self._scheduler.next_deadline()
         if deadline is not None:
             self._wake(deadline)
@@ -119,8 +134,32 @@ class VirtualWorker:
         self._computing = False
         for event in self._scheduler.complete(plan, result, self._loop.now):
             self._note(event)
+        self._put_fresh()
         self.log.views.append((self._loop.now, self._scheduler.view(self._loop.now)))
         self._wake(self._loop.now)
+
+    def _put_fresh(self) -> None:
+        """What was named just now goes to the store, a moment later."""
+        if (store := self._store) is None:
+            return
+        at = self._loop.now + store.put_s
+        for block in store.seal_fresh():
+            self._loop.call_at(at, lambda block=block: store.put(block))
+
+    def _fetch(self, store: StoreSide) -> None:
+        at = self._loop.now + store.fetch_s
+        for fetch in self._scheduler.fetches():
+            self._loop.call_at(at, lambda fetch=fetch: self._fetched(store, fetch))
+
+    def _fetched(self, store: StoreSide, fetch: Fetch) -> None:
+        good, now = store.copy(fetch), self._loop.now
+        problem = "" if all(good) else "lost"
+        for event in self._scheduler.fetched(
+            fetch.request, fetch.attempt, good, now, problem, store.fetch_s
+        ):
+            self._note(event)
+        self._put_fresh()
+        self._wake(now)
 
 
 def run_worker(
@@ -128,15 +167,16 @@ def run_worker(
     engine: Engine,
     stimuli: Iterable[Stimulus],
     *,
+    store: StoreSide | None = None,
     max_actions: int = 1_000_000,
 ) -> RunLog:
     """Feed the stimuli at their times and run until nothing is left to do."""
     loop = VirtualLoop()
-    worker = VirtualWorker(scheduler, engine, loop)
+    worker = VirtualWorker(scheduler, engine, loop, store)
     for stimulus in stimuli:
         match stimulus:
-            case Submit(at, request):
-                loop.call_at(at, lambda request=request: worker.submit(request))
+            case Submit(at, request, fetch):
+                loop.call_at(at, lambda request=request, fetch=fetch: worker.submit(request, fetch))
             case Cancel(at, request, sequence):
                 loop.call_at(
                     at,

@@ -12,17 +12,20 @@ from typing import TypeVar
 
 from antiphon.core.faults import plan_text
 from antiphon.core.requests import RequestBook
+from antiphon.core.router import STANDARD_PARTS
+from antiphon.core.router import Parts as RouterParts
 from antiphon.errors import BugError
 from antiphon.sim.cluster_setup import ClusterSetup
 from antiphon.sim.cluster_worker import STANDARD_WORKER_PARTS, WorkerParts
 from antiphon.sim.virtual_cluster import MakeBook, VirtualCluster
-from antiphon.types import Outcome, Seconds
+from antiphon.types import Fetched, Outcome, Seconds
 
 from .chaos import PATIENCE_S, Family, setup_of
 from .cluster_laws import (
     check_drained,
     check_ended,
     check_faults_happened,
+    check_index,
     check_leases,
     check_nobody_failed_unasked,
     check_nothing_failed,
@@ -50,15 +53,17 @@ def run_cluster(
     *,
     make_book: MakeBook = RequestBook,
     parts: WorkerParts = STANDARD_WORKER_PARTS,
+    router: RouterParts = STANDARD_PARTS,
 ) -> ChaosReport:
     """Run a set-up to rest. Raises `BugError` if a law is broken."""
-    cluster = VirtualCluster(setup, make_book=make_book, parts=parts)
+    cluster = VirtualCluster(setup, make_book=make_book, parts=parts, router=router)
     rested_at = cluster.run_to_rest(limit_s=REST_AFTER_S)
     stories = stories_of(cluster.log)
     check_tokens(setup, stories, lossless=family is not Family.HOSTILE)
     check_ended(stories)
     check_leases(cluster.log)
     check_drained(cluster)
+    check_index(cluster)
     check_faults_happened(cluster)
     match family:
         case Family.HONEST:
@@ -110,6 +115,9 @@ def _counts(cluster: VirtualCluster) -> Counter[str]:
     counts: Counter[str] = Counter(cluster.faults.counts())
     for _, _, what in cluster.log.entries:
         counts[type(what).__name__] += 1
+        if isinstance(what, Fetched):
+            counts["fetched tokens"] += what.fetched_tokens
+            counts["missing tokens"] += what.missing_tokens
     for story in stories_of(cluster.log).values():
         if story.settle is not None:
             record = story.settle.record

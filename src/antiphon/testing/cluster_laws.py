@@ -241,6 +241,18 @@ def check_drained(cluster: VirtualCluster) -> None:
         check_pages(view)
 
 
+def check_index(cluster: VirtualCluster, patience_s: Seconds = 10.0) -> None:
+    """I25: after quiet the router believes of each worker that it has the blocks that it has.
+
+    Where links break their promise some wait: what was lost is asked for again after a second.
+    """
+    until = cluster.loop.now + patience_s
+    while (wrong := cluster.misbelieved()) and cluster.loop.now < until:
+        cluster.run_until(cluster.loop.now + 0.25)
+    if wrong:
+        raise LawBroken(f"I25: after quiet the index is wrong about {', '.join(wrong)}")
+
+
 def check_faults_happened(cluster: VirtualCluster) -> None:
     """Each fault that is said to be injected has left its mark, and nothing else has."""
     counts, traffic, chances = (

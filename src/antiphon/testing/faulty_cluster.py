@@ -12,12 +12,16 @@ from antiphon.core.requests.facts import DropReason, Fact, why_unusable
 from antiphon.core.requests.open_request import OpenRequest
 from antiphon.core.requests.parts import Parts as BookParts
 from antiphon.core.requests.routing import Routing
+from antiphon.core.router import PrefixIndex
+from antiphon.core.router.kv_feed import KvFeed
 from antiphon.core.scheduler import STANDARD_PARTS
 from antiphon.sim.cluster_worker import STANDARD_WORKER_PARTS, WorkerParts
 from antiphon.sim.page_taker import PageTaker
 from antiphon.sim.shadow_kv import PageContent, ShadowKv
 from antiphon.types import (
     Incarnation,
+    KvEvents,
+    KvReplay,
     LeaseHeld,
     LeaseId,
     LeaseRefused,
@@ -104,3 +108,15 @@ def book_that_loses_resume_points(router: Routing) -> RequestBook:
 def workers_with(leases: type[LeaseBook]) -> WorkerParts:
     """Workers whose scheduler has another lease book."""
     return replace(STANDARD_WORKER_PARTS, scheduler=replace(STANDARD_PARTS, lease_book=leases))
+
+
+class _NeverAsks(KvFeed):
+    def events(self, message: KvEvents, now: Seconds) -> KvReplay | None:
+        """Waits for what is missing."""
+        super().events(message, now)
+        return None
+
+
+def index_that_never_asks() -> PrefixIndex:
+    """A router's index that does not ask for what was lost."""
+    return PrefixIndex(feed=_NeverAsks)

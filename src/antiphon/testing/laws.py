@@ -7,6 +7,7 @@ from antiphon.sim import RunLog
 from antiphon.types import (
     Aborted,
     Admitted,
+    Fetched,
     Prefilled,
     Rejected,
     Request,
@@ -69,7 +70,10 @@ def check_tokens(log: RunLog, requests: Iterable[Request]) -> None:
 
 
 def check_started(log: RunLog, requests: Iterable[Request]) -> None:
-    """I6: a request starts once, after it came and before its first token."""
+    """I6: a request starts once, after it came and before its first token.
+
+    If KV of it is fetched, it starts as soon as that is over.
+    """
     for request in requests:
         said = log.of(request.id)
         starts = [what for what in said if isinstance(what, Started)]
@@ -78,6 +82,9 @@ def check_started(log: RunLog, requests: Iterable[Request]) -> None:
             raise LawBroken(f"I6: {request.id} started {len(starts)} times")
         if tokens and said.index(starts[0]) > said.index(tokens[0]):
             raise LawBroken(f"I6: {request.id} has a token before it started")
+        fetched = [said[at : at + 2] for at, what in enumerate(said) if isinstance(what, Fetched)]
+        if fetched and [two[1:] for two in fetched] != [starts]:
+            raise LawBroken(f"I6: {request.id} did not start when its KV had come")
         if any(start.queued_s < 0 for start in starts):
             raise LawBroken(f"I6: {request.id} started before it came")
 

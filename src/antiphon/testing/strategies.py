@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 
 from hypothesis import strategies as st
 
-from antiphon.core.kv import Match
+from antiphon.core.kv import KvListener, Match, ignore
 from antiphon.core.scheduler import STANDARD_PARTS, Parts, Scheduler
 from antiphon.core.scheduler.admission import Admission, Crowd
 from antiphon.core.scheduler.sequence import SequenceState
@@ -63,7 +63,7 @@ class WorkerSetup:
     max_model_len: int = CONTEXT_LEN
     parts: Parts = STANDARD_PARTS
 
-    def build(self) -> Scheduler:
+    def build(self, listen: KvListener = ignore) -> Scheduler:
         """A new scheduler of `MODEL`."""
         return Scheduler(
             config=self.config,
@@ -71,6 +71,7 @@ class WorkerSetup:
             pages=self.pages,
             model=MODEL,
             max_model_len=self.max_model_len,
+            listen=listen,
             parts=self.parts,
         )
 
@@ -143,13 +144,24 @@ def requests(draw: st.DrawFn, *, id: str = "r0", now: Seconds = 0.0) -> Request:
     )
 
 
+def fetches() -> st.SearchStrategy[int]:
+    """What a gateway believes to be in the store: often nothing, often more than can be."""
+    return st.sampled_from([0, 0, 3, 8, 12, 24, 1000])
+
+
+def losses() -> st.SearchStrategy[list[frozenset[int]]]:
+    """The blocks, by number, that are lost in the first fetches: one set a fetch."""
+    return st.lists(st.frozensets(st.integers(0, 6), max_size=2), max_size=8)
+
+
 @st.composite
 def workloads(
-    draw: st.DrawFn, *, max_requests: int = 12, patient: bool = False
+    draw: st.DrawFn, *, max_requests: int = 12, patient: bool = False, fetching: bool = False
 ) -> list[Submit | Cancel]:
     """Requests over half a second of virtual time, some of them given up later.
 
     `patient`: nobody gives up and nothing has a deadline, so every request runs to its end.
+    `fetching`: some of them may take their beginning from the store.
     """
     stimuli: list[Submit | Cancel] = []
     for number in range(draw(st.integers(1, max_requests))):
@@ -157,7 +169,7 @@ def workloads(
         request = draw(requests(id=f"r{number}", now=at))
         if patient:
             request = replace(request, deadline=None)
-        stimuli.append(Submit(at, request))
+        stimuli.append(Submit(at, request, draw(fetches()) if fetching else 0))
         if not patient and draw(st.sampled_from([False, False, True])):
             after_s = draw(st.sampled_from([0.0, 0.01, 0.025, 0.1, 0.4]))
             which = draw(st.sampled_from([None, 0, 1, 2]))

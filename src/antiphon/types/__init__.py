@@ -84,6 +84,7 @@ from .ids import (
 from .kv_store import (
     STORE,
     Fetch,
+    IndexCounts,
     KvChange,
     KvDump,
     KvEvents,
@@ -182,6 +183,7 @@ __all__ = [
     "Hold",
     "HttpConfig",
     "Incarnation",
+    "IndexCounts",
     "JoinRefusal",
     "JoinRefused",
     "Key",

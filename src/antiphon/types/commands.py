@@ -32,6 +32,7 @@ class AttemptRecord:
     began_at: Seconds
     routed_at: Seconds
     route: str
+    fetched_at: Seconds | None = None
     offered_at: Seconds | None = None
     adopted_at: Seconds | None = None
     pulled_at: Seconds | None = None

@@ -62,6 +62,28 @@ class KvConfig:
         int, Key("Tokens a block, the unit of content addressing.", 1, 4096)
     ] = 64
     prefix_cache: Annotated[bool, Key("Reuse the KV of equal prompt beginnings.")] = True
+    events: Annotated[
+        str | None,
+        Key(
+            "Publish the first worker's blocks in vLLM's KV event format there, such as "
+            "tcp://127.0.0.1:5557; worker number n uses the port n later. Without it: nowhere."
+        ),
+    ] = None
+    events_replay: Annotated[
+        str | None,
+        Key("Where followers ask for what they missed; ports as with kv.events. None: nowhere."),
+    ] = None
+    events_format: Annotated[
+        str,
+        Key(
+            "How events are written: array, as vLLM up to 0.23 did, or map, as since 0.24.",
+            choices=("array", "map"),
+        ),
+    ] = "array"
+    events_exposed: Annotated[
+        bool,
+        Key("Let kv.events be reached from other machines: whoever can sees all prompts' tokens."),
+    ] = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -177,8 +199,16 @@ class RouterConfig:
     policy: Annotated[
         str,
         Key(
-            "slo: by predicted latency; the others are there to compare.",
-            choices=("slo", "random", "round-robin", "least-loaded"),
+            "slo: by predicted latency; the others are there to compare, prefix-gated as SGLang "
+            "and overlap-cost as Dynamo do it.",
+            choices=(
+                "slo",
+                "random",
+                "round-robin",
+                "least-loaded",
+                "prefix-gated",
+                "overlap-cost",
+            ),
         ),
     ] = "slo"
     ttft_s: Annotated[float, Key("Target: time to first token.", 0.001, 3600.0)] = 2.0
@@ -224,8 +254,11 @@ class StoreConfig:
     )
     policy: Annotated[
         str,
-        Key("What the host tier evicts first.", choices=("lru", "s3-fifo", "cost")),
-    ] = "s3-fifo"
+        Key(
+            "How the host tier chooses what to evict.",
+            choices=("hit-density", "lru", "s3-fifo", "cost"),
+        ),
+    ] = "hit-density"
     tenant_share: Annotated[
         float, Key("Most of the host tier that one tenant's blocks may take.", 0.01, 1.0)
     ] = 1.0

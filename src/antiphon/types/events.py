@@ -13,7 +13,7 @@ from .request import FinishReason
 class Started:
     """The request's first chunk is about to run; `cached_tokens` of its prompt need no compute.
 
-    Of these, `stored_tokens` came from the store.
+    Of these, `stored_tokens` came from the store. `queued_s`: since it was added, a fetch included.
     """
 
     request: RequestId
@@ -124,9 +124,14 @@ class BlockStored:
 
 @dataclass(frozen=True, slots=True)
 class BlockRemoved:
-    """A block left this worker's prefix cache."""
+    """A block left this worker's prefix cache.
+
+    `doubtful`: not for want of room, but because what computed it has failed. A copy of it that
+    was made meanwhile can't be trusted either.
+    """
 
     key: BlockKey
+    doubtful: bool = False
 
 
 KvEvent: TypeAlias = BlockStored | BlockRemoved

@@ -91,6 +91,14 @@ class WorkerView:
     leases: int = 0
     busy_s_total: Seconds = 0.0
     """Time spent in forward passes."""
+    fetched_tokens_total: int = 0
+    """Tokens whose KV came from the store; none of them counts as hit in the prefix cache."""
+    fetch_missed_blocks_total: int = 0
+    """Blocks that were to come from the store and did not."""
+    put_blocks_total: int = 0
+    """Blocks offered to the store."""
+    put_dropped_blocks_total: int = 0
+    """Blocks not offered to it: it was not there, or did not read."""
 
 
 class Health(StrEnum):

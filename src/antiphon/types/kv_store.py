@@ -36,13 +36,14 @@ class Fetch:
     """A scheduler's word to its driver: room is reserved, fill it with these blocks of the store.
 
     `keys` are consecutive blocks of one prompt, from the first that is not here on; block i goes to
-    the pages `targets[i]`. Whatever can't be had is computed here.
+    the pages `targets[i]`. Whatever can't be had is computed here. `tenant` as in `Locate`.
     """
 
     request: RequestId
     attempt: int
     keys: tuple[BlockKey, ...]
     targets: tuple[tuple[PageId, ...], ...]
+    tenant: bytes = b""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -152,6 +153,24 @@ class KvDump:
     begins: bool
     ends: bool
     blocks: tuple[tuple[BlockKey, Tier], ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IndexCounts:
+    """What a router knows of who holds what.
+
+    `blocks`: different ones, of lives that are over too, until they are cleared away. `held`:
+    one for each holder and tier that has it. `refused_total`: beyond what is kept of a holder.
+    """
+
+    holders: int
+    behind: int
+    """Holders of whom something is known to be missing."""
+    blocks: int
+    held: int
+    refused_total: int
+    replays_total: int
+    dumps_total: int
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,15 +7,13 @@ The header says how the machines were built, so a log is all that a replay needs
 
 Types are restored from the kind that is written beside each value, out of the table `KINDS`.
 Chunks repeat their request in every step: a request is written in full once, and later as
-`{"ref": [id, attempt]}` for as long as its content is the same. A tenant's salt, which is a digest
-of an API key, can be written as a pseudonym: decisions depend on which salts are equal alone.
+`{"ref": [id, attempt]}` for as long as its content is the same. Tenants' salts, digests of API
+keys, are in it: the names of blocks follow from them, and decisions from those.
 """
 
-from base64 import b64decode, b64encode
 from collections.abc import Iterable, Iterator
 from dataclasses import is_dataclass
 from enum import Enum
-from hashlib import blake2b
 from math import isfinite
 from typing import Any, BinaryIO
 
@@ -61,13 +59,11 @@ class _Line(msgspec.Struct, forbid_unknown_fields=True):
 class DecisionLogWriter:
     """Writes entries to a binary file that is open for writing: the `write` of a `Recorder`.
 
-    `begin` comes first. Does not flush and does not close. `salt_key`, secret and drawn for each
-    run, makes salts pseudonyms; without it they are written as they are.
+    `begin` comes first. Does not flush and does not close.
     """
 
-    def __init__(self, file: BinaryIO, salt_key: bytes | None = None) -> None:
+    def __init__(self, file: BinaryIO) -> None:
         self._file = file
-        self._salt_key = salt_key
         self._requests = _Requests()
         self._begun = False
 
@@ -128,12 +124,7 @@ class DecisionLogWriter:
         if self._requests.get(name) == tree:
             return {"ref": name}
         self._requests.put(name, tree)
-        return self._packed({**tree, "tenant_salt": self._salt(tree["tenant_salt"])})
-
-    def _salt(self, text: str) -> str:
-        if self._salt_key is None or not text:
-            return text
-        return b64encode(blake2b(b64decode(text), key=self._salt_key).digest()[:32]).decode()
+        return self._packed(tree)
 
 
 class _Requests:

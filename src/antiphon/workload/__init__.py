@@ -2,15 +2,22 @@
 
 from .arrivals import poisson
 from .asks import Ask, AskMix, ask
+from .trace_prompts import TraceAsk, TraceScale, at_rate, at_speed, thinned, trace_asks
 from .traces import TRACE_BLOCK_TOKENS, TraceRow, read_azure, read_mooncake
 
 __all__ = [
     "TRACE_BLOCK_TOKENS",
     "Ask",
     "AskMix",
+    "TraceAsk",
     "TraceRow",
+    "TraceScale",
     "ask",
+    "at_rate",
+    "at_speed",
     "poisson",
     "read_azure",
     "read_mooncake",
+    "thinned",
+    "trace_asks",
 ]

@@ -12,7 +12,8 @@ _TEXT = (
     "over know water than call first people may down side been now find any new work part take get "
     "place made live where after back little only round man year came show every good me give our"
 )
-_WORDS = _TEXT.split()
+WORDS = tuple(_TEXT.split())
+"""Each is one token in common vocabularies, with the space before it."""
 _STOPS = 4
 """Words at which an ask with stop strings ends; the API takes no more."""
 
@@ -72,12 +73,12 @@ def ask(mix: AskMix, seed: int, number: int) -> Ask:
     def happens(share: float, purpose: str) -> bool:
         return draws.fraction("ask", number, purpose) < share
 
-    words = [draws.choice(_WORDS, "shared word", place) for place in range(mix.shared_words)]
+    words = [draws.choice(WORDS, "shared word", place) for place in range(mix.shared_words)]
     for place in range(between(mix.prompt_words, "words")):
-        words.append(draws.choice(_WORDS, "word", number, place))
+        words.append(draws.choice(WORDS, "word", number, place))
     max_tokens = between(mix.max_tokens, "max_tokens")
     penalized = happens(mix.penalty_share, "penalties")
-    stops = [draws.choice(_WORDS, "ask", number, "stop word", place) for place in range(_STOPS)]
+    stops = [draws.choice(WORDS, "ask", number, "stop word", place) for place in range(_STOPS)]
     return Ask(
         number=number,
         text=f"Tell me more: {' '.join(words)}",

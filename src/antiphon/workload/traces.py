@@ -22,6 +22,8 @@ TRACE_BLOCK_TOKENS = 512
 """Tokens that a hash id of Mooncake's traces stands for."""
 _MAX_LINE_CHARS = 2**22
 _MAX_TOKENS = 2**24
+_AZURE_EPOCH = datetime(2023, 1, 1)
+"""Near the data, so that a float of seconds keeps microseconds."""
 _AZURE_FIELDS = ("TIMESTAMP", "ContextTokens", "GeneratedTokens")
 
 
@@ -145,7 +147,7 @@ def _azure_row(line: str) -> TraceRow:
     except ValueError as problem:
         raise _WrongField("TIMESTAMP", str(problem)) from problem
     return TraceRow(
-        at_s=(at.replace(tzinfo=None) - datetime(2000, 1, 1)).total_seconds(),
+        at_s=(at.replace(tzinfo=None) - _AZURE_EPOCH).total_seconds(),
         input_tokens=_count("ContextTokens", _number(cells[1]), low=1),
         output_tokens=_count("GeneratedTokens", _number(cells[2]), low=0),
     )

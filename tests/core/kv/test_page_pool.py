@@ -40,6 +40,8 @@ class PoolMachine(RuleBasedStateMachine):
         self.named: OrderedDict[bytes, tuple[int, ...]] = OrderedDict()
         self.idle: list[bytes] = []
         """Named and unreferenced, next to be evicted first."""
+        self.forgotten = 0
+        """Blocks whose content was doubted."""
 
     def chain(self, path: tuple[int, ...]) -> list[bytes]:
         return [key(*path[: depth + 1]) for depth in range(len(path))]
@@ -131,6 +133,7 @@ class PoolMachine(RuleBasedStateMachine):
         for one, block in list(self.named.items()):
             if set(block) & set(pages):
                 del self.named[one]
+                self.forgotten += 1
 
     def counts(self) -> tuple[int, int, int]:
         return self.pool.free_pages, self.pool.held_pages, self.pool.cached_pages
@@ -145,15 +148,17 @@ class PoolMachine(RuleBasedStateMachine):
 
     @invariant()
     def i5_events_tell_what_is_named(self) -> None:
-        told: set[bytes] = set()
+        told: dict[bytes, tuple[int, ...]] = {}
+        doubtful = 0
         for event in self.events:
             match event:
-                case BlockStored(name, _):
+                case BlockStored(name, _, pages):
                     assert name not in told
-                    told.add(name)
+                    told[name] = pages
                 case BlockRemoved(name):
-                    told.remove(name)
-        assert told == set(self.named)
+                    del told[name]
+                    doubtful += event.doubtful
+        assert told == self.named and doubtful == self.forgotten
 
     @invariant()
     def i5_what_is_found_is_what_was_named(self) -> None:

@@ -91,6 +91,9 @@ class ScriptedRouter:
     def prefilled(self, request: RequestId, now: float) -> None:
         self.calls.append(("prefilled", request))
 
+    def fetched(self, request: RequestId, missing_tokens: int, seconds: float, now: float) -> None:
+        self.calls.append(("fetched", request))
+
     def refused(self, worker: WorkerId, now: float) -> None:
         assert worker
 

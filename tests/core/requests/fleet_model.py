@@ -105,6 +105,9 @@ class WilfulRouter:
     def prefilled(self, request: RequestId, now: float) -> None:
         assert request in self.loads
 
+    def fetched(self, request: RequestId, missing_tokens: int, seconds: float, now: float) -> None:
+        assert request in self.loads
+
     def refused(self, worker: WorkerId, now: float) -> None:
         assert worker
 

@@ -575,6 +575,9 @@ class TrueRouter(WilfulRouter):
     def prefilled(self, request: RequestId, now: float) -> None:
         self._router.prefilled(request, now)
 
+    def fetched(self, request: RequestId, missing_tokens: int, seconds: float, now: float) -> None:
+        self._router.fetched(request, missing_tokens, seconds, now)
+
     def refused(self, worker: WorkerId, now: float) -> None:
         self._router.refused(worker, now)
 

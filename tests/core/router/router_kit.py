@@ -3,7 +3,17 @@
 from collections.abc import Iterable
 from typing import Any
 
-from antiphon.core.router import STANDARD_PARTS, Parts, Router, RouterLimits
+from antiphon.core.costs import FetchTime
+from antiphon.core.router import (
+    STANDARD_PARTS,
+    HeldPrefixes,
+    Parts,
+    PrefixBeliefs,
+    Router,
+    RouterLimits,
+    StoredTokens,
+)
+from antiphon.core.router.prefix_beliefs import Found
 from antiphon.types import (
     Health,
     HealthChanged,
@@ -20,6 +30,7 @@ from antiphon.types import (
     RouterConfig,
     SamplingParams,
     Slo,
+    Tier,
     WorkerId,
     WorkerInfo,
     WorkerJoined,
@@ -50,6 +61,24 @@ class LinearTimes:
 
     def decode_step_s(self, sequences: int, context_tokens: int) -> float:
         return 5e-3 + 1e-3 * sequences + 1e-6 * context_tokens if sequences else 0.0
+
+
+class TierTimes:
+    """1 ms, and 0.1 ms a token on the host tier (whose KV has 1 byte), 1 ms on any other."""
+
+    def seconds(self, size_bytes: int, tier: Tier) -> float:
+        return 1e-3 + size_bytes * (1e-4 if tier is Tier.HOST else 1e-3) if size_bytes else 0.0
+
+
+def holding(own: dict[str, int], store: tuple[StoredTokens, ...] = ()) -> type[PrefixBeliefs]:
+    """For `Parts`: workers, and the store, are believed to hold the first tokens of each prompt."""
+    found = Found({WorkerId(worker): tokens for worker, tokens in own.items()}, store)
+
+    class Believed(PrefixBeliefs):
+        def of(self, request: Request) -> HeldPrefixes:
+            return HeldPrefixes(lambda space: found)
+
+    return Believed
 
 
 class QuickLink:
@@ -135,12 +164,14 @@ def router(
     seed: int = 0,
     limits: RouterLimits | None = None,
     parts: Parts = STANDARD_PARTS,
+    fetch: FetchTime | None = TierTimes(),  # noqa: B008  it has no state
     **config: Any,
 ) -> Router:
     made = Router(
         RouterConfig(policy=policy, **config),
         times=LinearTimes(),
         transfer=QuickLink(),
+        fetch=fetch,
         kv_bytes_per_token=1,
         seed=seed,
         limits=limits or RouterLimits(),

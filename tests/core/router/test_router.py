@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 import pytest
-from router_kit import PAGES, health, info, offer_of, report, request, router, routes
+from router_kit import PAGES, health, holding, info, offer_of, report, request, router, routes
 
 from antiphon.core.router import Parts, RouterLimits
 from antiphon.types import (
@@ -303,10 +303,7 @@ def test_whoever_refused_is_left_alone_for_a_moment() -> None:
 
 
 def test_what_a_worker_holds_already_counts_once_loads_are_similar() -> None:
-    def cached(one: object, worker: WorkerId) -> int:
-        return 300 if worker == M2.id else 0
-
-    made = router(M, M2, parts=Parts(cached=cached), ttft_s=60.0, tpot_s=1.0)
+    made = router(M, M2, parts=Parts(prefixes=holding({M2.id: 300})), ttft_s=60.0, tpot_s=1.0)
     chosen = routes(made, [request(f"r{number}", 400) for number in range(3)])
     assert [route.decode for route in chosen] == [M2.id] * 3
     assert chosen[0].predicted_ttft_s == pytest.approx(0.1)

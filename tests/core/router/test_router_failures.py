@@ -1,29 +1,22 @@
 """How routers of other systems failed, each as a test of this one.
 
 Not here, since they can't occur: several routers that pick the same worker in step (dynamo 589:
-a gateway has one router, and is the only one to send to its workers), and an index that asks for
-the same gap for ever (dynamo 7072: routers keep no index of blocks yet).
+a gateway has one router, and is the only one to send to its workers).
 """
 
 import pickle
 from collections import Counter
-from collections.abc import Callable
 
 import pytest
-from router_kit import PAGES, health, info, offer_of, report, request, router, routes
+from router_kit import PAGES, health, holding, info, offer_of, report, request, router, routes
 
 from antiphon.core.router import Parts
-from antiphon.types import Health, Request, Role, Route, WorkerId, WorkerJoined
-
-
-def holds(worker: str, tokens: int) -> Callable[[Request, WorkerId], int]:
-    """One worker is believed to hold the first tokens of every prompt."""
-    return lambda one, where: tokens if where == WorkerId(worker) else 0
+from antiphon.types import Health, Role, Route, WorkerId, WorkerJoined
 
 
 def test_dynamo_737_a_shared_system_prompt_does_not_send_all_to_one_of_eight() -> None:
     made = router(
-        *(info(f"w{number}") for number in range(8)), parts=Parts(cached=holds("w0", 300))
+        *(info(f"w{number}") for number in range(8)), parts=Parts(prefixes=holding({"w0": 300}))
     )
     counts = Counter(
         route.decode for route in routes(made, [request(f"r{n}", 400) for n in range(80)])
@@ -145,13 +138,13 @@ def test_sglang_14305_a_stuck_worker_does_not_look_idle() -> None:
 
 
 def test_sglang_32195_among_similar_loads_the_best_match_wins() -> None:
-    made = router(info("a"), info("b"), parts=Parts(cached=holds("b", 90)), ttft_s=10.0)
+    made = router(info("a"), info("b"), parts=Parts(prefixes=holding({"b": 90})), ttft_s=10.0)
     report(made, "b", waiting=1, waiting_tokens=150)
     assert routes(made, [request("r", 100)])[0].decode == "b"
 
 
 def test_sglang_21199_a_match_is_not_worth_a_longer_wait() -> None:
-    made = router(info("a"), info("b"), parts=Parts(cached=holds("b", 390)))
+    made = router(info("a"), info("b"), parts=Parts(prefixes=holding({"b": 390})))
     report(made, "b", waiting=4, waiting_tokens=1200)
     assert routes(made, [request("r", 400)])[0].decode == "a"
 
@@ -160,7 +153,9 @@ def test_sglang_21199_a_match_is_not_worth_a_longer_wait() -> None:
 def test_sglang_25466_time_decides_and_no_gate(queue: int) -> None:
     """What the best match may cost is what a prediction can't tell: 2 % of the target."""
     for matched in range(0, 400, 25):
-        made = router(info("a"), info("b"), parts=Parts(cached=holds("b", matched)), ttft_s=2.0)
+        made = router(
+            info("a"), info("b"), parts=Parts(prefixes=holding({"b": matched})), ttft_s=2.0
+        )
         report(made, "b", waiting=1, waiting_tokens=queue)
         (route,) = routes(made, [request("r", 400)])
         assert route.predicted_ttft_s is not None
@@ -169,7 +164,7 @@ def test_sglang_25466_time_decides_and_no_gate(queue: int) -> None:
 
 
 def test_dynamo_9655_a_full_favourite_does_not_refuse_what_another_could_take() -> None:
-    made = router(info("a"), info("b"), parts=Parts(cached=holds("a", 1000)))
+    made = router(info("a"), info("b"), parts=Parts(prefixes=holding({"a": 1000})))
     report(made, "a", waiting=2, held_pages=PAGES, peak_pages=PAGES)
     report(made, "b", running=20, running_sequences=20, context_tokens=20_000)
     assert routes(made, [request("r", 1001)])[0].decode == "b"

@@ -16,23 +16,29 @@ from hypothesis.stateful import (
 )
 from router_kit import PAGES, info, offer_of, report, request, router, routes, view
 
+from antiphon.core.kv import BlockKeys
 from antiphon.core.router import Option, Parts, Router, WorkerBelief
 from antiphon.core.router.placement import Placement
 from antiphon.types import (
+    STORE,
+    BlockKey,
     Health,
     HealthChanged,
     Hold,
+    Incarnation,
+    KvDump,
     Request,
     Role,
     RoleChanged,
     Route,
+    Tier,
     WorkerId,
     WorkerInfo,
     WorkerJoined,
     WorkerReported,
 )
 
-POLICIES = ["slo", "random", "round-robin", "least-loaded"]
+POLICIES = ["slo", "random", "round-robin", "least-loaded", "prefix-gated", "overlap-cost"]
 NAMES = [WorkerId(f"w{number}") for number in range(4)]
 ROLES = [Role.PREFILL, Role.DECODE, Role.MIXED]
 
@@ -90,6 +96,24 @@ class Routing(RuleBasedStateMachine):
     @rule(worker=st.sampled_from(NAMES), role=st.sampled_from(ROLES))
     def change_role(self, worker: WorkerId, role: Role) -> None:
         self.made.observe(RoleChanged(worker, role), self.now)
+
+    @rule(holder=st.sampled_from([*NAMES, STORE]), odd=st.booleans(), blocks=st.integers(0, 40))
+    def tell(self, holder: WorkerId, odd: bool, blocks: int) -> None:
+        """Blocks of the prompts of all requests here; the truth or not."""
+        keys: list[BlockKey] = []
+        made = BlockKeys(identity=bytes(32), numerics="y" if odd else "x")
+        made.extend(keys, (7,) * 64 * blocks, blocks)
+        tier = Tier.HOST if holder == STORE else Tier.DEVICE
+        held = tuple((key, tier) for key in keys)
+        one = self.fleet.get(holder)
+        life = Incarnation(f"{holder}-{blocks}") if one is None else one.incarnation
+        self.made.heard_kv(
+            holder, life, KvDump(next=0, begins=True, ends=True, blocks=held), self.now
+        )
+
+    @rule()
+    def lose_the_store(self) -> None:
+        self.made.kv_holder_left(STORE, self.now)
 
     @rule(worker=st.sampled_from(NAMES), what=views)
     def hear(self, worker: WorkerId, what: object) -> None:

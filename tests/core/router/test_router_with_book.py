@@ -1,23 +1,30 @@
 """The router as the request book uses it: both kept in step over a whole life."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from router_kit import info, offer_of, request, router, view
 
+from antiphon.core.kv import BlockKeys
 from antiphon.core.recorder import Entry, recorded, replay
-from antiphon.core.requests import RequestBook, Routing
+from antiphon.core.requests import DropReason, RequestBook, Routing
 from antiphon.core.router import ROUTER, ROUTER_METHODS, Router
 from antiphon.types import (
+    STORE,
     Abort,
     Adopt,
+    BlockKey,
     Command,
     Deliver,
     Dispatch,
+    Fetched,
     FinishReason,
     Grant,
     GrantAnswered,
     Health,
     HealthChanged,
+    Incarnation,
+    KvDump,
     Pulled,
     Rejected,
     RejectReason,
@@ -25,11 +32,24 @@ from antiphon.types import (
     SequenceEnded,
     Settle,
     Stage,
+    Started,
+    Tier,
     TokenGenerated,
     WorkerId,
     WorkerJoined,
     WorkerReported,
 )
+
+HOST = Tier.HOST
+
+
+def keys_of(tokens: Sequence[int], blocks: int) -> list[BlockKey]:
+    """Of the first blocks of a prompt, as these workers have them."""
+    keys: list[BlockKey] = []
+    made = BlockKeys(identity=bytes(32), numerics="avx512")
+    made.extend(keys, tokens, min(blocks, len(tokens) // 64))
+    return keys
+
 
 P, D, D2 = (
     info("prefill-0", Role.PREFILL),
@@ -142,6 +162,38 @@ def test_what_a_drained_worker_has_goes_on_and_nothing_new_comes() -> None:
     assert made.open_requests == 0
 
 
+def test_a_fetch_is_ordered_reported_and_on_record() -> None:
+    """LMCache 3388: what was not fetched must be computed, and be seen to be."""
+    book, made = book_of(info("mixed-0"))
+    one = request("r", 1000)
+    blocks = tuple((key, HOST) for key in keys_of(one.prompt, 15))
+    dump = KvDump(next=0, begins=True, ends=True, blocks=blocks)
+    assert made.heard_kv(STORE, Incarnation("store-1"), dump, 0.0) is None
+    dispatch = only(book.start(one, 0.0), Dispatch)
+    assert isinstance(dispatch, Dispatch)
+    assert dispatch.fetch == 960
+    (worker,) = made.workers
+    assert worker.load.queued_tokens == 40
+    late = Fetched(
+        request=one.id, attempt=1, fetched_tokens=640, missing_tokens=320, problem="one is gone"
+    )
+    for attempt in (2, 1, 1):  # of another attempt, the true one, and again
+        assert book.heard(replace(late, attempt=attempt), 0.2) == ()
+    assert worker.load.queued_tokens == 360
+    assert book.dropped[DropReason.FOREIGN] == book.dropped[DropReason.DUPLICATE] == 1
+    started = Started(request=one.id, attempt=1, cached_tokens=640, queued_s=0.1, stored_tokens=640)
+    book.heard(started, 0.3)
+    settle = only(book.cancel(one.id, 0.4), Settle)
+    assert isinstance(settle, Settle)
+    record = settle.record
+    assert (record.cached_tokens, record.fetched_tokens, record.recomputed_tokens) == (
+        640,
+        640,
+        320,
+    )
+    assert made.open_requests == 0
+
+
 def test_reports_pass_through_the_book() -> None:
     book, made = book_of(P, D)
     book.observe(WorkerReported(P.id, view(waiting=1, waiting_tokens=77)), 0.1)
@@ -162,6 +214,12 @@ def test_a_recorded_router_decides_the_same_again() -> None:
             made.settled(one.id, number + 0.5, again=number % 3 == 0)
         made.observe(WorkerReported(D.id, view(running=number % 5)), number + 0.6)
         made.refused(D2.id, number + 0.7)
+        keys = keys_of(one.prompt, number % 8)
+        told = KvDump(next=0, begins=True, ends=True, blocks=tuple((key, HOST) for key in keys))
+        made.heard_kv(STORE, Incarnation(f"store-{number}"), told, number + 0.8)
+        made.fetched(one.id, 64, 0.5, number + 0.9)
+        if number % 10 == 9:
+            made.kv_holder_left(STORE, number + 0.9)
     assert {entry.method for entry in entries} == set(ROUTER_METHODS)
     assert not list(replay(entries, {ROUTER: router(policy="random", seed=3)}))
     assert list(replay(entries, {ROUTER: router(policy="random", seed=4)}))

@@ -10,7 +10,7 @@ from antiphon.core.router import Option, scorer_of
 from antiphon.errors import BugError
 from antiphon.types import WorkerId
 
-POLICIES = ["slo", "random", "round-robin", "least-loaded"]
+POLICIES = ["slo", "random", "round-robin", "least-loaded", "prefix-gated", "overlap-cost"]
 
 
 @st.composite
@@ -26,6 +26,9 @@ def options(draw: st.DrawFn) -> list[Option]:
             work_s=draw(st.sampled_from([0.0, 1.0])),
             requests=draw(st.integers(0, 2)),
             chosen=draw(st.integers(0, 2)),
+            matched=draw(st.sampled_from([0.0, 0.2, 0.5])),
+            prefill_tokens=draw(st.integers(0, 2)),
+            context_tokens=draw(st.integers(0, 2)),
         )
         for name in names
     ]
@@ -72,6 +75,40 @@ def test_chance_is_even_and_follows_the_seed() -> None:
     assert drawn(7) != drawn(8)
     counts = Counter(drawn(7))
     assert all(420 < counts[option.workers] < 580 for option in four)
+
+
+def option(name: str, **facts: float) -> Option:
+    zero = {"ttft_s": 0.0, "queued_s": 0.0, "tpot_s": 0.0, "headroom": 0.0, "work_s": 0.0}
+    return Option(workers=(WorkerId(name),), **(zero | {"requests": 0, "chosen": 0} | facts))  # pyright: ignore
+
+
+def best(policy: str, *options: Option) -> WorkerId:
+    return scorer_of(policy, 0).best(options).workers[0]
+
+
+def test_prefix_gated_takes_the_best_match_while_loads_are_similar() -> None:
+    """SGLang's gate: 64 requests and 1.5 times apart, a match of more than 0.3."""
+    matched, free = option("a", matched=0.9, requests=64), option("b", matched=0.2)
+    assert best("prefix-gated", matched, free) == "a"
+    assert best("prefix-gated", matched._replace(requests=65), free) == "b"
+    busy = option("a", matched=0.9, requests=200), option("b", requests=135)
+    assert best("prefix-gated", *busy) == "a"  # 65 apart, but not 1.5 times
+    assert best("prefix-gated", option("a", matched=0.3, requests=1), option("b")) == "b"
+
+
+def test_overlap_cost_weighs_what_is_computed_against_what_decodes() -> None:
+    """Dynamo's cost up to 1.1: prefill blocks + decode blocks."""
+    near = option("a", prefill_tokens=100, context_tokens=500)
+    far = option("b", prefill_tokens=500, context_tokens=99)
+    assert best("overlap-cost", near, far) == "b"
+    assert best("overlap-cost", near, far._replace(context_tokens=101)) == "a"
+
+
+def test_extra_work_counts_once_more_only_when_everybody_has_a_queue() -> None:
+    warm = option("a", ttft_s=1.3, queued_s=1.2, headroom=-0.3, effort=0.1)
+    cold = option("b", ttft_s=1.2, queued_s=0.2, headroom=-0.2, effort=1.0)
+    assert best("slo", warm, cold) == "a"
+    assert best("slo", warm, cold._replace(ttft_s=1.0, queued_s=0.0)) == "b"
 
 
 def test_an_unknown_policy_is_a_bug() -> None:

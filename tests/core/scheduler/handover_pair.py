@@ -9,11 +9,13 @@ from dataclasses import dataclass, field, replace
 from test_scheduler_laws import SCRIPT, alone
 
 from antiphon.core.scheduler import Parts
-from antiphon.sim import ScriptedEngine, ShadowKv
+from antiphon.sim import ScriptedEngine, ShadowKv, ShadowStore, StoreSide
 from antiphon.testing.strategies import WorkerSetup
 from antiphon.types import (
     Aborted,
     Admitted,
+    Fetch,
+    Fetched,
     FinishReason,
     Incarnation,
     KvShape,
@@ -30,6 +32,7 @@ from antiphon.types import (
     RequestId,
     SequenceEnded,
     Stage,
+    Started,
     StepPlan,
     TokenGenerated,
     WorkerId,
@@ -41,15 +44,24 @@ GARBAGE = (-1,)
 
 
 class Side:
-    """A scheduler, an engine that checks its KV, and the outstanding plan."""
+    """A scheduler, an engine that checks its KV, the outstanding plan, and a store that both share.
 
-    def __init__(self, setup: WorkerSetup) -> None:
+    What is put is copied at once.
+    """
+
+    def __init__(self, setup: WorkerSetup, store: ShadowStore) -> None:
         self.setup = setup
-        self.scheduler = setup.build()
         self.shadow = ShadowKv(setup.kv.page_tokens)
+        self.lost: frozenset[int] = frozenset()
+        self.store = StoreSide(store, self.shadow, lost=lambda _: self.lost)
+        self.scheduler = setup.build(self.store.listen)
         self.faulty = False
         self.engine = ScriptedEngine(self._say, shadow=self.shadow)
         self.plan: StepPlan | None = None
+
+    def put(self) -> None:
+        for block in self.store.seal_fresh():
+            assert self.store.put(block)
 
     def _say(self, request: Request, sequence: int, index: int) -> int | str:
         return "logits are not finite" if self.faulty else SCRIPT(request, sequence, index)
@@ -80,25 +92,27 @@ class Pair:
         bad: Iterable[frozenset[int]] = (),
     ) -> None:
         """`bad`: the pages, by number, that are lost in the first pulls, one set a pull."""
-        self.prefill = Side(replace(setup, parts=prefill or setup.parts))
-        self.decode = Side(replace(setup, parts=decode or setup.parts))
+        store = ShadowStore()
+        self.prefill = Side(replace(setup, parts=prefill or setup.parts), store)
+        self.decode = Side(replace(setup, parts=decode or setup.parts), store)
         self.prefill.scheduler.leases.ttl_s = TTL_S
         self._bad = list(bad)
         self.now = 0.0
         self.book: dict[RequestId, Entry] = {}
         self.pulls: list[Pull] = []
+        self.fetches: list[tuple[Side, Fetch]] = []
         self.sealed: dict[LeaseId, dict[int, tuple[int, ...]]] = {}
 
     # ── requests ──
 
-    def submit(self, request: Request) -> Entry | None:
+    def submit(self, request: Request, fetch: int = 0) -> Entry | None:
         """To be computed on one side and continued on the other."""
         lease = LeaseId(f"lease-{request.id}-{request.attempt}")
-        answer = self.prefill.scheduler.add(request, self.now, Stage.PREFILL, lease)
+        answer = self.prefill.scheduler.add(request, self.now, Stage.PREFILL, lease, fetch)
         return self._enter(request, self.prefill, answer)
 
-    def submit_whole(self, request: Request, side: Side) -> Entry | None:
-        return self._enter(request, side, side.scheduler.add(request, self.now))
+    def submit_whole(self, request: Request, side: Side, fetch: int = 0) -> Entry | None:
+        return self._enter(request, side, side.scheduler.add(request, self.now, fetch=fetch))
 
     def _enter(self, request: Request, side: Side, answer) -> Entry | None:
         assert (answer.request, answer.attempt) == (request.id, request.attempt)
@@ -133,7 +147,7 @@ class Pair:
         entry.side, entry.adopted = self.decode, True
         return True
 
-    def recompute(self, entry: Entry) -> None:
+    def recompute(self, entry: Entry, fetch: int = 0) -> None:
         """The next attempt, from what was delivered, all on one worker."""
         entry.request = replace(
             entry.request,
@@ -141,7 +155,7 @@ class Pair:
             resumed=tuple(tuple(tokens) for tokens in entry.tokens),
             done=tuple(sorted(entry.ends)),
         )
-        answer = self.decode.scheduler.add(entry.request, self.now)
+        answer = self.decode.scheduler.add(entry.request, self.now, fetch=fetch)
         if isinstance(answer, Admitted):
             entry.side, entry.offer, entry.adopted = self.decode, None, True
         else:
@@ -166,6 +180,7 @@ class Pair:
         assert side.plan is None
         side.plan = side.scheduler.step(self.now)
         self.pulls += self.decode.scheduler.pulls()
+        self.fetches += ((side, fetch) for fetch in side.scheduler.fetches())
         return side.plan
 
     def complete(self, side: Side, faulty: bool = False) -> None:
@@ -174,6 +189,7 @@ class Pair:
         result = side.engine.forward(side.plan)  # a fault found leaves it outstanding
         plan, side.plan = side.plan, None
         self.hear(side, side.scheduler.complete(plan, result, self.now))
+        side.put()
 
     def fail(self, side: Side) -> None:
         plan, side.plan = side.plan, None
@@ -201,12 +217,20 @@ class Pair:
             pull.request, pull.attempt, tuple(good), self.now, "bad luck" if bad else ""
         )
         self.hear(self.decode, events)
+        self.decode.put()
+
+    def end_fetch(self, which: int, lost: frozenset[int] = frozenset()) -> None:
+        side, fetch = self.fetches.pop(which % len(self.fetches))
+        side.lost = lost
+        good = side.store.copy(fetch)
+        self.hear(side, side.scheduler.fetched(fetch.request, fetch.attempt, good, self.now))
+        side.put()
 
     def hear(self, side: Side, events) -> None:
         for event in events:
             entry = self.book[event.request]
             if event.attempt < entry.request.attempt:
-                news = TokenGenerated | Prefilled | Pulled
+                news = TokenGenerated | Prefilled | Pulled | Fetched | Started
                 assert not isinstance(event, news), "an attempt that is over goes on"
                 continue
             assert event.attempt == entry.request.attempt
@@ -268,6 +292,9 @@ class Pair:
                         moved = True
             for pull in list(self.pulls):
                 self.end_pull(pull)
+                moved = True
+            while self.fetches:
+                self.end_fetch(0)
                 moved = True
             if not moved and not self.step(self.prefill) and not self.step(self.decode):
                 return

@@ -17,14 +17,14 @@ from hypothesis.stateful import (
 )
 
 from antiphon.core.handover import LeaseBook
-from antiphon.core.scheduler.pulling import Pulling
+from antiphon.core.scheduler.receiving import Receiving
 from antiphon.errors import BugError
 from antiphon.testing import laws
-from antiphon.testing.strategies import WorkerSetup, requests, worker_setups
+from antiphon.testing.strategies import WorkerSetup, fetches, requests, worker_setups
 
 
 class HandoverMachine(RuleBasedStateMachine):
-    """Every interleaving of two workers' steps, offers, pulls, aborts, releases and expiries."""
+    """Every interleaving of two workers' steps, offers, pulls, fetches, aborts and expiries."""
 
     prefill_parts: ClassVar[dict[str, Any]] = {}
     decode_parts: ClassVar[dict[str, Any]] = {}
@@ -49,13 +49,13 @@ class HandoverMachine(RuleBasedStateMachine):
     def side(self, decodes: bool) -> Side:
         return self.pair.decode if decodes else self.pair.prefill
 
-    @rule(data=st.data())
-    def submit(self, data: st.DataObject) -> None:
-        self.pair.submit(self.draw_request(data))
+    @rule(data=st.data(), fetch=fetches())
+    def submit(self, data: st.DataObject, fetch: int) -> None:
+        self.pair.submit(self.draw_request(data), fetch)
 
-    @rule(data=st.data(), decodes=st.booleans())
-    def submit_whole(self, data: st.DataObject, decodes: bool) -> None:
-        self.pair.submit_whole(self.draw_request(data), self.side(decodes))
+    @rule(data=st.data(), decodes=st.booleans(), fetch=fetches())
+    def submit_whole(self, data: st.DataObject, decodes: bool, fetch: int) -> None:
+        self.pair.submit_whole(self.draw_request(data), self.side(decodes), fetch)
 
     @rule(decodes=st.booleans(), faulty=st.sampled_from([False] * 9 + [True]))
     def turn(self, decodes: bool, faulty: bool) -> None:
@@ -80,7 +80,7 @@ class HandoverMachine(RuleBasedStateMachine):
     @rule(data=st.data())
     def hand_over(self, data: st.DataObject) -> None:
         """The common case in one go, so that odd ones have something to happen to."""
-        self.submit(data)
+        self.submit(data, 0)
         self.run(6)
         self.adopt()
         self.run(2)
@@ -100,6 +100,11 @@ class HandoverMachine(RuleBasedStateMachine):
         pulls = self.pair.pulls
         self.pair.end_pull(pulls[which % len(pulls)])
 
+    @precondition(lambda self: self.pair.fetches)
+    @rule(which=st.integers(0, 9), lost=st.frozensets(st.integers(0, 6), max_size=2))
+    def end_fetch(self, which: int, lost: frozenset[int]) -> None:
+        self.pair.end_fetch(which, lost)
+
     @precondition(lambda self: self.pair.book)
     @rule(data=st.data(), sequence=st.sampled_from([None, None, 0, 1]), seldom=st.integers(0, 2))
     def abort(self, data: st.DataObject, sequence: int | None, seldom: int) -> None:
@@ -108,12 +113,12 @@ class HandoverMachine(RuleBasedStateMachine):
             self.pair.abort(entry, sequence)
 
     @precondition(lambda self: self.pair.book)
-    @rule(data=st.data(), seldom=st.integers(0, 2))
-    def begin_anew(self, data: st.DataObject, seldom: int) -> None:
+    @rule(data=st.data(), fetch=fetches(), seldom=st.integers(0, 2))
+    def begin_anew(self, data: st.DataObject, fetch: int, seldom: int) -> None:
         """The next attempt comes to the worker that has this one, and no abort before it."""
         entry = data.draw(st.sampled_from(list(self.pair.book.values())))
         if entry.side is self.pair.decode and self.pair.open_of(entry) and not seldom:
-            self.pair.recompute(entry)
+            self.pair.recompute(entry, fetch)
 
     @rule(wait_s=st.sampled_from([0.0, 0.1, 0.5, 1.0]))
     def expire(self, wait_s: float) -> None:
@@ -172,7 +177,7 @@ class ForgetsReleases(LeaseBook):
         self._leases.pop(lease, None)
 
 
-class CountsBadPages(Pulling):
+class CountsBadPages(Receiving):
     """Takes what a copy says of its pages for granted."""
 
     def _count(self, flight, good):
@@ -191,7 +196,7 @@ class LetsGoTooEarly(LeaseBook):
     ("side", "parts", "message"),
     [
         ("prefill_parts", {"lease_book": ForgetsReleases}, "I4"),
-        ("decode_parts", {"pulling": CountsBadPages}, "I5"),
+        ("decode_parts", {"receiving": CountsBadPages}, "I5"),
         ("prefill_parts", {"lease_book": LetsGoTooEarly}, "a sealed page changed"),
     ],
 )

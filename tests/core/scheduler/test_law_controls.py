@@ -5,13 +5,29 @@ from typing import Any
 
 import pytest
 from hypothesis import Phase, given, settings
-from test_scheduler_laws import SCRIPT, SETTINGS, Workload, check_alone, checks, digest, foreseen
+from test_scheduler_laws import (
+    SCRIPT,
+    SETTINGS,
+    Workload,
+    check_alone,
+    checks,
+    digest,
+    foreseen,
+    run,
+)
 
 from antiphon.core.kv import BlockKeys, PagePool
 from antiphon.core.scheduler import Parts, batching, completion, sequence_memory
 from antiphon.core.scheduler.history import History
 from antiphon.errors import BugError
-from antiphon.sim import ConstantStepTime, ScriptedEngine, ShadowKv, run_worker
+from antiphon.sim import (
+    ConstantStepTime,
+    ScriptedEngine,
+    ShadowKv,
+    ShadowStore,
+    StoreSide,
+    run_worker,
+)
 from antiphon.testing import laws
 from antiphon.testing.strategies import WorkerSetup, worker_setups, workloads
 from antiphon.types import FinishReason, SequenceEnded, Started
@@ -149,6 +165,36 @@ def test_the_law_of_that_number_finds(name: str) -> None:
         assert law not in broken_laws(faulty, workload), f"{law} is broken"
 
     with pytest.raises(AssertionError, match=f"^{law} is broken"):
+        search()
+
+
+class PutsUnfenced(StoreSide):
+    """Copies what lies in a block's pages by then, whosever it is."""
+
+    def put(self, block) -> bool:
+        self._store.put(block.key, tuple(self._memory.content(one.page) for one in block.pages))
+        return True
+
+
+class TakesLostForGood(StoreSide):
+    """Says of each block that it has come."""
+
+    def copy(self, fetch) -> tuple[bool, ...]:
+        return (True,) * len(super().copy(fetch))
+
+
+@pytest.mark.parametrize("side", [PutsUnfenced, TakesLostForGood])
+def test_i5_finds_a_store_that_gives_other_kv(side: type[StoreSide]) -> None:
+    """LMCache 4385, vLLM 45704: what was stored while it changed came back as somebody's text."""
+
+    @settings(SETTINGS, max_examples=400, derandomize=True, database=None, phases=[Phase.generate])
+    @given(worker_setups(), workloads(fetching=True))
+    def search(setup: WorkerSetup, workload: Workload) -> None:
+        store = ShadowStore()
+        for _ in range(2):
+            run(setup, workload, store=store, store_side=side, put_s=0.2)
+
+    with pytest.raises(BugError, match="I5"):
         search()
 
 

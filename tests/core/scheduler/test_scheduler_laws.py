@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from hashlib import blake2b
 from pathlib import Path
+from typing import Any
 
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -17,14 +18,24 @@ from antiphon.sim import (
     RunLog,
     ScriptedEngine,
     ShadowKv,
+    ShadowStore,
+    StoreSide,
     Submit,
     hashed_script,
     run_worker,
 )
 from antiphon.testing import laws
-from antiphon.testing.strategies import EOS, VOCAB_SIZE, WorkerSetup, worker_setups, workloads
+from antiphon.testing.strategies import (
+    EOS,
+    VOCAB_SIZE,
+    WorkerSetup,
+    losses,
+    worker_setups,
+    workloads,
+)
 from antiphon.types import (
     Admitted,
+    Fetched,
     FinishReason,
     Request,
     SequenceEnded,
@@ -43,13 +54,24 @@ Workload = Sequence[Submit | Cancel]
 
 
 def run(
-    setup: WorkerSetup, workload: Workload, *, script: Callable = SCRIPT, step_s: float = 0.02
+    setup: WorkerSetup,
+    workload: Workload,
+    *,
+    store: ShadowStore | None = None,
+    lost: Sequence[frozenset[int]] = (),
+    store_side: type[StoreSide] = StoreSide,
+    put_s: float = 0.01,
 ) -> RunLog:
-    """One run under all laws that can be read off it."""
-    worker = setup.build()
-    shadow = ShadowKv(setup.kv.page_tokens)
-    engine = ScriptedEngine(script, ConstantStepTime(step_s), shadow)
-    log = run_worker(worker, engine, workload, max_actions=20_000)
+    """One run under all laws that can be read off it.
+
+    `lost`: the blocks, by number, that are lost in the first fetches, one set a fetch.
+    """
+    shadow, losing = ShadowKv(setup.kv.page_tokens), iter(lost)
+    store = ShadowStore() if store is None else store
+    side = store_side(store, shadow, lost=lambda _: next(losing, ()), put_s=put_s)
+    worker = setup.build(side.listen)
+    engine = ScriptedEngine(SCRIPT, ConstantStepTime(0.02), shadow)
+    log = run_worker(worker, engine, workload, store=side, max_actions=20_000)
     for check in checks(setup, workload, log, worker.view(1e9)):
         check()
     return log
@@ -103,6 +125,28 @@ def test_i1_i2_i3_i4_i5_i6_i10_hold_under_aborts_and_deadlines(
 
 
 @SETTINGS
+@given(worker_setups(), workloads(fetching=True), losses())
+def test_i1_i2_i3_i4_i5_i6_i10_hold_beside_a_store_that_loses_blocks(
+    setup: WorkerSetup, workload: Workload, lost: list[frozenset[int]]
+) -> None:
+    """Twice, beside one store: the second worker finds what the first has put."""
+    store = ShadowStore()
+    run(setup, workload, store=store, lost=lost)
+    run(setup, workload, store=store, lost=lost)
+
+
+@SETTINGS
+@given(worker_setups(), workloads(patient=True, fetching=True), losses())
+def test_i9_tokens_do_not_depend_on_what_the_store_has(
+    setup: WorkerSetup, workload: Workload, lost: list[frozenset[int]]
+) -> None:
+    """vLLM 31210, Dynamo 5068: what was loaded and what was computed gave other tokens."""
+    store = ShadowStore()
+    check_alone(setup, workload, store=store)
+    check_alone(setup, workload, store=store, lost=lost)
+
+
+@SETTINGS
 @given(worker_setups(), workloads(patient=True))
 def test_i9_tokens_do_not_depend_on_neighbours_chunks_pages_or_preemption(
     setup: WorkerSetup, workload: Workload
@@ -110,9 +154,9 @@ def test_i9_tokens_do_not_depend_on_neighbours_chunks_pages_or_preemption(
     check_alone(setup, workload)
 
 
-def check_alone(setup: WorkerSetup, workload: Workload) -> None:
-    """I9: whoever was taken got the tokens that its definition says."""
-    log = run(setup, workload)
+def check_alone(setup: WorkerSetup, workload: Workload, **beside: Any) -> None:
+    """I9: whoever was taken got the tokens that its definition says. `beside`: as for `run`."""
+    log = run(setup, workload, **beside)
     requests = [item.request for item in workload if isinstance(item, Submit)]
     for request in requests:
         if not isinstance(log.of(request.id)[0], Admitted):
@@ -122,33 +166,40 @@ def check_alone(setup: WorkerSetup, workload: Workload) -> None:
 
 
 def test_the_workloads_reach_what_they_are_for() -> None:
-    """Preemption, prefix hits, refusals, forks and deadlines all happen, else laws are idle."""
+    """Preemption, prefix hits, refusals, forks, deadlines, fetches that bring much or not all: all
+    happen, else laws are idle."""
     seen: set[str] = set()
 
     @settings(SETTINGS, max_examples=400, derandomize=True, database=None)
-    @given(worker_setups(), workloads())
-    def look(setup: WorkerSetup, workload: Workload) -> None:
-        log = run(setup, workload)
+    @given(worker_setups(), workloads(fetching=True), losses())
+    def look(setup: WorkerSetup, workload: Workload, lost: list[frozenset[int]]) -> None:
+        log = run(setup, workload, lost=lost)
         seen.update(type(what).__name__ for _, what in log.happenings)
         seen.update(
             what.reason.value for _, what in log.happenings if isinstance(what, SequenceEnded)
         )
         seen.update("copy" for _, plan in log.plans if plan.copies)
+        for _, what in log.happenings:
+            if isinstance(what, Fetched):
+                seen.update(["fetched"] * (what.fetched_tokens > 0))
+                seen.update(["missing"] * (what.missing_tokens > 0))
         if log.views:
             seen.update("hit" for _ in range(log.views[-1][1].prefix_hit_tokens_total))
 
     look()
-    wanted = {"Preempted", "Rejected", "Aborted", "Unknown", "copy", "hit"}
+    wanted = {"Preempted", "Rejected", "Aborted", "Unknown", "copy", "hit", "fetched", "missing"}
     assert wanted | {FinishReason.STOP, FinishReason.LENGTH, FinishReason.DEADLINE} <= seen
 
 
 def digest(setup: WorkerSetup, workload: Workload) -> str:
-    log = run(setup, workload)
+    store = ShadowStore()
+    run(setup, workload, store=store)
+    log = run(setup, workload, store=store)
     return blake2b(repr((log.happenings, log.plans, log.views)).encode()).hexdigest()
 
 
 @settings(SETTINGS, max_examples=40)
-@given(worker_setups(), workloads())
+@given(worker_setups(), workloads(fetching=True))
 def test_i7_the_same_run_gives_the_same_bytes(setup: WorkerSetup, workload: Workload) -> None:
     assert digest(setup, workload) == digest(setup, workload)
 
@@ -158,7 +209,7 @@ def fixed_run() -> str:
     total = blake2b()
 
     @settings(SETTINGS, max_examples=25, derandomize=True, database=None)
-    @given(worker_setups(), workloads())
+    @given(worker_setups(), workloads(fetching=True))
     def go(setup: WorkerSetup, workload: Workload) -> None:
         total.update(digest(setup, workload).encode())
 

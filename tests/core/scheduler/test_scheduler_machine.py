@@ -14,18 +14,28 @@ from hypothesis.stateful import (
     rule,
     run_state_machine_as_test,
 )
+from test_scheduler_laws import alone
 
 from antiphon.core.scheduler import admission, batching
-from antiphon.sim import RunLog, ScriptedEngine, ShadowKv, hashed_script
+from antiphon.core.scheduler.receiving import Receiving
+from antiphon.errors import BugError
+from antiphon.sim import (
+    RunLog,
+    ScriptedEngine,
+    ShadowKv,
+    ShadowStore,
+    StoreSide,
+    hashed_script,
+)
 from antiphon.testing import laws
-from antiphon.testing.strategies import VOCAB_SIZE, WorkerSetup, requests, worker_setups
-from antiphon.types import Admitted, Request, RequestId, StepPlan
+from antiphon.testing.strategies import VOCAB_SIZE, WorkerSetup, fetches, requests, worker_setups
+from antiphon.types import Admitted, Fetch, Request, RequestId, StepPlan
 
 SCRIPT = hashed_script(VOCAB_SIZE)
 
 
 class SchedulerMachine(RuleBasedStateMachine):
-    """add, abort, expire, step, complete and fail in any order; some samples are faults."""
+    """All methods in any order; some samples are faults, some blocks of the store are lost."""
 
     faulty_parts: ClassVar[dict[str, Any]] = {}
 
@@ -33,14 +43,18 @@ class SchedulerMachine(RuleBasedStateMachine):
     def build(self, setup: WorkerSetup) -> None:
         setup = replace(setup, parts=replace(setup.parts, **self.faulty_parts))
         self.setup = setup
-        self.scheduler = setup.build()
+        memory = ShadowKv(setup.kv.page_tokens)
+        self.lost: frozenset[int] = frozenset()
+        self.store = StoreSide(ShadowStore(), memory, lost=lambda _: self.lost)
+        self.scheduler = setup.build(self.store.listen)
+        self.fetches: list[Fetch] = []
         self.now = 0.0
         self.plan: StepPlan | None = None
         self.log = RunLog()
         self.requests: dict[RequestId, Request] = {}
         self.living: list[RequestId] = []
         self.faulty = False
-        self.engine = ScriptedEngine(self.script, shadow=ShadowKv(setup.kv.page_tokens))
+        self.engine = ScriptedEngine(self.script, shadow=memory)
 
     def script(self, request: Request, sequence: int, index: int) -> int | str:
         return "logits are not finite" if self.faulty else SCRIPT(request, sequence, index)
@@ -48,10 +62,14 @@ class SchedulerMachine(RuleBasedStateMachine):
     def note(self, *happenings) -> None:
         self.log.happenings += ((self.now, what) for what in happenings)
 
-    @rule(data=st.data())
-    def add(self, data: st.DataObject) -> None:
+    def put(self) -> None:
+        for block in self.store.seal_fresh():
+            assert self.store.put(block)
+
+    @rule(data=st.data(), fetch=fetches())
+    def add(self, data: st.DataObject, fetch: int) -> None:
         request = data.draw(requests(id=f"r{len(self.requests)}", now=self.now))
-        answer = self.scheduler.add(request, self.now)
+        answer = self.scheduler.add(request, self.now, fetch=fetch)
         self.requests[request.id] = request
         self.note(answer)
         if isinstance(answer, Admitted):
@@ -74,9 +92,11 @@ class SchedulerMachine(RuleBasedStateMachine):
     @rule()
     def step(self) -> None:
         self.plan = self.scheduler.step(self.now)
+        self.fetches += self.scheduler.fetches()
         view = self.scheduler.view(self.now)
         if self.plan is None:
-            assert (view.running, view.waiting) == (0, 0), "I8: idle while there is work"
+            assert not view.running, "I8: idle while there is work"
+            assert not view.waiting or self.fetches, "I8: idle while there is work"
             return
         config = self.setup.config
         laws.check_budget(
@@ -98,6 +118,16 @@ class SchedulerMachine(RuleBasedStateMachine):
         self.faulty = faulty
         result = self.engine.forward(plan)
         self.note(*self.scheduler.complete(plan, result, self.now))
+        self.put()
+
+    @precondition(lambda self: self.fetches)
+    @rule(which=st.integers(0, 9), lost=st.frozensets(st.integers(0, 6), max_size=2))
+    def end_fetch(self, which: int, lost: frozenset[int]) -> None:
+        fetch = self.fetches.pop(which % len(self.fetches))
+        self.lost = lost
+        good = self.store.copy(fetch)
+        self.note(*self.scheduler.fetched(fetch.request, fetch.attempt, good, self.now))
+        self.put()
 
     @precondition(lambda self: self.plan is not None)
     @rule(begun=st.booleans(), rarely=st.integers(0, 4))
@@ -116,20 +146,27 @@ class SchedulerMachine(RuleBasedStateMachine):
             laws.check_pages(self.scheduler.view(self.now))
 
     def teardown(self) -> None:
-        """I1, I2, I4: run to the end; everything has ended once and nothing is left."""
+        """I1, I2, I4, I9: run to the end; all has ended once, and nothing is left."""
         if not hasattr(self, "scheduler"):
             return
         for _ in range(5000):
             if self.plan is not None:
                 self.complete(faulty=False)
             self.step()
-            if self.plan is None:
+            if self.plan is None and not self.fetches:
                 break
+            while self.fetches:
+                self.end_fetch(0, frozenset())
         self.note(*self.scheduler.expire(self.now))
         laws.check_drained(self.scheduler.view(self.now))
         living = [self.requests[id] for id in self.living]
         laws.check_conservation(self.log, living)
         laws.check_tokens(self.log, living)
+        laws.check_started(self.log, living)
+        for request in living:
+            for sequence, tokens in laws.tokens_of(self.log, request).items():
+                wanted = alone(self.setup, request, sequence)
+                assert tokens == wanted[: len(tokens)], "I9: other tokens than without a store"
 
 
 SchedulerMachine.TestCase.settings = settings(
@@ -138,7 +175,7 @@ SchedulerMachine.TestCase.settings = settings(
 TestSchedulerMachine = SchedulerMachine.TestCase
 
 
-# ── negative controls: I8 is checked here alone ───────────────────────────────────────────────
+# ── negative controls ─────────────────────────────────────────────────────────────────────────
 
 
 class NeverStarts(admission.Admission):
@@ -153,14 +190,41 @@ def favours(running, memory, *, number, budget, ended):
     return batching.batch([*running][:1], memory, number=number, budget=budget, ended=ended)
 
 
+class CountsBadBlocks(Receiving):
+    """Takes what a fetch says of its blocks for granted."""
+
+    def _count(self, flight, good):
+        super()._count(flight, (True,) * len(good))
+
+
+class StartsFirst(Receiving):
+    """Says that a request starts before it says that its KV has come."""
+
+    def fetched(self, *facts):
+        return super().fetched(*facts)[::-1]
+
+
+class ForgetsPages(Receiving):
+    """Whoever ends while blocks are on their way leaves its pages behind."""
+
+    def _arrive(self, flight):
+        for part in flight.parts:
+            if part.sequence.ended:
+                part.sequence.table = []
+        return super()._arrive(flight)
+
+
 @pytest.mark.parametrize(
     ("parts", "message"),
     [
+        ({"receiving": CountsBadBlocks}, "I5"),
+        ({"receiving": StartsFirst}, "I6"),
+        ({"receiving": ForgetsPages}, "I4"),
         ({"admission": NeverStarts}, "I8: idle while there is work"),
         ({"batch": favours}, "I8: a running request is left out"),
     ],
 )
-def test_i8_finds(parts: dict[str, Any], message: str) -> None:
+def test_the_machine_finds(parts: dict[str, Any], message: str) -> None:
     class Faulty(SchedulerMachine):
         faulty_parts = parts
 
@@ -173,5 +237,5 @@ def test_i8_finds(parts: dict[str, Any], message: str) -> None:
         phases=[Phase.generate],
         report_multiple_bugs=False,
     )
-    with pytest.raises(AssertionError, match=message):
+    with pytest.raises((AssertionError, BugError), match=message):
         run_state_machine_as_test(Faulty, settings=search)

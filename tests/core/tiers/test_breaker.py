@@ -95,14 +95,12 @@ def test_impossible_settings_are_a_bug(failures: int, first_s: float, longest_s:
         Breaker(failures=failures, first_s=first_s, longest_s=longest_s)
 
 
-@settings(deadline=None, max_examples=200)
-@given(
-    st.integers(1, 4),
-    st.lists(st.tuples(st.sampled_from(["ask", "ok", "bad"]), st.floats(0, 4)), max_size=60),
-)
-def test_any_history(failures: int, history: list[tuple[str, float]]) -> None:
+histories = st.lists(st.tuples(st.sampled_from(["ask", "ok", "bad"]), st.floats(0, 4)), max_size=60)
+
+
+def check_history(some: Breaker, history: list[tuple[str, float]]) -> None:
     """While open at most one call a cool-down is let through, and waits stay within the bounds."""
-    some, now = breaker(failures), 0.0
+    now = 0.0
     free_again = 0.0
     for what, later_s in history:
         now += later_s
@@ -124,3 +122,32 @@ def test_any_history(failures: int, history: list[tuple[str, float]]) -> None:
         assert (after is None) == (some.state is BreakerState.CLOSED)
         if after is not None and after != again:
             assert now + FIRST_S <= after <= now + LONGEST_S
+
+
+@settings(deadline=None, max_examples=200)
+@given(st.integers(1, 4), histories)
+def test_any_history(failures: int, history: list[tuple[str, float]]) -> None:
+    check_history(breaker(failures), history)
+
+
+class LetsAllProbe(Breaker):
+    def allows(self, now: float) -> bool:
+        return super().allows(now) or self.state is BreakerState.PROBING
+
+
+class Forgetful(Breaker):
+    """Its waits grow without a bound."""
+
+    def failed(self, now: float) -> None:
+        self._longest_s = 1e9
+        super().failed(now)
+
+
+@pytest.mark.parametrize("faulty", [LetsAllProbe, Forgetful])
+def test_control_a_faulty_breaker_breaks_the_law(faulty: type[Breaker]) -> None:
+    history = [("bad", 0.0), ("ask", 1.0), ("ask", 0.0)]
+    for wait in (2.0, 4.0, 8.0, 16.0):
+        history += [("bad", 0.0), ("ask", wait)]
+    check_history(breaker(1), history)
+    with pytest.raises(AssertionError):
+        check_history(faulty(failures=1, first_s=FIRST_S, longest_s=LONGEST_S), history)

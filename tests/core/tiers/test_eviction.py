@@ -7,12 +7,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from antiphon.core.tiers import EvictionPolicy, policy_named
-from antiphon.core.tiers.eviction import LeastRecent, RecomputeCost, S3Fifo
+from antiphon.core.tiers.eviction import HitDensity, LeastRecent, RecomputeCost, S3Fifo
 from antiphon.core.tiers.eviction.ranked_keys import RankedKeys
 from antiphon.errors import BugError
 from antiphon.types import StoreConfig
 
-NAMES = ("lru", "s3-fifo", "cost")
+NAMES = ("hit-density", "lru", "s3-fifo", "cost")
+
+EVERYTHING = (HitDensity, LeastRecent, RecomputeCost, S3Fifo, RankedKeys)
 
 keys = st.integers(0, 11).map(lambda number: bytes([number]))
 calls = st.lists(
@@ -108,7 +110,7 @@ def put(policy: EvictionPolicy, key: bytes, *, limit: int, here: list[bytes]) ->
     here.append(key)
 
 
-@pytest.mark.parametrize("make", [S3Fifo, RecomputeCost])
+@pytest.mark.parametrize("make", [HitDensity, S3Fifo, RecomputeCost])
 def test_blocks_that_are_wanted_once_do_not_push_out_those_wanted_again(
     make: Callable[[], EvictionPolicy],
 ) -> None:
@@ -144,18 +146,17 @@ def test_memory_follows_the_blocks(name: str) -> None:
         policy.busy(here[0])
         policy.idle(here[0])
     assert things_in(policy) < 50 * 40
+    assert things_in(policy) > 50, "it has been looked at"
 
 
 def things_in(thing: object) -> int:
     """Entries of all containers that a policy is made of."""
-    fields = vars(thing).values() if hasattr(thing, "__dict__") else ()
-    total = 0
-    for value in fields:
-        if isinstance(value, dict | list):
-            total += len(value)
-        elif isinstance(value, RankedKeys):
-            total += things_in(value)
-    return total
+    if isinstance(thing, dict | list):
+        nested = thing.values() if isinstance(thing, dict) else thing
+        return len(thing) + sum(map(things_in, nested))
+    if isinstance(thing, EVERYTHING):
+        return sum(map(things_in, vars(thing).values()))
+    return 0
 
 
 def test_what_comes_back_soon_is_kept_longer() -> None:
@@ -190,7 +191,12 @@ def test_what_costs_much_goes_when_it_is_not_used_for_long() -> None:
 def test_each_choice_of_the_configuration_has_its_order() -> None:
     choices = StoreConfig.__annotations__["policy"].__metadata__[0].choices
     assert set(choices) == set(NAMES)
-    assert [type(policy_named(name)()) for name in NAMES] == [LeastRecent, S3Fifo, RecomputeCost]
+    assert [type(policy_named(name)()) for name in NAMES] == [
+        HitDensity,
+        LeastRecent,
+        S3Fifo,
+        RecomputeCost,
+    ]
     with pytest.raises(BugError, match="'arc'"):
         policy_named("arc")
 

@@ -13,7 +13,6 @@ TENANTS = (b"a", b"b", b"c")
 LEASE_TTL_S = 5.0
 
 paths = st.tuples(st.sampled_from(TENANTS), st.lists(st.integers(0, 1), min_size=1, max_size=4))
-keep_short = st.integers(0, 4)
 
 
 def chain(tenant: bytes, steps: list[int]) -> list[bytes]:
@@ -86,7 +85,7 @@ class Model:
 class TierMachine(RuleBasedStateMachine):
     slots = 8
     tenant_share = 0.5
-    policy = "s3-fifo"
+    policy = "hit-density"
     tier_class: Callable[..., HostTier] = HostTier
 
     def __init__(self) -> None:
@@ -106,11 +105,10 @@ class TierMachine(RuleBasedStateMachine):
 
     # ── what may be called ────────────────────────────────────────────────────────────────────
 
-    @rule(path=paths, depth=keep_short, writer=st.sampled_from(("w0", "w1")))
-    def begin_put(self, path: tuple[bytes, list[int]], depth: int, writer: str) -> None:
-        """One block of a chain, mostly with its parent, sometimes without."""
-        keys = chain(*path)
-        self.put(keys[min(depth, len(keys) - 1)], writer)
+    @rule(path=paths, writer=st.sampled_from(("w0", "w1")), needs_parent=st.booleans())
+    def begin_put(self, path: tuple[bytes, list[int]], writer: str, needs_parent: bool) -> None:
+        """The last block of a chain, whether or not its parent is here."""
+        self.put(chain(*path)[-1], writer, needs_parent=needs_parent)
 
     @rule(path=paths)
     def put_chain(self, path: tuple[bytes, list[int]]) -> None:
@@ -223,14 +221,17 @@ class TierMachine(RuleBasedStateMachine):
 
     # ── what they must do ─────────────────────────────────────────────────────────────────────
 
-    def put(self, key: bytes, writer: str) -> bool:
+    def put(self, key: bytes, writer: str, *, needs_parent: bool = True) -> bool:
         model, tenant = self.model, key[:1]
         self.expired()
         before, told = dict(model.visible), len(self.events)
         quota = max(1, int(self.slots * self.tenant_share))
         full = self.tier.free_slots == 0
         guaranteed = self.tier._slots.guaranteed
-        answer = self.tier.begin_put(key, parent_of(key), tenant, self.now, writer=writer)
+        parent = parent_of(key)
+        answer = self.tier.begin_put(
+            key, parent, tenant, self.now, writer=writer, needs_parent=needs_parent
+        )
         gone = [change.key for change in self.events[told:]]
         if isinstance(answer, Declined):
             assert not gone, "a declined put evicts nothing"
@@ -240,6 +241,8 @@ class TierMachine(RuleBasedStateMachine):
         model.active_at[tenant] = self.now
         for victim in gone:
             self.evicted(victim, tenant, key, guaranteed)
+        orphan = parent is not None and parent not in before and parent not in model.writing
+        assert not (gone and needs_parent and orphan), "what nobody finds pushes nothing out"
         assert len(gone) <= 1 and (not gone or full or model.slots_of(tenant) + 1 >= quota)
         assert answer not in model.in_use(), "nobody reads, writes or pinned a slot given away"
         assert answer not in model.visible.values(), "a visible block has its slot for itself"
@@ -249,6 +252,7 @@ class TierMachine(RuleBasedStateMachine):
 
     def evicted(self, victim: bytes, putter: bytes, newcomer: bytes, guaranteed: int) -> None:
         model, owner = self.model, victim[:1]
+        assert victim not in model.pinned, "what is pinned stays"
         assert not model.continued(victim), "children go before their parents"
         assert victim != parent_of(newcomer), "a block does not push out its own beginning"
         model.hide(victim)

@@ -161,8 +161,9 @@ def test_nobody_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         find_server("http://127.0.0.1:1", file)
     file.write_text(TOKEN)
     for url in ("127.0.0.1:8000", "ftp://x", "http://x:99999", "http://x/v1", "http://[::1"):
-        with pytest.raises(UsageError, match="must be an address"):
-            find_server(url, file)
+        for token in (file, None):
+            with pytest.raises(UsageError, match="must be an address"):
+                find_server(url, token)
     with pytest.raises(PeerError, match="is it running"):
         find_server("http://127.0.0.1:1", file).get("/admin/status")
 

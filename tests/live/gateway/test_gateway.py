@@ -81,6 +81,8 @@ class Chosen:
 
     def prefilled(self, request, now) -> None: ...
 
+    def fetched(self, request, missing_tokens, seconds, now) -> None: ...
+
     def refused(self, worker, now) -> None: ...
 
     def settled(self, request, now, *, again=False) -> None: ...
@@ -376,7 +378,7 @@ async def test_a_worker_that_leaves_a_call_unanswered_is_lost(pair, monkeypatch)
     a, b = pair.puppets["a"], pair.puppets["b"]
     lost = []
 
-    async def silent(request, stage=Stage.WHOLE):
+    async def silent(request, stage=Stage.WHOLE, fetch=0):
         raise PeerError("no answer within 10 s")
 
     monkeypatch.setattr(a, "add", silent)

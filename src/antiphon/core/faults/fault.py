@@ -39,6 +39,8 @@ class Boundary(StrEnum):
     RENEW = "renew"
     RELEASE = "release"
     ABORT = "abort"
+    KV = "kv"
+    """A worker tells which blocks it has, or is asked to tell it again."""
 
 
 class Party(StrEnum):

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from antiphon.errors import BugError
-from antiphon.types import BlockKey, BlockRemoved, BlockStored, KvEvent, PageId
+from antiphon.types import BlockKey, BlockRemoved, BlockStored, KvEvent, PageId, TokenId
 
 KvListener: TypeAlias = Callable[[KvEvent], None]
 
@@ -109,6 +109,10 @@ class PagePool:
         """Pages that `reserve` could give now."""
         return self.free_pages + self.cached_pages
 
+    def named(self) -> Sequence[BlockKey]:
+        """The keys of all blocks that `match` can find now. Does not mutate."""
+        return tuple(self._named)
+
     def match(self, keys: Iterable[BlockKey]) -> Match:
         """Longest run of cached blocks that `keys` (a chain from position 0) begins with.
 
@@ -154,11 +158,18 @@ class PagePool:
                 raise BugError(f"page {page} is shared but nobody holds it")
             self._references[page] += 1
 
-    def commit(self, key: BlockKey, parent: BlockKey | None, pages: Sequence[PageId]) -> bool:
+    def commit(
+        self,
+        key: BlockKey,
+        parent: BlockKey | None,
+        pages: Sequence[PageId],
+        tokens: Sequence[TokenId] = (),
+        tenant: bytes = b"",
+    ) -> bool:
         """Name the held pages of a complete block, so that `match` finds it from now on.
 
         False (and nothing changed) if the key is cached already or the prefix cache is off: the
-        pages then stay private.
+        pages then stay private. `tokens` and `tenant` are for the listener alone.
         """
         if not self.prefix_cache or key in self._named:
             return False
@@ -171,7 +182,9 @@ class PagePool:
         for page in pages:
             self._block_of[page] = block
         self._named[key] = block
-        self._listen(BlockStored(key, parent))
+        self._listen(
+            BlockStored(key, parent, pages=block.pages, tokens=tuple(tokens), tenant=tenant)
+        )
         return True
 
     def release(self, pages: Sequence[PageId]) -> None:
@@ -195,14 +208,15 @@ class PagePool:
     def forget(self, pages: Iterable[PageId]) -> None:
         """Take the names off the blocks that these pages belong to: their content is in doubt.
 
-        Whoever holds them keeps them; nobody finds them again.
+        Whoever holds them keeps them; nobody finds them again. The listener is told so, for copies
+        of them are as doubtful.
         """
         for page in pages:
             block = self._block_of[page]
             if block is None:
                 continue
             idle = self._idle.pop(block.key, None)
-            self._unname(block)
+            self._unname(block, doubtful=True)
             if idle is not None:
                 self._free.extend(reversed(block.pages))
 
@@ -243,8 +257,8 @@ class PagePool:
         self._unname(block)
         self._free.extend(reversed(block.pages))
 
-    def _unname(self, block: _Block) -> None:
+    def _unname(self, block: _Block, *, doubtful: bool = False) -> None:
         del self._named[block.key]
         for page in block.pages:
             self._block_of[page] = None
-        self._listen(BlockRemoved(block.key))
+        self._listen(BlockRemoved(block.key, doubtful))

@@ -57,6 +57,8 @@ class Attempt:
     """The worker has admitted it, or has reported about it, which says as much."""
     started: bool = False
     pulled: bool = False
+    fetched: bool = False
+    """Its fetch from the store is over."""
     first_token: bool = False
     """It has given a token, so the prompt is computed, and the router knows."""
 
@@ -77,7 +79,7 @@ class Attempt:
             self.record = replace(self.record, route=route)
 
     def reached(self, stage: str, now: Seconds) -> None:
-        """Mutates: it has come to "offered", "adopted", "pulled" or "first_token"."""
+        """Mutates: it has come to "offered", "adopted", "pulled", "fetched", "first_token"."""
         if self.record is not None and getattr(self.record, f"{stage}_at") is None:
             self.record = replace(self.record, **{f"{stage}_at": now})
 
@@ -87,3 +89,4 @@ class Attempt:
         self.known = False
         self.started = False
         self.pulled = False
+        self.fetched = False

@@ -14,6 +14,7 @@ from antiphon.types import (
     Adopt,
     Command,
     Dispatch,
+    Fetched,
     FleetEvent,
     Grant,
     Health,
@@ -178,11 +179,21 @@ class Dispatcher:
         self.handovers.add(offer, now)
         entry.attempt.give(WAITING)
 
-    def pulled(self, entry: OpenRequest, fact: Pulled, now: Seconds) -> None:
-        """Mutates: the KV was taken, so the offer is over."""
+    def arrived(self, entry: OpenRequest, fact: Pulled | Fetched, now: Seconds) -> None:
+        """Mutates: KV has come to the request's worker, or can't be had."""
+        entry.recomputed_tokens += fact.missing_tokens
+        match fact:
+            case Pulled():
+                self._pulled(entry, fact, now)
+            case Fetched():
+                entry.attempt.reached("fetched", now)
+                entry.attempt.fetched = True
+                self._router.fetched(entry.id, fact.missing_tokens, fact.seconds, now)
+
+    def _pulled(self, entry: OpenRequest, fact: Pulled, now: Seconds) -> None:
+        """The KV was taken, so the offer is over."""
         entry.attempt.reached("pulled", now)
         entry.pulled_tokens += fact.pulled_tokens
-        entry.recomputed_tokens += fact.missing_tokens
         entry.attempt.pulled = True
         self._ran_on(entry, entry.attempt.worker)
         if entry.offer is not None:

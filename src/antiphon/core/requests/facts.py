@@ -7,6 +7,7 @@ from antiphon.types import (
     Admitted,
     AttemptFailed,
     Event,
+    Fetched,
     GrantAnswered,
     Offer,
     Preempted,
@@ -17,7 +18,7 @@ from antiphon.types import (
     TokenGenerated,
 )
 
-from .attempt import Granting, Prefilling, Serving, Waiting
+from .attempt import Attempt, Granting, Prefilling, Serving, Waiting
 from .open_request import OpenRequest
 
 Fact: TypeAlias = Event | Admitted | Rejected | GrantAnswered
@@ -63,13 +64,19 @@ def why_unusable(entry: OpenRequest, fact: Fact) -> DropReason | None:
             taken = attempt.known or attempt.worker is None
             return DropReason.CONTRADICTION if taken else None
         case Started():
-            if attempt.worker is None:
-                return DropReason.FOREIGN
-            return DropReason.DUPLICATE if attempt.started else None
+            return _why_not_once(attempt, attempt.started)
+        case Fetched():
+            return _why_not_once(attempt, attempt.fetched)
         case AttemptFailed():
             return None if attempt.worker is not None else DropReason.FOREIGN
         case SequenceEnded() | Preempted():
             return _why_not_of_sequence(entry, fact.sequence)
+
+
+def _why_not_once(attempt: Attempt, said: bool) -> DropReason | None:
+    if attempt.worker is None:
+        return DropReason.FOREIGN
+    return DropReason.DUPLICATE if said else None
 
 
 def _why_not_of_sequence(entry: OpenRequest, sequence: int) -> DropReason | None:

@@ -15,6 +15,7 @@ from antiphon.types import (
     RequestId,
     RequestRecord,
     Seconds,
+    Started,
     TokenId,
     WorkerId,
 )
@@ -69,6 +70,7 @@ class OpenRequest:
         """How many there were."""
         self._message = ""
         self._cached_tokens: int | None = None
+        self._fetched_tokens = 0
         self._arrived_at = now if request.arrived_at is None else request.arrived_at
         self._first_token_at: Seconds | None = None
         self._last_token_at: Seconds | None = None
@@ -171,7 +173,7 @@ class OpenRequest:
         """Some attempt had workers."""
         return self._earlier > 0 or self.attempt.record is not None
 
-    def start(self, cached_tokens: int, queued_s: Seconds, now: Seconds) -> None:
+    def start(self, fact: Started, now: Seconds) -> None:
         """Mutates: an attempt's first chunk began `queued_s` after the worker was given it.
 
         The worker's report comes with that chunk's result, so its arrival is no measure. What the
@@ -179,11 +181,12 @@ class OpenRequest:
         """
         self.attempt.started = True
         if self._cached_tokens is None:
-            self._cached_tokens = min(max(cached_tokens, 0), len(self._original.prompt))
+            self._cached_tokens = min(max(fact.cached_tokens, 0), len(self._original.prompt))
+            self._fetched_tokens = min(max(fact.stored_tokens, 0), self._cached_tokens)
         if self.started_at is None:
             route = self.attempt.record
             given_at = self._arrived_at if route is None else route.routed_at
-            self.started_at = min(given_at + max(queued_s, 0.0), now)
+            self.started_at = min(given_at + max(fact.queued_s, 0.0), now)
 
     # ── the end ──────────────────────────────────────────────────────────────────────────────
 
@@ -219,5 +222,6 @@ class OpenRequest:
             exact=self.exact,
             pulled_tokens=self.pulled_tokens,
             recomputed_tokens=self.recomputed_tokens,
+            fetched_tokens=self._fetched_tokens,
             trail=(*self._trail, *latest),
         )

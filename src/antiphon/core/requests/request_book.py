@@ -31,6 +31,7 @@ from antiphon.types import (
     Deliver,
     Drained,
     Event,
+    Fetched,
     FinishReason,
     FleetEvent,
     GrantAnswered,
@@ -264,12 +265,12 @@ class RequestBook:
             case AttemptFailed():
                 return self._attempts.failed(entry, now)
             case Started():
-                entry.start(fact.cached_tokens, fact.queued_s, now)
+                entry.start(fact, now)
             case Preempted():
                 entry.preemptions += 1
-            case Pulled():
-                self._dispatcher.pulled(entry, fact, now)
-                self._requests.stirred = True
+            case Pulled() | Fetched():
+                self._dispatcher.arrived(entry, fact, now)
+                self._requests.stirred |= isinstance(fact, Pulled)
             case TokenGenerated():
                 raise BugError("tokens have a way of their own")
         entry.attempt.known = True

@@ -42,12 +42,18 @@ class Routing(Protocol):
         """Mutates: its first token is there, so its prefill is no load any more."""
         ...
 
+    def fetched(
+        self, request: RequestId, missing_tokens: int, seconds: Seconds, now: Seconds
+    ) -> None:
+        """Mutates: what was to come from the store is there, but for `missing_tokens`."""
+        ...
+
     def refused(self, worker: WorkerId, now: Seconds) -> None:
         """Mutates: a worker that was chosen had no room after all."""
         ...
 
     def settled(self, request: RequestId, now: Seconds, *, again: bool = False) -> None:
-        """Mutates: forget what was chosen for it. No effect on a request without a choice.
+        """Mutates: forget what was chosen for it, and what it was asked for.
 
         `again`: another attempt follows, so what concerns all attempts is kept.
         """
@@ -101,6 +107,11 @@ class SoleWorker:
         )
 
     def prefilled(self, request: RequestId, now: Seconds) -> None:
+        """See `Routing`."""
+
+    def fetched(
+        self, request: RequestId, missing_tokens: int, seconds: Seconds, now: Seconds
+    ) -> None:
         """See `Routing`."""
 
     def refused(self, worker: WorkerId, now: Seconds) -> None:

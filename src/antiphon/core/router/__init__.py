@@ -1,27 +1,34 @@
 """Which workers serve a request: filter, predict, pick."""
 
 from .demand import Demand, demand_of
-from .forecast import CachedTokens, nothing_cached
 from .option import Option
 from .parts import STANDARD_PARTS, Parts, RouterLimits
-from .router import ROUTER, ROUTER_METHODS, Router
+from .prefix_beliefs import HeldPrefix, HeldPrefixes, PrefixBeliefs, StoredTokens
+from .prefix_index import Holdings, PrefixIndex, StoredRun
+from .router import KV_METHODS, ROUTER, ROUTER_METHODS, Router
 from .scorers import Scorer, scorer_of
 from .worker_belief import Load, WorkerBelief
 
 __all__ = [
+    "KV_METHODS",
     "ROUTER",
     "ROUTER_METHODS",
     "STANDARD_PARTS",
-    "CachedTokens",
     "Demand",
+    "HeldPrefix",
+    "HeldPrefixes",
+    "Holdings",
     "Load",
     "Option",
     "Parts",
+    "PrefixBeliefs",
+    "PrefixIndex",
     "Router",
     "RouterLimits",
     "Scorer",
+    "StoredRun",
+    "StoredTokens",
     "WorkerBelief",
     "demand_of",
-    "nothing_cached",
     "scorer_of",
 ]

@@ -3,7 +3,8 @@
 Nothing is kept of a worker that is lost, nor of a request that is settled.
 """
 
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
+from dataclasses import replace
 
 from antiphon.core.costs import PhaseTime
 from antiphon.types import (
@@ -45,9 +46,9 @@ class Beliefs:
             worker.pace.fade(now, idle=worker.idle)
 
     @property
-    def open_requests(self) -> int:
-        """How many requests something is kept of."""
-        return len(self._placements.keys() | self._numerics.keys())
+    def open_requests(self) -> Set[RequestId]:
+        """The requests that something is kept of."""
+        return self._placements.keys() | self._numerics.keys()
 
     def find(self, worker: WorkerId | None) -> WorkerBelief | None:
         """The worker, unless it is lost."""
@@ -103,6 +104,28 @@ class Beliefs:
                 placement.phase, placement.here, placement.left = Phase.OFFERED, None, 0
             case Phase.OFFERED | Phase.DECODE:
                 pass
+
+    def fetched(
+        self, request: RequestId, missing_tokens: int, times: PhaseTime
+    ) -> Placement | None:
+        """What comes from the store is here, but for the last `missing_tokens`. Mutates.
+
+        Returns where the request is; None: it fetches nothing. As it was when it was placed.
+        """
+        placement = self._placements.get(request)
+        if placement is None or not placement.fetch:
+            return None
+        before = replace(placement)
+        missing = min(missing_tokens, placement.fetch)
+        placement.fetch = 0
+        if missing and placement.phase in (Phase.PREFILL, Phase.WHOLE):
+            placement.uncached += missing
+            placement.left += missing
+            start = placement.demand.tokens - placement.uncached
+            placement.prefill_s = times.prefill_s(placement.uncached, start)
+        if here := self.find(placement.here):
+            here.touched()
+        return before
 
     def lift(self, request: RequestId) -> Placement | None:
         """Take the request off its workers, and return where it was. Mutates; keeps numerics."""

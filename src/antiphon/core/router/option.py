@@ -23,6 +23,16 @@ class Option(NamedTuple):
     work_s: Seconds
     requests: int
     chosen: int
+    fetch: int = 0
+    """Tokens that the prompt begins with and that are fetched from the store first."""
+    effort: float = 0.0
+    """The part of the TTFT target that it takes by itself, without what it waits for others."""
+    matched: float = 0.0
+    """The share of the request's tokens that need not be computed."""
+    prefill_tokens: int = 0
+    """To be computed there until the request has its first token: its own, and all before it."""
+    context_tokens: int = 0
+    """In the KV of all that decodes there, with the request."""
 
     @property
     def turn(self) -> "Turn":
@@ -49,4 +59,9 @@ def joined(prefill: Option, decode: Option) -> Option:
         work_s=prefill.work_s + decode.work_s,
         requests=prefill.requests + decode.requests,
         chosen=max(prefill.chosen, decode.chosen),
+        fetch=prefill.fetch,
+        effort=prefill.effort,
+        matched=prefill.matched,
+        prefill_tokens=prefill.prefill_tokens,
+        context_tokens=decode.context_tokens,
     )

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from enum import Enum
 
-from antiphon.types import Seconds, WorkerId
+from antiphon.types import Seconds, Tier, WorkerId
 
 from .demand import Demand
 
@@ -37,6 +37,10 @@ class Placement:
     left: int
     prefill_s: Seconds
     """For all of `uncached`, at the model's pace."""
+    fetch: int = 0
+    """Tokens that it begins with and that come from the store; 0: none do, or they are here."""
+    fetch_s: Seconds = 0.0
+    fetch_tier: Tier | None = None
     seen: bool = False
     number: int = 0
     next_chosen: int = 0
@@ -45,3 +49,8 @@ class Placement:
     def queued_s(self) -> Seconds:
         """Predicted time for what is left, at the model's pace."""
         return self.prefill_s * self.left / self.uncached if self.left else 0.0
+
+    @property
+    def counted(self) -> int:
+        """Tokens that its worker reports of it at most: what it has itself it finds out later."""
+        return self.demand.tokens - self.fetch

@@ -16,11 +16,17 @@ Laws:
 
 from collections.abc import Sequence
 
-from antiphon.core.costs import PhaseTime, TransferTime
+from antiphon.core.costs import FetchTime, PhaseTime, TransferTime
 from antiphon.types import (
+    STORE,
     FleetEvent,
     Health,
+    HealthChanged,
     Hold,
+    Incarnation,
+    KvDump,
+    KvEvents,
+    KvReplay,
     Offer,
     Rejected,
     RejectReason,
@@ -32,35 +38,53 @@ from antiphon.types import (
     Seconds,
     Slo,
     WorkerId,
+    WorkerJoined,
 )
 
 from .beliefs import Beliefs
 from .demand import Demand, demand_of
 from .eligibility import could_adopt, could_run, is_open, of_numerics
+from .fetch_pace import FetchPace
 from .forecast import Forecast
 from .option import Option
 from .parts import STANDARD_PARTS, Parts, RouterLimits
 from .placement import Phase, Placement
+from .prefix_index import PrefixIndex
 from .route_choice import NoRoom, RouteChoice
 from .worker_belief import WorkerBelief, exchange_of
 
 ROUTER = "router"
 """The router's name in a record of decisions."""
-ROUTER_METHODS = ("observe", "choose", "choose_decode", "prefilled", "refused", "settled")
+KV_METHODS = ("heard_kv", "kv_holder_left")
+"""Those that a gateway calls itself: its book calls the others, and they are in its record."""
+ROUTER_METHODS = (
+    "observe",
+    "choose",
+    "choose_decode",
+    "prefilled",
+    "fetched",
+    "refused",
+    "settled",
+    *KV_METHODS,
+)
 """The methods of `Router` whose calls make up its record."""
 
 STANDARD_LIMITS = RouterLimits()
 
 
 class Router:
-    """Routes the requests of one gateway. `seed` matters to the policy "random" only."""
+    """Routes the requests of one gateway. `seed` matters to the policy "random" only.
 
-    def __init__(
+    Without `fetch` nothing is fetched from the store, whatever it has.
+    """
+
+    def __init__(  # noqa: PLR0913  all that decisions depend on
         self,
         config: RouterConfig,
         *,
         times: PhaseTime,
         transfer: TransferTime,
+        fetch: FetchTime | None = None,
         kv_bytes_per_token: int,
         seed: int = 0,
         limits: RouterLimits = STANDARD_LIMITS,
@@ -72,26 +96,83 @@ class Router:
         self._scorer = parts.scorer(config.policy, seed)
         self._slo = Slo(ttft_s=config.ttft_s, tpot_s=config.tpot_s)
         self._beliefs = Beliefs(times, parts.belief)
+        self._prefixes = parts.prefixes(parts.index(), follow=limits.prefix_cache)
+        self._fetches = FetchPace(fetch) if fetch is not None else None
 
     @property
     def open_requests(self) -> int:
         """How many requests something is kept of."""
-        return self._beliefs.open_requests
+        return len(self._beliefs.open_requests | self._prefixes.requests())
 
     @property
     def workers(self) -> Sequence[WorkerBelief]:
         """What is believed of each worker, in the order of ids: to read, not to change."""
         return self._beliefs.workers
 
+    @property
+    def kv_index(self) -> PrefixIndex:
+        """What is believed of who holds which blocks: to read, not to change."""
+        return self._prefixes.index
+
     # ── facts ────────────────────────────────────────────────────────────────────────────────
 
     def observe(self, event: FleetEvent, now: Seconds) -> None:
         """Take in what happened to a worker. Mutates."""
         self._beliefs.observe(event, now)
+        match event:
+            case WorkerJoined(info):
+                self._prefixes.left(info.id)
+                self._prefixes.index.begin(info.id, info.incarnation)
+            case HealthChanged(worker, Health.LOST):
+                self._prefixes.left(worker)
+            case _:
+                pass
+
+    def heard_kv(
+        self,
+        holder: WorkerId,
+        incarnation: Incarnation,
+        message: KvDump | KvEvents,
+        now: Seconds,
+    ) -> KvReplay | None:
+        """Take in which blocks a worker, or the store (`STORE`), has. Mutates.
+
+        Returns what the holder must be asked to say again, if something is missing. Messages of a
+        worker that has not joined, or of another life of it, change nothing. A store's life that is
+        not known begins with its first message.
+        """
+        if holder != STORE:
+            belief = self._beliefs.find(holder)
+            if belief is None or belief.info.incarnation != incarnation:
+                return None
+        return self._prefixes.index.apply(holder, incarnation, message, now)
+
+    def kv_holder_left(self, holder: WorkerId, now: Seconds) -> None:
+        """What this holder had is out of reach. Mutates.
+
+        Workers that are lost leave by `observe`: this is for the store, and for a worker that has
+        stopped telling what it has.
+        """
+        self._prefixes.left(holder)
 
     def prefilled(self, request: RequestId, now: Seconds) -> None:
         """Its first token is there: load moves from prefill to decode. Mutates, once."""
         self._beliefs.prefilled(request)
+
+    def fetched(
+        self, request: RequestId, missing_tokens: int, seconds: Seconds, now: Seconds
+    ) -> None:
+        """Its fetch from the store is over. Mutates, once: what is missing is load, and how long it
+        took is learned from."""
+        placement = self._beliefs.fetched(request, missing_tokens, self._times)
+        if placement is not None and self._fetches is not None and placement.fetch_tier is not None:
+            self._fetches.observed(
+                placement.fetch_tier,
+                placement.fetch_s,
+                seconds,
+                whole=not missing_tokens,
+                now=now,
+            )
 
     def refused(self, worker: WorkerId, now: Seconds) -> None:
         """The worker had no room after all: it gets nothing new for `hold_s`. Mutates."""
@@ -105,8 +186,10 @@ class Router:
         """
         if again:
             self._beliefs.lift(request)
+            self._prefixes.moved(request)
         else:
             self._beliefs.settle(request)
+            self._prefixes.forget(request)
 
     # ── decisions ────────────────────────────────────────────────────────────────────────────
 
@@ -118,7 +201,8 @@ class Router:
         `whole`: one worker does all of it, for a part of it was too long for one.
         """
         self._beliefs.lift(request.id)
-        self._beliefs.fade(now)
+        self._prefixes.moved(request.id)
+        self._fade(now)
         demand = demand_of(request)
         workers = self._candidates(request, demand, now)
         if isinstance(workers, Hold | Rejected):
@@ -130,7 +214,7 @@ class Router:
         choice = self._choice(forecast).best(equal or workers, whole=whole)
         if isinstance(choice, NoRoom):
             return self._hold(request, choice.reason, now)
-        self._place(choice, forecast)
+        self._place(choice, forecast, request)
         return self._route(choice, request, exact)
 
     def choose_decode(
@@ -142,7 +226,8 @@ class Router:
         `Rejected`: nobody can, now or soon, so the offer is of no use; its load is forgotten.
         """
         before = self._beliefs.lift(request.id)
-        self._beliefs.fade(now)
+        self._prefixes.moved(request.id)
+        self._fade(now)
         demand = demand_of(request)
         wanted = exchange_of(offer.numerics, offer.kv)
         able = [
@@ -181,6 +266,11 @@ class Router:
             )
         )
         return worker
+
+    def _fade(self, now: Seconds) -> None:
+        self._beliefs.fade(now)
+        if self._fetches is not None:
+            self._fetches.fade(now)
 
     def _candidates(
         self, request: Request, demand: Demand, now: Seconds
@@ -227,14 +317,15 @@ class Router:
     def _forecast(self, request: Request, demand: Demand, now: Seconds) -> Forecast:
         arrived = now if request.arrived_at is None else request.arrived_at
         return Forecast(
-            request=request,
             demand=demand,
             times=self._times,
-            cached=self._parts.cached,
+            held=self._prefixes.of(request),
+            fetches=self._fetches,
             slo=request.slo or self._slo,
             waited_s=max(0.0, now - arrived),
             transfer_s=self._transfer.seconds(demand.tokens * self._kv_bytes_per_token),
             step_tokens=self._limits.step_tokens,
+            kv_bytes_per_token=self._kv_bytes_per_token,
         )
 
     def _choice(self, forecast: Forecast) -> RouteChoice:
@@ -245,22 +336,26 @@ class Router:
             hold_s=self._config.hold_s,
         )
 
-    def _place(self, choice: Option, forecast: Forecast) -> None:
+    def _place(self, choice: Option, forecast: Forecast, request: Request) -> None:
         first, after = choice.workers[0], choice.workers[1:]
         worker = self._beliefs.find(first)
         assert worker is not None
-        uncached = forecast.uncached(worker)
+        plan = forecast.plan(worker)
         self._beliefs.place(
             Placement(
                 demand=forecast.demand,
                 phase=Phase.PREFILL if after else Phase.WHOLE,
                 here=first,
                 next=after[0] if after else None,
-                uncached=uncached,
-                left=uncached,
-                prefill_s=forecast.prefill_s(uncached),
+                uncached=plan.uncached,
+                left=plan.uncached,
+                prefill_s=plan.compute_s,
+                fetch=plan.fetch,
+                fetch_s=plan.fetch_s,
+                fetch_tier=plan.fetch_tier,
             )
         )
+        self._prefixes.expect(request, worker.info)
 
     def _route(self, choice: Option, request: Request, exact: bool) -> Route:
         return Route(
@@ -268,12 +363,19 @@ class Router:
             prefill=choice.workers[0] if len(choice.workers) == 2 else None,
             decode=choice.workers[-1],
             reason=f"{self._config.policy}: TTFT {choice.ttft_s * 1e3:.0f} ms, "
-            f"TPOT {choice.tpot_s * 1e3:.1f} ms predicted",
+            f"TPOT {choice.tpot_s * 1e3:.1f} ms predicted{_reused(choice)}",
             predicted_ttft_s=choice.ttft_s,
             exact=exact,
+            fetch=choice.fetch,
         )
 
 
 def _all_equal(workers: Sequence[WorkerBelief]) -> bool:
     """They can't compute anything but what any of them computes."""
     return all(worker.info.model.numerics == workers[0].info.model.numerics for worker in workers)
+
+
+def _reused(choice: Option) -> str:
+    if choice.fetch:
+        return f", the first {choice.fetch} tokens from the store"
+    return f", {choice.matched:.0%} of it cached" if choice.matched else ""

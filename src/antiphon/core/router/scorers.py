@@ -27,15 +27,33 @@ class Scorer(Protocol):
 
 
 class MostHeadroom:
-    """Most headroom to the targets, then least work, then turn."""
+    """Most headroom to the targets, then least work, then turn.
+
+    While somebody is free, a prompt goes where its first token comes soonest, though its beginning
+    be computed again. When everybody has a queue, whatever one option takes longer by itself than
+    another makes others wait: it counts once more, by the share of waiting in the least of queues.
+    """
 
     by_prediction = True
 
     def best(self, options: Sequence[Option]) -> Option:
         """Does not mutate."""
-        enough = max(option.headroom for option in options) - _SIMILAR
-        good = [option for option in options if option.headroom >= enough]
+        values = self._values(options)
+        enough = max(values) - _SIMILAR
+        good = [option for option, value in zip(options, values, strict=True) if value >= enough]
         return min(good, key=lambda option: (option.work_s, option.turn))
+
+    def _values(self, options: Sequence[Option]) -> list[float]:
+        efforts = [option.effort for option in options]
+        least = min(efforts)
+        share = self._waiting(options) if max(efforts) > least else 0.0
+        if not share:
+            return [option.headroom for option in options]
+        return [option.headroom - share * (option.effort - least) for option in options]
+
+    def _waiting(self, options: Sequence[Option]) -> float:
+        """What share of the time to the first token is waiting for others, wherever it goes."""
+        return min(option.queued_s / option.ttft_s if option.ttft_s else 0.0 for option in options)
 
 
 class LeastLoaded:
@@ -75,6 +93,46 @@ class Random:
         return self._draws.choice(ordered, "route", number)
 
 
+class PrefixGated:
+    """Whoever has most of the prompt, unless loads differ much; SGLang's `cache_aware` policy.
+
+    Loads differ much if the longest and the shortest queue differ by more than 64 requests and by
+    a factor of more than 1.5: then, and where nobody has more than 0.3 of the prompt, the shortest
+    queue. Its defaults (sgl-model-gateway, 2025).
+    """
+
+    by_prediction = False
+    _most_apart, _most_times, _least_matched = 64, 1.5, 0.3
+
+    def best(self, options: Sequence[Option]) -> Option:
+        """Does not mutate."""
+        loads = [option.requests for option in options]
+        longest, shortest = max(loads), min(loads)
+        uneven = longest - shortest > self._most_apart and longest > self._most_times * shortest
+        if uneven or max(option.matched for option in options) <= self._least_matched:
+            return min(options, key=lambda option: option.turn)
+        return min(options, key=lambda option: (-option.matched, option.turn))
+
+
+class OverlapCost:
+    """Fewest tokens to compute before the first token, plus tokens in the KV of what decodes.
+
+    Dynamo's KV router up to version 1.1: `cost = overlap_weight · prefill blocks + decode blocks`,
+    with its default weight of 1, lowest cost wins (temperature 0). Counted in tokens: the size of
+    a block scales both terms alike.
+    """
+
+    by_prediction = False
+    _weight = 1.0
+
+    def best(self, options: Sequence[Option]) -> Option:
+        """Does not mutate."""
+        return min(options, key=lambda option: (self._cost(option), option.turn))
+
+    def _cost(self, option: Option) -> float:
+        return self._weight * option.prefill_tokens + option.context_tokens
+
+
 def scorer_of(policy: str, seed: int) -> Scorer:
     """The scorer that `router.policy` names."""
     match policy:
@@ -86,5 +144,9 @@ def scorer_of(policy: str, seed: int) -> Scorer:
             return RoundRobin()
         case "least-loaded":
             return LeastLoaded()
+        case "prefix-gated":
+            return PrefixGated()
+        case "overlap-cost":
+            return OverlapCost()
         case _:
             raise BugError(f"there is no scorer named {policy!r}")

@@ -107,8 +107,9 @@ class WorkerBelief:
         left = view.waiting_tokens
         for placement in reversed(known):
             if placement.seen and placement.phase in (Phase.PREFILL, Phase.WHOLE):
-                placement.left = min(placement.uncached, left)
-                left -= placement.left
+                share = min(placement.counted, left)
+                placement.left = min(placement.uncached, share)
+                left -= share
         self._foreign_tokens = left
         ours = sum(placement.demand.sequences for placement in known if placement.seen)
         self._foreign_sequences = max(0, view.running_sequences - ours)

@@ -86,18 +86,16 @@ class Crowd:
         members = 1 + len(sequence.followers)
         self.sequences += members
         self.worst_pages += members * sequence.owner.worst_pages
-        if sequence.owner.adoption is not None:
-            return
         if is_prefill(sequence):
             self.prefills.append(sequence)
-        else:
+        elif sequence.running:
             self.decodes += 1
 
     def tokens_before(self, candidate: SequenceState) -> int:
         """Tokens to compute before the candidate's first: all decodes, and prefills by rank."""
         rank = candidate.rank
         prefills = (one for one in self.prefills if one.rank < rank)
-        return self.decodes + sum(len(one.tokens) - one.computed for one in prefills)
+        return self.decodes + sum(one.uncomputed for one in prefills)
 
 
 class Admission:
@@ -130,7 +128,9 @@ class Admission:
         if candidate.owner.adoption is not None:
             return None
         before = crowd.tokens_before(candidate)
-        if before >= self._step_tokens:
+        # What is fetched comes while a step computes: such a prompt is wanted a step later.
+        steps = 2 if candidate.coming else 1
+        if before >= steps * self._step_tokens:
             return Deferred(
                 DeferReason.BUDGET,
                 f"{before} tokens fill the next step, which computes {self._step_tokens}",
@@ -210,7 +210,7 @@ class Admission:
         for sequence in (*(s for s in present if not is_prefill(s)), *prefills):
             pages = len(sequence.table)
             if is_prefill(sequence):
-                ahead += len(sequence.tokens) - sequence.computed
+                ahead += sequence.uncomputed
             if sequence.owner.lease is not None:
                 continue
             own = pages - self._pool.shared_pages(sequence.table, heads)
@@ -225,7 +225,8 @@ class Admission:
             own = pages - len(match.pages) + match.idle_pages
             own += sum(self._follower_pages(follower) for follower in candidate.followers)
             if candidate.owner.adoption is None:
-                ahead += len(candidate.tokens) - len(match.pages) * self._page_tokens
+                here = max(len(match.pages) * self._page_tokens, candidate.coming)
+                ahead += len(candidate.tokens) - here
             self._charge(loads, candidate, own, pages, -(-ahead // step_tokens))
         shared = self._pool.held_pages - own_pages
         return peak_pages(loads, shared_pages=shared, page_tokens=self._page_tokens)

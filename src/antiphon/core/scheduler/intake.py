@@ -1,7 +1,9 @@
 """Which requests are taken, and what is remembered of those that are."""
 
+from collections.abc import Iterable
+
 from antiphon.core.end_marks import EndMarks
-from antiphon.core.kv import MAX_SALT_BYTES, BlockKeys
+from antiphon.core.kv import MAX_SALT_BYTES, BlockKeys, tenant_of
 from antiphon.types import (
     KvConfig,
     LeaseId,
@@ -47,10 +49,12 @@ class Intake:
         *,
         lease: LeaseId | None = None,
         offer: Offer | None = None,
+        fetch: int = 0,
     ) -> RequestState | Rejected:
         """The request as it enters, or why it can't. Its sequences neither wait nor run yet.
 
-        With a lease its KV will be offered; with an offer its KV is to be pulled.
+        With a lease its KV will be offered; with an offer its KV is to be pulled; with `fetch` so
+        many tokens may come from the store, unless that is impossible here.
         """
         refused = refusal(request, self._limits) or self._refusal_now(request, now, roster, history)
         if refused is not None:
@@ -59,6 +63,8 @@ class Intake:
         state.lease = lease
         if offer is not None:
             self._examine(state, offer)
+        elif self._can_fetch(state):
+            state.fetch = max(0, fetch)
         refused = self._party_refusal(state)
         if refused is None:
             self._arrivals += 1
@@ -68,7 +74,7 @@ class Intake:
         self, request: Request, now: Seconds, roster: Roster, history: History
     ) -> Rejected | None:
         """Why it can't be taken at this moment."""
-        if request.id in roster.requests or (request.id, request.attempt) in roster.pulling:
+        if request.id in roster.requests or (request.id, request.attempt) in roster.receiving:
             return Rejected(
                 request=request.id,
                 reason=RejectReason.DUPLICATE,
@@ -123,6 +129,7 @@ class Intake:
             marks=EndMarks.of(request),
             max_tokens=max_tokens,
             worst_pages=-(-(length + max_tokens) // self._limits.page_tokens),
+            tenant=tenant_of(request.tenant_salt),
         )
         resumed = request.resumed or ((),) * sampling.n
         state.sequences = [
@@ -147,6 +154,16 @@ class Intake:
             numerics=self._model.numerics,
         )
 
+    def _can_fetch(self, state: RequestState) -> bool:
+        """Whether blocks can have names here, and its sequences can start together."""
+        fits = self._party_pages(state, state.alive) <= self._limits.total_pages
+        return self._kv.prefix_cache and fits
+
+    def _party_pages(self, state: RequestState, party: Iterable[SequenceState]) -> int:
+        """Pages of these sequences, each with a token more than now."""
+        beyond = (one.resumed_len + 1 for one in party)
+        return self._limits.pages(len(state.request.prompt), beyond)
+
     def _party_refusal(self, state: RequestState) -> Rejected | None:
         """Why a request whose KV changes hands can never run here as a whole."""
         party = in_party_order(one for one in state.alive if ending(one) is None)
@@ -162,9 +179,9 @@ class Intake:
                 field="resumed",
                 attempt=request.attempt,
             )
-        # Each with a token more than now. Whoever offers needs no more: so what fits into half of
-        # its memory fits, beside all that another worker of that size may have promised, there too.
-        pages = limits.pages(len(request.prompt), (one.resumed_len + 1 for one in party))
+        # Whoever offers needs no more: so what fits into half of its memory fits, beside all that
+        # another worker of that size may have promised, there too.
+        pages = self._party_pages(state, party)
         if state.adoption is not None and pages > limits.total_pages:
             return too_long(
                 request,

@@ -10,7 +10,7 @@ from .admission import Admission
 from .batching import Flight, batch
 from .completion import Completion
 from .history import History
-from .pulling import Pulling
+from .receiving import Receiving
 from .roster import Roster
 from .sequence_memory import SequenceMemory
 
@@ -27,7 +27,7 @@ class Parts:
     roster: type[Roster] = Roster
     completion: type[Completion] = Completion
     lease_book: type[LeaseBook] = LeaseBook
-    pulling: type[Pulling] = Pulling
+    receiving: type[Receiving] = Receiving
     batch: Callable[..., Flight | None] = batch
 
 

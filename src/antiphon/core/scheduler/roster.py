@@ -4,7 +4,7 @@ A sequence ends at once, but if a chunk of it is in the outstanding plan it keep
 its pages until the step completes.
 """
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable
 
 from antiphon.core.deadlines import Deadlines
 from antiphon.core.kv import PageTally
@@ -27,7 +27,7 @@ class Roster:
         self.running: dict[SequenceKey, SequenceState] = {}
         """In the order in which they started."""
         self.queue = WaitingQueue()
-        self.pulling: dict[tuple[RequestId, int], list[SequenceState]] = {}
+        self.receiving: dict[tuple[RequestId, int], list[SequenceState]] = {}
         """By request and attempt: parties whose KV is on its way, also if they ended meanwhile."""
         self.prefills: dict[RequestId, RequestState] = {}
         """Started requests whose KV is to be offered, in the order in which they started."""
@@ -47,20 +47,25 @@ class Roster:
 
     @property
     def arriving(self) -> int:
-        """Requests whose KV is elsewhere: it is on its way, or waits for room."""
-        return sum(state.adoption is not None for state in self.requests.values())
+        """Requests whose KV is on its way, or waits for room at another worker."""
+        fetching = (
+            party[0].owner for party in self.receiving.values() if party[0].owner.adoption is None
+        )
+        return sum(state.adoption is not None for state in self.requests.values()) + sum(
+            bool(owner.alive) for owner in fetching
+        )
 
     def present(self) -> Collection[SequenceState]:
-        """Who takes part in memory: what runs, and the first of each party that is pulled."""
-        if not self.pulling:
+        """Who takes part in memory: what runs, and the first of each party that receives."""
+        if not self.receiving:
             return self.running.values()
-        return [*self.running.values(), *(party[0] for party in self.pulling.values())]
+        return [*self.running.values(), *(party[0] for party in self.receiving.values())]
 
     def tokens_to_prefill(self) -> int:
         """Tokens that are to be computed here before what waits or runs can decode."""
         return sum(
-            len(one.tokens) - one.computed
-            for one in (*self.queue, *self.running.values())
+            one.uncomputed
+            for one in (*self.queue, *self.present())
             if is_prefill(one) and not one.ended
         )
 
@@ -68,7 +73,7 @@ class Roster:
     def taken_places(self) -> int:
         """Sequences that run, or will when their KV is here or their prompt is computed."""
         running = sum(1 + len(one.followers) for one in self.running.values())
-        return running + sum(len(party) for party in self.pulling.values())
+        return running + sum(len(party) for party in self.receiving.values())
 
     def starting(self, places: int) -> tuple[int, int]:
         """Of the requests that have not started, how many from the head on `places` are enough for.
@@ -112,32 +117,35 @@ class Roster:
 
     def start(self, sequence: SequenceState) -> None:
         """From the queue to the running ones; its memory is taken already."""
-        self.queue.remove(sequence)
-        self.running[sequence.key] = sequence
-        sequence.running = True
+        self._leave_queue(sequence)
+        self._run(sequence)
 
-        owner = sequence.owner
-        if owner.lease is not None:
-            party = (sequence, *sequence.followers)
-            owner.promised = tuple(page for one in party for page in one.table)
-            self.promised.add(owner.promised)
-            self.prefills[owner.request.id] = owner
-
-    def pull(self, sequence: SequenceState) -> None:
+    def receive(self, sequence: SequenceState) -> None:
         """From the queue to those whose KV is on its way; its memory is taken already."""
-        self.queue.remove(sequence)
-        party = [sequence, *sequence.followers]
+        party = self._leave_queue(sequence)
         for one in party:
             one.in_flight = True
         request = sequence.owner.request
-        self.pulling[request.id, request.attempt] = party
+        self.receiving[request.id, request.attempt] = party
 
-    def pulled(self, party: Sequence[SequenceState]) -> SequenceState | None:
+    def _leave_queue(self, leader: SequenceState) -> list[SequenceState]:
+        """With its party, whose pages are promised from now on if they are to be offered."""
+        self.queue.remove(leader)
+        party = [leader, *leader.followers]
+        owner = leader.owner
+        if owner.lease is not None:
+            owner.promised = tuple(page for one in party for page in one.table)
+            self.promised.add(owner.promised)
+            self.prefills[owner.request.id] = owner
+        return party
+
+    def received(self, request: RequestId, attempt: int) -> SequenceState | None:
         """Nothing is written any more: the living run, all but the first behind it.
 
         Returns the first; None: all have ended meanwhile.
         """
         self.changed = True
+        party = self.receiving.pop((request, attempt))
         alive = [one for one in party if not one.ended]
         if alive and party[0].ended:
             self._memory.hand_over(party[0], alive[0])
@@ -148,8 +156,7 @@ class Roster:
         if not alive:
             return None
         leader, leader.followers = alive[0], alive[1:]
-        self.running[leader.key] = leader
-        leader.running = True
+        self._run(leader)
         return leader
 
     def preempt(self, sequence: SequenceState) -> None:
@@ -171,8 +178,7 @@ class Roster:
             if follower.owner.lease is not None and not follower.resumed_len:
                 follower.parked = True
                 continue
-            self.running[follower.key] = follower
-            follower.running = True
+            self._run(follower)
         leader.followers = []
         self.changed = True
 
@@ -194,7 +200,7 @@ class Roster:
     def end(self, ends: Iterable[SequenceState], now: Seconds) -> None:
         """These sequences end now.
 
-        Those in flight leave when the step completes, or when their pull does.
+        Those in flight leave when the step completes, or when their KV has come.
         """
         for sequence in ends:
             self.mark_ended(sequence, now)
@@ -225,8 +231,7 @@ class Roster:
             if sequence.followers:
                 heir = self._heir(sequence)
                 self._memory.hand_over(sequence, heir)
-                self.running[heir.key] = heir
-                heir.running = True
+                self._run(heir)
             self._memory.release(sequence)
             return
         if sequence.parked:
@@ -240,6 +245,10 @@ class Roster:
         self.queue.remove(sequence)
         if sequence.followers:
             self.queue.push(self._heir(sequence))
+
+    def _run(self, sequence: SequenceState) -> None:
+        self.running[sequence.key] = sequence
+        sequence.running = True
 
     def _stop_running(self, sequence: SequenceState) -> None:
         del self.running[sequence.key]

@@ -5,10 +5,11 @@
               │                 │ └──▶ offered (prefill: pages under a lease, the rest forgotten)
               └──── preempted ◀─┘  (memory ran out against prediction)
 
-    adopt ─▶ waiting ──step──▶ pulling ──pulled──▶ running …      (a prompt computed elsewhere)
+    adopt ─▶ waiting ──step──▶ receiving ──pulled──▶ running …    (a prompt computed elsewhere)
+    add ──▶ waiting ──step──▶ receiving ──fetched──▶ running …    (its beginning is in the store)
 
-The driver's loop: `expire`, `step`, carry out `pulls`, run the plan, `complete`. One plan is
-outstanding at a time; all else, the methods of `leases` too, may come at any moment.
+The driver's loop: `expire`, `step`, carry out `pulls` and `fetches`, run the plan, `complete`. One
+plan is outstanding at a time; all else, the methods of `leases` too, may come at any moment.
 """
 
 from collections.abc import Sequence
@@ -18,13 +19,14 @@ from antiphon.errors import BugError
 from antiphon.types import (
     Aborted,
     Admitted,
+    BlockKey,
+    Fetch,
     FinishReason,
     KvConfig,
     LeaseId,
     ModelInfo,
     Offer,
     PageId,
-    Preempted,
     Pull,
     Rejected,
     Request,
@@ -41,11 +43,12 @@ from antiphon.types import (
 
 from .admission import DeferReason, Deferred
 from .batching import Flight
+from .growth import Growth
 from .intake import Intake
 from .limits import limits_of
 from .offering import Offering
 from .parts import STANDARD_PARTS, Parts
-from .sequence import RequestState, SequenceState, ended_event, ending
+from .sequence import RequestState, ended_event, ending
 from .starting import Starting
 
 SCHEDULER = "scheduler"
@@ -54,13 +57,17 @@ SCHEDULER_METHODS = (
     "add",
     "adopt",
     "pulled",
+    "fetched",
     "abort",
     "expire",
     "step",
     "complete",
     "fail",
 )
-"""The methods of `Scheduler` whose calls make up its record, beside that of its `leases`."""
+"""The methods of `Scheduler` whose calls make up its record, beside that of its `leases`.
+
+`pulls` and `fetches` decide nothing; keys of blocks depend on a salt that a record may not have.
+"""
 
 
 class Scheduler:
@@ -106,7 +113,8 @@ class Scheduler:
         self._intake = Intake(config, kv, model, self._limits, parts.block_keys)
         self.leases = parts.lease_book(self._lease_ended, ttl_s=lease_ttl_s)
         self._offering = Offering(self._roster, self.leases)
-        self._pulling = parts.pulling(self._roster, self._memory)
+        self._receiving = parts.receiving(self._roster, self._memory)
+        self._growth = Growth(self._roster, self._memory)
         self._flight: Flight | None = None
         self._steps = 0
         self._events: list[SchedulerEvent] = []
@@ -114,11 +122,11 @@ class Scheduler:
         self._events_at: Seconds | None = None
         """Set while events wait though no step may follow."""
         self._starting = Starting(
-            self._roster, self._memory, self._admission, self.leases, self._pulling
+            self._roster, self._memory, self._admission, self.leases, self._receiving
         )
         self.deferred: Deferred | None = None
         """Why the head of the queue did not start when it was last looked at; None: it did."""
-        self._preemptions = self._computed = 0
+        self._computed = 0
         self._busy_s: Seconds = 0.0
 
     @property
@@ -135,16 +143,21 @@ class Scheduler:
         now: Seconds,
         stage: Stage = Stage.WHOLE,
         lease: LeaseId | None = None,
+        fetch: int = 0,
     ) -> Admitted | Rejected:
         """Take the request into the queue, or say why not; then nothing is kept.
 
         `PREFILL` comes with an unused lease id, and ends with `Prefilled` for what is left after
-        the next token of each sequence.
+        the next token of each sequence. `fetch`: so many tokens that it begins with are believed
+        to be in the store. Whole blocks of them that are not here when it starts are said by
+        `fetches`; all else, the last token always, is computed.
         """
         if (lease is not None) != (stage is Stage.PREFILL):
             raise BugError(f"{request.id} is added as {stage} with lease {lease}")
         self._supersede(request, now)
-        return self._take(self._intake.take(request, now, self._roster, self._history, lease=lease))
+        return self._take(
+            self._intake.take(request, now, self._roster, self._history, lease=lease, fetch=fetch)
+        )
 
     def adopt(self, request: Request, offer: Offer, now: Seconds) -> Admitted | Rejected:
         """Like `add`, for a request whose prompt another worker has computed.
@@ -157,7 +170,7 @@ class Scheduler:
 
     def pulls(self) -> Sequence[Pull]:
         """What is to be pulled, each said once. The room is reserved until `pulled`."""
-        return self._pulling.take_new()
+        return self._receiving.take_pulls()
 
     def pulled(
         self,
@@ -174,14 +187,35 @@ class Scheduler:
         computed here. Says nothing of a request that has ended meanwhile. Raises `BugError` if no
         such pull is under way.
         """
-        event = self._pulling.end(request, attempt, good, problem, seconds)
+        event = self._receiving.pulled(request, attempt, good, problem, seconds)
         return [] if event is None else [event]
+
+    def fetches(self) -> Sequence[Fetch]:
+        """What is to be fetched, each said once. The room is reserved until `fetched`."""
+        return self._receiving.take_fetches()
+
+    def fetched(
+        self,
+        request: RequestId,
+        attempt: int,
+        good: tuple[bool, ...],
+        now: Seconds,
+        problem: str = "",
+        seconds: Seconds = 0.0,
+    ) -> Sequence[SchedulerEvent]:
+        """A fetch is over, and nothing writes to its pages any more.
+
+        `good` says of each block of it, in order, whether it is the block of that key. Whole blocks
+        up to the first that is not are computed, and named; the rest is computed here. Says nothing
+        of a request that has ended meanwhile. Raises `BugError` if no such fetch is under way.
+        """
+        return self._receiving.fetched(request, attempt, good, problem, seconds, now)
 
     def abort(self, id: RequestId, now: Seconds, sequence: int | None = None) -> Aborted | Unknown:
         """End one sequence, or all of the request. Its pages return now, or when the step ends.
 
-        Those that a pull fills return when the pull is over. With the request go the leases that
-        it has here; a sequence that is offered can't be ended alone.
+        Those that a pull or a fetch fills return when that is over. With the request go the leases
+        that it has here; a sequence that is offered can't be ended alone.
         """
         state = self._roster.requests.get(id)
         alive = state.alive if state is not None else []
@@ -216,12 +250,13 @@ class Scheduler:
     def step(self, now: Seconds) -> StepPlan | None:
         """Choose what is computed next and reserve its memory.
 
-        None: nothing can be computed until something is added, pulled, released or expires.
+        None: nothing can be computed until something is added, pulled, fetched, released or
+        expires.
         """
         if self._flight is not None:
             raise BugError("a step was asked for while another is outstanding")
         roster = self._roster
-        preempted = self._secure_decodes()
+        preempted = self._growth.run(self._events)
         if preempted and roster.running:
             self.deferred = Deferred(
                 DeferReason.PAGES, "memory ran out: a running sequence gave way"
@@ -288,7 +323,7 @@ class Scheduler:
             peak_pages=self._admission.peak(roster.present()),
             prefix_queried_tokens_total=self._starting.queried_tokens,
             prefix_hit_tokens_total=self._starting.hit_tokens,
-            preemptions_total=self._preemptions,
+            preemptions_total=self._growth.preemptions,
             steps_total=self._steps,
             computed_tokens_total=self._computed,
             waiting_tokens=roster.tokens_to_prefill(),
@@ -298,7 +333,12 @@ class Scheduler:
             offered_pages=len(self.leases.pages),
             leases=len(self.leases),
             busy_s_total=self._busy_s,
+            fetched_tokens_total=self._receiving.fetched_tokens,
         )
+
+    def named_blocks(self) -> Sequence[BlockKey]:
+        """The keys of all blocks in the prefix cache. Does not mutate."""
+        return self._pool.named()
 
     def has(self, id: RequestId, attempt: int) -> bool:
         """Whether this attempt of the request waits, runs or is on its way here."""
@@ -336,31 +376,6 @@ class Scheduler:
                 self._events.append(ended_event(sequence, reason))
                 self._events_at = now
                 self._roster.mark_ended(sequence, now)
-
-    # ── starting, growing, giving way ────────────────────────────────────────────────────────
-
-    def _secure_decodes(self) -> bool:
-        """Room for every decode's next token, at the cost of others if need be: True then.
-
-        Not at the cost of prefills for others: they have all that they need, and end soon.
-        """
-        running = self._roster.running
-        preempted = False
-        while True:
-            full = [one for one in running.values() if one.computed == one.capacity]
-            if not full or self._memory.grow(full) is None:
-                return preempted
-            growing = (one for one in running.values() if one.owner.lease is None)
-            self._preempt(max(growing, key=lambda one: one.expendable))
-            preempted = True
-
-    def _preempt(self, sequence: SequenceState) -> None:
-        self._roster.preempt(sequence)
-        self._preemptions += 1
-        request = sequence.owner.request
-        self._events.append(
-            Preempted(request=request.id, attempt=request.attempt, sequence=sequence.key.sequence)
-        )
 
     def _lease_ended(self, references: Sequence[PageId]) -> None:
         self._pool.release(references)

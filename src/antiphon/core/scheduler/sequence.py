@@ -12,7 +12,7 @@ follow too. Such a follower shares the pages of the prompt's complete blocks fro
 pages of its own for the rest, and goes on when the leader has computed the prompt.
 
     waiting ──start──▶ running ──▶ parked ──▶ offered: all of the party, under one lease   (prefill)
-    waiting ──start──▶ pulling ──▶ running …                                               (adopted)
+    waiting ──start──▶ receiving ──▶ running …                  (adopted, or fetched from the store)
 """
 
 from collections.abc import Iterable
@@ -30,6 +30,7 @@ from antiphon.types import (
     Seconds,
     SequenceEnded,
     SequenceKey,
+    Started,
     TokenId,
 )
 
@@ -60,6 +61,8 @@ class RequestState:
     """Most output tokens of a sequence, the model's length and the memory considered."""
     worst_pages: int
     """Pages of a sequence of that length."""
+    tenant: bytes
+    """Whose request it is, where the salt is not to be seen."""
     sequences: list["SequenceState"] = field(default_factory=list)
     """By index; ended ones stay until the request has ended."""
     started: bool = False
@@ -69,11 +72,13 @@ class RequestState:
     """Once such a request has started: all pages that it takes part in."""
     adoption: Adoption | None = None
     """Set until the KV that another worker has computed is here."""
+    fetch: int = 0
+    """So many tokens are believed to be in the store; 0 as soon as it was asked, or need not be."""
 
     @property
     def is_party(self) -> bool:
         """Whether all its sequences start together."""
-        return self.lease is not None or self.adoption is not None
+        return self.lease is not None or self.adoption is not None or self.fetch > 0
 
     @property
     def alive(self) -> list["SequenceState"]:
@@ -108,7 +113,7 @@ class SequenceState:
     """Sequences that fork off when the prompt is computed; each holds the pages it will need."""
     running: bool = False
     in_flight: bool = False
-    """A chunk of it is in the outstanding plan, or a pull writes: its pages are in use."""
+    """A chunk of it is in the outstanding plan, or KV comes in: its pages are in use."""
     parked: bool = False
     """Its part of a prefill is done; it waits for the rest of its party."""
     preempted: bool = False
@@ -118,6 +123,23 @@ class SequenceState:
     def outputs(self) -> int:
         """Output tokens so far, those of earlier attempts included."""
         return len(self.tokens) - self.prompt_len
+
+    @property
+    def coming(self) -> int:
+        """KV of positions below it is here, or is believed to come from elsewhere; 0: none is.
+
+        From the store come whole blocks, and never the last token: it is computed to go on from.
+        """
+        owner = self.owner
+        if owner.adoption is not None:
+            return len(self.tokens) - 1
+        size = owner.block_keys.block_tokens
+        return min(owner.fetch, len(self.tokens) - 1) // size * size
+
+    @property
+    def uncomputed(self) -> int:
+        """Its tokens that are to be computed here before it decodes, the last one among them."""
+        return len(self.tokens) - max(self.computed, self.coming)
 
     @property
     def rank(self) -> Rank:
@@ -158,7 +180,7 @@ def follower_pages(follower: SequenceState, *, page_tokens: int, block_tokens: i
 
 def is_prefill(sequence: SequenceState) -> bool:
     """Whether more than one of its tokens is still to be computed, and here."""
-    return len(sequence.tokens) - sequence.computed > 1 and sequence.owner.adoption is None
+    return len(sequence.tokens) - sequence.computed > 1 and sequence.uncomputed > 1
 
 
 def ending(sequence: SequenceState) -> FinishReason | None:
@@ -170,6 +192,19 @@ def ending(sequence: SequenceState) -> FinishReason | None:
     if outputs and owner.marks.end(sequence.tokens[-1], outputs):
         return FinishReason.STOP
     return FinishReason.LENGTH if outputs >= owner.max_tokens else None
+
+
+def started_event(leader: SequenceState, now: Seconds, *, fetched: range = range(0)) -> Started:
+    """A request's first chunk is about to run. `fetched`: positions that came from the store."""
+    owner, request = leader.owner, leader.owner.request
+    cached = min(leader.computed, leader.prompt_len)
+    return Started(
+        request=request.id,
+        attempt=request.attempt,
+        cached_tokens=cached,
+        queued_s=now - owner.arrived_at,
+        stored_tokens=len(range(fetched.start, min(fetched.stop, cached))),
+    )
 
 
 def ended_event(sequence: SequenceState, reason: FinishReason, message: str = "") -> SequenceEnded:

@@ -203,7 +203,10 @@ class SequenceMemory:
             sequence.owner.block_keys.extend(keys, sequence.tokens, blocks)
             parent = keys[blocks - 2] if blocks > 1 else None
             pages = sequence.table[(blocks - 1) * per_block : blocks * per_block]
-            self.pool.commit(keys[blocks - 1], parent, pages)
+            tokens = sequence.tokens[
+                sequence.next_commit - self.block_tokens : sequence.next_commit
+            ]
+            self.pool.commit(keys[blocks - 1], parent, pages, tokens, sequence.owner.tenant)
             sequence.next_commit += self.block_tokens
 
     def doubt(self, sequence: SequenceState) -> None:

@@ -3,17 +3,17 @@
 from antiphon.core.handover import LeaseBook
 from antiphon.core.kv import Match
 from antiphon.errors import BugError
-from antiphon.types import SchedulerEvent, Seconds, Started
+from antiphon.types import SchedulerEvent, Seconds
 
 from .admission import Admission, Crowd, DeferReason, Deferred
-from .pulling import Pulling
+from .receiving import Receiving
 from .roster import Roster
-from .sequence import SequenceState
+from .sequence import SequenceState, started_event
 from .sequence_memory import SequenceMemory
 
 
 class Starting:
-    """Reserves memory for the head of the queue and lets it run, or pull, as long as there is room.
+    """Reserves memory for the head of the queue and lets it run, or receive, while there is room.
 
     `queried_tokens` and `hit_tokens` count what the prefix cache was asked for, and had.
     """
@@ -24,13 +24,13 @@ class Starting:
         memory: SequenceMemory,
         admission: Admission,
         leases: LeaseBook,
-        pulling: Pulling,
+        receiving: Receiving,
     ) -> None:
         self._roster = roster
         self._memory = memory
         self._admission = admission
         self._leases = leases
-        self._pulling = pulling
+        self._receiving = receiving
         self.queried_tokens = self.hit_tokens = 0
 
     def run(self, now: Seconds, events: list[SchedulerEvent]) -> Deferred | None:
@@ -60,27 +60,19 @@ class Starting:
         return first
 
     def _start(self, head: SequenceState, now: Seconds, events: list[SchedulerEvent]) -> None:
+        """It has its pages: count what it found, and let it run unless KV of it is elsewhere."""
         owner = head.owner
-        if owner.adoption is not None:
-            self._pulling.begin(head)
-        else:
-            self._roster.start(head)
-        if owner.started:
+        fresh, owner.started = not owner.started, True
+        if fresh:
+            self._roster.fresh -= 1
+            if owner.adoption is None:
+                self.queried_tokens += len(head.tokens)
+                self.hit_tokens += head.computed
+        if self._receiving.begin(head):
             return
-        owner.started = True
-        self._roster.fresh -= 1
-        if owner.adoption is not None:
-            return
-        self.queried_tokens += len(head.tokens)
-        self.hit_tokens += head.computed
-        events.append(
-            Started(
-                request=owner.request.id,
-                attempt=owner.request.attempt,
-                cached_tokens=min(head.computed, head.prompt_len),
-                queued_s=now - owner.arrived_at,
-            )
-        )
+        self._roster.start(head)
+        if fresh:
+            events.append(started_event(head, now))
 
     def _take_pages(self, head: SequenceState, crowd: Crowd) -> Deferred | None:
         """Reserve what the head of the queue needs, or say why it has to wait."""

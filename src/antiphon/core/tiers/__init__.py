@@ -1,8 +1,9 @@
 """Decisions of the store's tiers: which blocks are kept, for whom, and what goes."""
 
+from .declined import Declined, DeclineReason
 from .eviction import EvictionPolicy, PolicyFactory, policy_named
 from .held_block import Slot
-from .host_tier import Declined, DeclineReason, HostTier
+from .host_tier import HostTier
 from .tenant_account import TenantUse
 
 __all__ = [

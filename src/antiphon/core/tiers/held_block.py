@@ -2,9 +2,10 @@
 
 from dataclasses import dataclass
 from enum import Enum
+from math import inf
 from typing import TypeAlias
 
-from antiphon.types import BlockKey
+from antiphon.types import BlockKey, Seconds
 
 from .tenant_account import TenantAccount
 
@@ -36,5 +37,7 @@ class HeldBlock:
     state: BlockState = BlockState.WRITING
     leases: int = 0
     pinned: bool = False
+    read_at: Seconds = -inf
+    """When it was read last; what is read is often put again by its reader."""
     idle: bool = False
     """What its policy was told last: whether it may go."""

@@ -24,13 +24,13 @@ another's puts.
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from enum import StrEnum
 
 from antiphon.errors import BugError
 from antiphon.types import BlockKey, KvChange, LeaseId, Seconds, Tier, TierStats
 
 from .block_chains import BlockChains
 from .block_leases import BlockLeases
+from .declined import Declined, DeclineReason
 from .eviction import PolicyFactory
 from .held_block import BlockState, HeldBlock, Slot
 from .slot_table import SlotTable
@@ -38,26 +38,6 @@ from .tenant_account import TenantAccount, TenantUse
 
 _PINNED_SHARE = 0.5
 """Of all slots: what pins may take out of eviction's reach."""
-
-
-class DeclineReason(StrEnum):
-    """Why a block is not kept."""
-
-    KNOWN = "known"
-    """It is here, or being written."""
-    QUOTA = "quota"
-    """Its tenant has all it may have, and none of that can go now."""
-    FULL = "full"
-    """Nothing can go now."""
-    LOOP = "loop"
-    """It would be its own ancestor: no honest chain of hashes is."""
-
-
-@dataclass(frozen=True, slots=True)
-class Declined:
-    """No slot, and nothing was changed."""
-
-    reason: DeclineReason
 
 
 @dataclass(slots=True, eq=False)
@@ -111,24 +91,30 @@ class HostTier:
         now: Seconds,
         *,
         writer: str = "",
+        needs_parent: bool = False,
     ) -> Slot | Declined:
         """A slot to write the block to, evicting another block if need be.
 
         The slot is the caller's until `end_put`, which it owes; there is no time limit, as a slot
         that may still be written to can't be anyone else's. `writer` names whose puts `abandon`
-        ends. Blocks of a chain should come in its order. A block that is known counts as used.
+        ends. A block that is known counts as used, unless it was just read: its reader has it now.
+
+        Blocks of a chain should come in its order. `needs_parent`: no other tier has the parent; if
+        it is not here either, the block gets a free slot or none.
         """
         self.expire(now)
         known = self._blocks.get(key)
         if known is not None:
-            if known.state is BlockState.VISIBLE:
+            read_lately = now - known.read_at < self._leases.ttl_s
+            if known.state is BlockState.VISIBLE and not read_lately:
                 known.account.policy.use(key)
             return self._decline(DeclineReason.KNOWN)
         if self._blocks.would_loop(key, parent):
             return self._decline(DeclineReason.LOOP)
         account = self._slots.account(tenant, now)
+        orphan = needs_parent and parent is not None and self._blocks.get(parent) is None
         self._blocks.link(parent)
-        reason = self._make_room(account, now)
+        reason = self._make_room(account, now, evict=not orphan)
         if reason is not None:
             self._blocks.unlink(parent)
             return self._decline(reason)
@@ -196,6 +182,7 @@ class HostTier:
             return ()
         found[0].account.active_at = now
         for block in reversed(found):
+            block.read_at = now
             block.account.policy.use(block.key)
         return self._lease(found, lease, holder, now)
 
@@ -322,11 +309,15 @@ class HostTier:
         """Slots of blocks that were cleared while they were read, and are."""
         return self._leaving
 
-    def _make_room(self, account: TenantAccount, now: Seconds) -> DeclineReason | None:
+    def _make_room(
+        self, account: TenantAccount, now: Seconds, *, evict: bool
+    ) -> DeclineReason | None:
         """See that there is a slot for the tenant: evicts at most one block."""
         at_quota = self._slots.is_at_quota(account)
         if self._slots.free and not at_quota:
             return None
+        if not evict:
+            return DeclineReason.ORPHAN
         block = self._blocks.get(self._slots.victim(account, now))
         if block is None:
             return DeclineReason.QUOTA if at_quota else DeclineReason.FULL

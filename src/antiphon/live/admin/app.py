@@ -2,9 +2,9 @@
 
 import secrets
 import stat
+from collections.abc import Callable
 from hashlib import blake2b
 from pathlib import Path
-from typing import Any
 
 import msgspec
 from starlette.applications import Starlette
@@ -17,6 +17,9 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from antiphon.errors import ClientError, ConfigError, PeerError
 from antiphon.types import Role
 
+from .answers import error_answer, json_answer, read_order
+from .kv_desk import KvDesk
+from .kv_routes import kv_routes
 from .operations import Operations
 
 PREFIX = "/admin/"
@@ -33,21 +36,27 @@ class Order(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     role: Role | None = None
 
 
-def admin_app(operations: Operations) -> Starlette:
-    """Serves `operations`. It asks for no token: see `AdminGate`."""
+def admin_app(
+    operations: Operations,
+    kv: Callable[[], KvDesk | None] = lambda: None,
+    *,
+    max_body_bytes: int = 4 * 1024**2,
+) -> Starlette:
+    """Serves `operations` and, once it is there, what `kv` returns. It asks for no token: see
+    `AdminGate`. `max_body_bytes`: of a body that may hold a prompt."""
 
     async def status(request: Request) -> Response:
-        return _json(operations.status())
+        return json_answer(operations.status())
 
     async def change(request: Request) -> Response:
         order, name = await _order(request), request.path_params["worker"]
         match request.path_params["deed"], order.role:
             case "drain", None:
-                return _json(await operations.drain(name, order.timeout_s))
+                return json_answer(await operations.drain(name, order.timeout_s))
             case "restart", None:
-                return _json(await operations.restart(name, order.timeout_s))
+                return json_answer(await operations.restart(name, order.timeout_s))
             case "role", Role() as role:
-                return _json(await operations.set_role(name, role, order.timeout_s))
+                return json_answer(await operations.set_role(name, role, order.timeout_s))
             case _:
                 raise ClientError("drain and restart take a timeout_s, role takes a role too")
 
@@ -55,6 +64,7 @@ def admin_app(operations: Operations) -> Starlette:
         routes=[
             Route("/admin/status", status),
             Route("/admin/workers/{worker:path}/{deed}", change, methods=["POST"]),
+            *kv_routes(kv, max_body_bytes),
         ],
         exception_handlers={ClientError: _client_error, PeerError: _peer_error},
     )
@@ -81,7 +91,7 @@ class AdminGate:
         if secrets.compare_digest(_digest(given.encode()), _digest(self._token)):
             await self._admin(scope, receive, send)
         else:
-            refusal = _error(401, "The admin token is missing or wrong")
+            refusal = error_answer(401, "The admin token is missing or wrong")
             await refusal(scope, receive, send)
 
 
@@ -109,15 +119,7 @@ def _digest(token: bytes) -> bytes:
 
 
 async def _order(request: Request) -> Order:
-    body = b""
-    async for part in request.stream():
-        body += part
-        if len(body) > _MAX_BODY_BYTES:
-            raise ClientError("the body is too long", status=413)
-    try:
-        order = msgspec.json.decode(body, type=Order)
-    except msgspec.MsgspecError as error:
-        raise ClientError(f"the body is not what it should be: {error}") from None
+    order = await read_order(request, Order, _MAX_BODY_BYTES)
     if not 0 <= order.timeout_s <= _MAX_TIMEOUT_S:
         raise ClientError(f"timeout_s must be from 0 to {_MAX_TIMEOUT_S:g}", field="timeout_s")
     return order
@@ -125,16 +127,8 @@ async def _order(request: Request) -> Order:
 
 async def _client_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, ClientError)
-    return _error(error.status, error.message)
+    return error_answer(error.status, error.message)
 
 
 async def _peer_error(request: Request, error: Exception) -> Response:
-    return _error(503, str(error))
-
-
-def _error(status: int, message: str) -> Response:
-    return _json({"error": {"message": message}}, status)
-
-
-def _json(body: Any, status: int = 200) -> Response:
-    return Response(msgspec.json.encode(body), status, media_type="application/json")
+    return error_answer(503, str(error))

@@ -36,6 +36,10 @@ class AdminClient:
         path = f"/admin/workers/{quote(worker, safe='')}/{deed}"
         return self._ask("POST", path, {"timeout_s": timeout_s, **more}, None)
 
+    def post(self, path: str, body: object, timeout_s: float) -> Any:
+        """What `path` answers within `timeout_s` and a moment. Raises as `order`."""
+        return self._ask("POST", path, body, timeout_s + 2 * _CONNECT_TIMEOUT_S)
+
     def _ask(self, method: str, path: str, body: object, timeout_s: float | None) -> Any:
         content = None if body is None else json.dumps(body)
         connection = self._connection
@@ -73,6 +77,7 @@ def find_server(url: str | None, token_file: Path | None) -> AdminClient:
             known = ", ".join(f"{server.url} (pid {server.pid})" for server in servers)
             raise UsageError(f"several servers run here: choose one with --url: {known}")
         return AdminClient(_UnixConnection(_admin_socket(only)))
+    connection = _tcp(url)
     for server in servers:
         if token_file is None and same_place(url, server.url):
             return AdminClient(_UnixConnection(_admin_socket(server)))
@@ -81,7 +86,7 @@ def find_server(url: str | None, token_file: Path | None) -> AdminClient:
             f"{url} is no server of yours on this machine: give the file of its admin token with "
             f"--token-file (the server's http.admin_token_file)"
         )
-    return AdminClient(_tcp(url), _token(token_file))
+    return AdminClient(connection, _token(token_file))
 
 
 class _UnixConnection(http.client.HTTPConnection):

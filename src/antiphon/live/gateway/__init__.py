@@ -6,6 +6,7 @@ from .fleet import Fleet
 from .fleet_control import FleetControl
 from .gateway import Gateway, Ports, State
 from .intake import Served
+from .kv_metrics import KvSeen
 from .metrics import Metrics
 from .prompts import Prompts
 from .request_log import RequestLog
@@ -16,6 +17,7 @@ __all__ = [
     "FleetControl",
     "Gateway",
     "Keyring",
+    "KvSeen",
     "Metrics",
     "Ports",
     "Prompts",

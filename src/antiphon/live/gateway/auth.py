@@ -42,6 +42,11 @@ class Keyring:
     def __len__(self) -> int:
         return len(self._tenants)
 
+    @property
+    def tenants(self) -> tuple[Tenant, ...]:
+        """Whom the keys stand for, in the order in which they were given."""
+        return tuple(self._tenants.values())
+
     @classmethod
     def from_file(cls, path: Path) -> "Keyring":
         """One key a line; empty lines and lines that start with # do not count.

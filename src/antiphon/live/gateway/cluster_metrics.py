@@ -10,6 +10,7 @@ from antiphon.core.requests import RequestBook
 from antiphon.types import (
     Admitted,
     Event,
+    Fetched,
     GrantAnswered,
     Member,
     Offer,
@@ -63,6 +64,17 @@ _COUNTERS: tuple[tuple[str, str, Callable[[WorkerView], float]], ...] = (
     ),
     ("antiphon_steps", "Forward passes.", lambda view: view.steps_total),
     ("antiphon_busy_seconds", "Time in forward passes.", lambda view: view.busy_s_total),
+    ("antiphon_put_blocks", "Blocks offered to the store.", lambda view: view.put_blocks_total),
+    (
+        "antiphon_put_dropped_blocks",
+        "Blocks not offered: the store was not there, or did not read.",
+        lambda view: view.put_dropped_blocks_total,
+    ),
+    (
+        "antiphon_fetch_missed_blocks",
+        "Blocks that were to come from the store and did not.",
+        lambda view: view.fetch_missed_blocks_total,
+    ),
 )
 
 
@@ -94,7 +106,7 @@ def _labels(model: str, member: Member) -> list[str]:
 
 
 class _Tally:
-    """One worker's part in hand-overs, under the role that it had."""
+    """One worker's part in hand-overs and fetches, under the role that it had."""
 
     def __init__(self) -> None:
         self.offers = 0
@@ -104,6 +116,11 @@ class _Tally:
         self.pulled_tokens = 0
         self.recomputed_tokens = 0
         self.pull_s = 0.0
+        self.fetches = 0
+        self.failed_fetches = 0
+        self.fetched_tokens = 0
+        self.wanted_tokens = 0
+        self.fetch_s = 0.0
         self.refusals = 0
 
 
@@ -124,9 +141,26 @@ _TALLIES: tuple[tuple[str, str, Callable[[_Tally], float]], ...] = (
     ("antiphon_pull_seconds", "Time that its pulls took, in all.", lambda one: one.pull_s),
     (
         "antiphon_recomputed_tokens",
-        "Tokens to be pulled that it had to compute.",
+        "Tokens to be pulled or fetched that it had to compute.",
         lambda one: one.recomputed_tokens,
     ),
+    (
+        "vllm:external_prefix_cache_queries",
+        "Tokens that it was to fetch from the store.",
+        lambda one: one.wanted_tokens,
+    ),
+    (
+        "vllm:external_prefix_cache_hits",
+        "Tokens that it fetched from the store.",
+        lambda one: one.fetched_tokens,
+    ),
+    ("antiphon_fetches", "Fetches from the store.", lambda one: one.fetches),
+    (
+        "antiphon_failed_fetches",
+        "Those that lacked some of their KV.",
+        lambda one: one.failed_fetches,
+    ),
+    ("antiphon_fetch_seconds", "Time that its fetches took, in all.", lambda one: one.fetch_s),
     ("antiphon_worker_refusals", "Requests that it did not take.", lambda one: one.refusals),
 )
 
@@ -179,6 +213,14 @@ class ClusterCounters:
                 tally.pulled_tokens += fact.pulled_tokens
                 tally.recomputed_tokens += fact.missing_tokens
                 tally.pull_s += fact.seconds
+            case Fetched():
+                tally = self._of(worker)
+                tally.fetches += 1
+                tally.failed_fetches += fact.missing_tokens > 0
+                tally.fetched_tokens += fact.fetched_tokens
+                tally.wanted_tokens += fact.fetched_tokens + fact.missing_tokens
+                tally.recomputed_tokens += fact.missing_tokens
+                tally.fetch_s += fact.seconds
             case Rejected():
                 self._of(worker).refusals += 1
             case GrantAnswered() if fact.refused is not None:
@@ -228,7 +270,12 @@ class ClusterCounters:
             "Bytes of the KV that it pulled.",
             lambda one: one.pulled_tokens * self.kv_bytes_per_token,
         )
-        for name, text, read in (*_TALLIES, pulled_bytes):
+        fetched_bytes = (
+            "antiphon_fetched_bytes",
+            "Bytes of the KV that it fetched from the store.",
+            lambda one: one.fetched_tokens * self.kv_bytes_per_token,
+        )
+        for name, text, read in (*_TALLIES, pulled_bytes, fetched_bytes):
             counter = CounterMetricFamily(name, text, labels=_WORKER_LABELS)
             for (worker, role), tally in tallies:
                 counter.add_metric([model, worker, role.value], read(tally))

@@ -1,6 +1,7 @@
 """The links to all workers: who is there, how each one does, and what they say.
 
     link ── events ──► pump ──► `on_events`
+         ── KV news ──► pump ──► `on_kv_news`, which may want some of it again
          ── views, signs of life ──► watch ──► Membership ──► `on_change` (WorkerJoined, …)
 
 A worker's stream ends, or it is silent for too long, or it leaves a call unanswered: it is lost,
@@ -8,12 +9,14 @@ and nothing that its link still says is taken in. That is never the gateway's ow
 """
 
 import asyncio
+import contextlib
 import logging
-from collections.abc import Callable, Sequence
-from typing import Protocol, runtime_checkable
+from collections.abc import Callable, Coroutine, Sequence
+from typing import Any, Protocol, runtime_checkable
 
 from antiphon.core.membership import Membership
 from antiphon.errors import PeerError
+from antiphon.live.kv_journal import KvNews, KvSource
 from antiphon.live.worker_link import WorkerLink
 from antiphon.types import (
     ClusterConfig,
@@ -22,6 +25,7 @@ from antiphon.types import (
     Health,
     HealthChanged,
     JoinRefused,
+    KvReplay,
     Member,
     Role,
     RoleChanged,
@@ -47,19 +51,25 @@ class Heard(Protocol):
 
 
 class _Joined:
-    """A link, the task that reads it, and what was last told of it."""
+    """A link, the tasks that read it, and what was last told of it."""
 
     def __init__(self, link: WorkerLink, now: Seconds) -> None:
         self.link = link
-        self.pump: asyncio.Task[None] | None = None
+        self.pumps: list[asyncio.Task[None]] = []
         self.heard_at = now
         self.reported: WorkerView | None = None
+
+    def stop(self) -> None:
+        """Read it no more."""
+        for pump in self.pumps:
+            pump.cancel()
 
 
 class Fleet:
     """The workers of one gateway. All methods run on its event loop, and none waits but `run`.
 
     `on_lost` is called for each link that is given up, with the reason: its owner closes it.
+    `on_kv_news` gets what a worker says of its KV, and returns what it wants to hear again.
     `on_failure` gets what no peer may cause: a broken law in this process.
     """
 
@@ -72,12 +82,14 @@ class Fleet:
         on_change: Callable[[FleetEvent], None],
         on_failure: Callable[[BaseException], None],
         on_lost: Callable[[WorkerLink, str], None] = lambda link, reason: None,
+        on_kv_news: Callable[[WorkerInfo, KvNews], KvReplay | None] = lambda worker, news: None,
     ) -> None:
         self._clock = clock
         self._on_events = on_events
         self._on_change = on_change
         self._on_failure = on_failure
         self._on_lost = on_lost
+        self._on_kv_news = on_kv_news
         self._report_s = config.heartbeat_s
         self._membership = Membership(
             heartbeat_s=config.heartbeat_s, lost_after_s=config.lost_after_s
@@ -118,8 +130,9 @@ class Fleet:
         joined = self._joined[info.id] = _Joined(link, now)
         self._on_change(WorkerJoined(info))
         self._report(info.id, joined)
-        joined.pump = asyncio.create_task(self._read(link), name=f"events of {info.id}")
-        joined.pump.add_done_callback(self._read_to_its_end)
+        self._pump(joined, self._read(link), f"events of {info.id}")
+        if isinstance(link, KvSource):
+            self._pump(joined, self._read_kv(info, link), f"KV news of {info.id}")
         self._announce()
         return None
 
@@ -161,8 +174,7 @@ class Fleet:
                 self._watch()
         finally:
             for joined in self._joined.values():
-                if joined.pump is not None:
-                    joined.pump.cancel()
+                joined.stop()
 
     def has(self, role: Role) -> bool:
         """Is there a worker of this role?"""
@@ -191,8 +203,7 @@ class Fleet:
 
     def _lost(self, change: HealthChanged, reason: str) -> None:
         joined = self._joined.pop(change.worker)
-        if joined.pump is not None:
-            joined.pump.cancel()
+        joined.stop()
         _log.warning("worker %s is lost: %s", change.worker, reason)
         self._on_lost(joined.link, reason)
         self._on_change(change)
@@ -212,6 +223,20 @@ class Fleet:
         except PeerError as error:
             reason = str(error)
         self.lose(link, reason)
+
+    async def _read_kv(self, worker: WorkerInfo, source: KvSource) -> None:
+        """Until the stream is over, which is for the reader of events to say."""
+        with contextlib.suppress(PeerError):
+            async for news in source.kv_news():
+                wish = self._on_kv_news(worker, news)
+                if wish is not None:
+                    source.kv_replay(wish)
+                await asyncio.sleep(0)  # a dump has many parts, and others want to be served
+
+    def _pump(self, joined: _Joined, reading: Coroutine[Any, Any, None], name: str) -> None:
+        pump = asyncio.create_task(reading, name=name)
+        pump.add_done_callback(self._read_to_its_end)
+        joined.pumps.append(pump)
 
     def _read_to_its_end(self, task: asyncio.Task[None]) -> None:
         error = None if task.cancelled() else task.exception()

@@ -20,6 +20,7 @@ from enum import StrEnum
 from antiphon.core.recorder import Entry, recorded
 from antiphon.core.requests import BOOK, BOOK_METHODS, RequestBook, Routing
 from antiphon.errors import BugError, PeerError
+from antiphon.live.kv_journal import KvNews
 from antiphon.live.worker_link import WorkerLink
 from antiphon.text import SequenceText, Tokenizer
 from antiphon.types import (
@@ -38,6 +39,7 @@ from antiphon.types import (
     Grant,
     GrantAnswered,
     JoinRefused,
+    KvReplay,
     Rejected,
     Release,
     Renew,
@@ -91,6 +93,7 @@ class Ports:
 
     `clock` is monotonic. `log_decision` gets every decision of the book, `log_request` the record
     of each request that is over; neither may raise. `on_lost` gets each link that was given up.
+    `heard_kv` gets what workers say of their KV, and returns what they are to say again.
     """
 
     clock: Callable[[], Seconds]
@@ -98,6 +101,7 @@ class Ports:
     log_decision: Callable[[Entry], None] | None = None
     log_request: Callable[[RequestRecord, Rejected | None], None] = lambda record, rejected: None
     on_lost: Callable[[WorkerLink, str], None] = lambda link, reason: None
+    heard_kv: Callable[[WorkerInfo, KvNews], KvReplay | None] = lambda worker, news: None
 
 
 class Gateway:
@@ -127,6 +131,7 @@ class Gateway:
             on_change=self._changed,
             on_failure=self.fail,
             on_lost=ports.on_lost,
+            on_kv_news=ports.heard_kv,
         )
         self._courier = Courier(self.fleet, on_answer=self._answered, on_failure=self.fail)
         self._open: dict[RequestId, _Open] = {}

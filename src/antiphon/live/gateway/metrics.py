@@ -29,6 +29,7 @@ from antiphon.types import (
 
 from .cluster_metrics import ClusterCounters, worker_families
 from .fleet import Fleet
+from .kv_metrics import KvSeen, kv_families
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
@@ -83,6 +84,7 @@ class Metrics(Collector):
         self._outcomes: Counter[tuple[str, str]] = Counter()
         self._http: Counter[tuple[str, int]] = Counter()
         self._preemptions = 0
+        self._kv: KvSeen | None = None
         self._registry = CollectorRegistry()
         self._registry.register(self)
 
@@ -90,6 +92,10 @@ class Metrics(Collector):
         """Show these from now on."""
         self._fleet, self._book = fleet, book
         self.cluster.kv_bytes_per_token = model.kv_bytes_per_token
+
+    def watch_kv(self, kv: KvSeen) -> None:
+        """Show this, too, from now on."""
+        self._kv = kv
 
     def tokens(self, count: int) -> None:
         """`count` output tokens were delivered."""
@@ -129,6 +135,7 @@ class Metrics(Collector):
         if self._fleet is not None and self._book is not None:
             yield from worker_families(self._model, self._fleet.members())
             yield from self.cluster.families(self._model, self._book)
+            yield from kv_families(self._model, self._kv)
         yield from self._of_requests()
         yield from self._own()
 

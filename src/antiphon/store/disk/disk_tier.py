@@ -13,7 +13,6 @@ checksum. A file that was cut, swapped, renamed or damaged costs misses, and nev
 
 import threading
 import time
-from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -30,9 +29,10 @@ from antiphon.store.record import (
 )
 from antiphon.types import BlockKey, Seconds, Tier, TierStats
 
-from .block_index import BlockIndex, Entry
+from .block_index import Entry
 from .call_gate import CallGate
 from .disk_calls import DiskCalls
+from .disk_state import DiskState
 from .disk_writer import DiskWriter
 from .outcomes import Appended, DiskMiss, DiskRefusal, Fsync, NotAppended, Verified
 from .private_folder import PrivateFolder
@@ -73,37 +73,19 @@ class DiskTier:
         """
         _check(origin, limit_bytes)
         segment_bytes = min(segment_bytes, limit_bytes // _LEAST_SEGMENTS)
-        calls = calls or DiskCalls()
-        self._origin = origin
         self._limit_bytes = limit_bytes
-        self._folder = PrivateFolder(folder)
+        self._state = DiskState(PrivateFolder(folder), calls or DiskCalls(), origin)
+        for number, size in self._state.folder.segments.items():
+            self._state.index.found(number, size)
         self._gate = CallGate()
-        self._lock = threading.Lock()
         self._writing = threading.Lock()
         self._forgetting = threading.Lock()
-        self._counts: Counter[str] = Counter()
-        self._index = BlockIndex()
-        for number, size in self._folder.segments.items():
-            self._index.found(number, size)
-        self._files = files(self._folder, calls, origin)
-        self._recovery = Recovery(
-            self._folder, calls, self._index, self._lock, self._counts, origin
-        )
+        self._files = files(self._state)
+        self._recovery = Recovery(self._state)
         self._writer = DiskWriter(
-            self._folder,
-            calls,
+            self._state,
             self._files,
-            SegmentWriter(
-                self._folder,
-                calls,
-                fsync=fsync,
-                segment_bytes=segment_bytes,
-                next=max(self._index.segments(), default=0) + 1,
-            ),
-            self._index,
-            self._lock,
-            self._counts,
-            origin=origin,
+            SegmentWriter(self._state, fsync=fsync, segment_bytes=segment_bytes),
             limit_bytes=limit_bytes,
             rewrite_bytes=segment_bytes // 2,
             clock=clock,
@@ -133,7 +115,7 @@ class DiskTier:
         Pages whose bytes have other checksums (they were reassigned meanwhile) are never given to a
         reader. Raises `BugError` if the pages are not those of one block.
         """
-        check_pages(pages, self._origin)
+        check_pages(pages, self._state.origin)
         with self._gate.call() as is_open, self._writing:
             if not is_open:
                 return NotAppended(DiskRefusal.CLOSED)
@@ -143,7 +125,7 @@ class DiskTier:
         """Read a block into `into`; None: all of it is there and verified, else `into` means
         nothing. Counts as a use of the block. Raises `BugError` for pages that are not a block's.
         """
-        check_pages(into, self._origin)
+        check_pages(into, self._state.origin)
         with self._gate.call() as is_open:
             return self._read(key, into) if is_open else DiskMiss.CLOSED
 
@@ -153,16 +135,16 @@ class DiskTier:
 
     def present(self, keys: Sequence[BlockKey]) -> int:
         """How many of `keys`, from the first on without a gap, are here. Counts as no use."""
-        with self._lock:
+        with self._state.lock:
             for count, key in enumerate(keys):
-                if self._index.get(key) is None:
+                if self._state.index.get(key) is None:
                     return count
         return len(keys)
 
     def block(self, key: BlockKey) -> RecordedBlock | None:
         """What is known of a block; None: it is not here."""
-        with self._lock:
-            entry = self._index.get(key)
+        with self._state.lock:
+            entry = self._state.index.get(key)
             return None if entry is None else entry.block
 
     def remove(self, keys: Iterable[BlockKey]) -> tuple[BlockKey, ...]:
@@ -183,16 +165,16 @@ class DiskTier:
             if not is_open:
                 return ()
             deleted = self._delete_segments() if tenant is None else ()
-            with self._lock:
-                keys = self._index.of_tenant(tenant)
+            with self._state.lock:
+                keys = self._state.index.of_tenant(tenant)
             return deleted + self._forget(keys)
 
     def verify(self, keys: Iterable[BlockKey] | None = None) -> Verified:
         """Read these (without: all) again and compare checksums. Takes as long as the disk does."""
         if keys is None:
-            with self._lock:
-                keys = self._index.of_tenant(None)
-        scratch = new_pages(self._origin)
+            with self._state.lock:
+                keys = self._state.index.of_tenant(None)
+        scratch = new_pages(self._state.origin)
         checked, forgotten = 0, []
         for key in keys:
             with self._gate.call() as is_open:
@@ -206,9 +188,9 @@ class DiskTier:
 
     def stats(self) -> TierStats:
         """Counts at this moment. `dropped` has the refusals, misses and what recovery skipped."""
-        with self._lock:
-            counts = dict(self._counts)
-            blocks, used_bytes = len(self._index), self._index.size_bytes
+        with self._state.lock:
+            counts = dict(self._state.counts)
+            blocks, used_bytes = len(self._state.index), self._state.index.size_bytes
         absent = counts.pop(f"read_{DiskMiss.ABSENT}", 0)
         return TierStats(
             tier=Tier.DISK,
@@ -226,47 +208,50 @@ class DiskTier:
         """Flush as `fsync` says and unlock the folder. Running calls end first; later ones miss."""
         if self._gate.close():
             self._writer.finish()
-            self._folder.close()
+            self._state.folder.close()
 
     def _read(self, key: BlockKey, into: Sequence[Page], *, counts: bool = True) -> DiskMiss | None:
         while True:
-            with self._lock:
-                entry = self._index.get(key)
+            with self._state.lock:
+                entry = self._state.index.get(key)
             missed = DiskMiss.ABSENT if entry is None else self._files.read(entry, into)
-            with self._lock:
+            with self._state.lock:
                 if missed is None and entry is not None and counts:
                     entry.uses += 1
-                    self._counts["read"] += 1
+                    self._state.counts["read"] += 1
                 if missed is None:
                     return None
-                if self._index.get(key) is not entry:
+                if self._state.index.get(key) is not entry:
                     continue  # it was moved, or it came, meanwhile
-                self._index.drop(key)
+                self._state.index.drop(key)
                 if counts or missed is not DiskMiss.ABSENT:
-                    self._counts[f"read_{missed}"] += 1
+                    self._state.counts[f"read_{missed}"] += 1
             if entry is not None and missed is DiskMiss.DAMAGED:
                 self._files.mark_removed(entry)
             return missed
 
     def _forget(self, keys: Iterable[BlockKey]) -> tuple[BlockKey, ...]:
-        with self._lock:
-            dropped = [entry for key in keys if (entry := self._index.drop(key)) is not None]
-            self._counts["removed"] += len(dropped)
+        with self._state.lock:
+            dropped = [entry for key in keys if (entry := self._state.index.drop(key)) is not None]
+            self._state.counts["removed"] += len(dropped)
         self._mark(dropped)
         return tuple([entry.block.key for entry in dropped])
 
     def _mark(self, entries: Sequence[Entry]) -> None:
         unmarked = sum(not self._files.mark_removed(entry) for entry in entries)
-        with self._lock:
-            self._counts["remove_unmarked"] += unmarked
+        self._state.count("remove_unmarked", unmarked)
 
     def _delete_segments(self) -> tuple[BlockKey, ...]:
         """Delete those that hold nothing but blocks of this origin."""
         gone: tuple[BlockKey, ...] = ()
         with self._writing:
-            with self._lock:
-                numbers = self._index.segments()
-                ours = [n for n in numbers if (use := self._index.segment(n)) and not use.strangers]
+            with self._state.lock:
+                numbers = self._state.index.segments()
+                ours = [
+                    n
+                    for n in numbers
+                    if (use := self._state.index.segment(n)) and not use.strangers
+                ]
             for number in ours:
                 with suppress(OSError):  # then its records are marked one by one
                     gone += self._writer.evict(number, "removed")

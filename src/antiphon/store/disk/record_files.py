@@ -4,22 +4,21 @@ import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
-from antiphon.store.record import REMOVED, KvOrigin, Page, RecordHeader, all_match, decode_header
+from antiphon.store.record import REMOVED, Page, RecordHeader, all_match, decode_header
 
 from .block_index import Entry, Place
-from .disk_calls import DiskCalls, read_whole
+from .disk_calls import read_whole
+from .disk_state import DiskState
 from .outcomes import DiskMiss
-from .private_folder import PrivateFolder, segment_name
+from .private_folder import segment_name
 
 
 class RecordFiles:
     """A file is opened for each call: there may be more segments than descriptors, and whatever was
     done to a file meanwhile is noticed as with any other damage. Thread-safe."""
 
-    def __init__(self, folder: PrivateFolder, calls: DiskCalls, origin: KvOrigin) -> None:
-        self._folder = folder
-        self._calls = calls
-        self._origin = origin
+    def __init__(self, state: DiskState) -> None:
+        self._state = state
 
     def read(self, entry: Entry, into: Sequence[Page]) -> DiskMiss | None:
         """Fill `into` with the block, and verify it; None: it is."""
@@ -27,7 +26,7 @@ class RecordFiles:
         try:
             with self._opened(entry.place) as fd:
                 whole = read_whole(
-                    self._calls, fd, [head, *(page.data for page in into)], entry.place.at
+                    self._state.calls, fd, [head, *(page.data for page in into)], entry.place.at
                 )
         except FileNotFoundError:
             return DiskMiss.ABSENT
@@ -42,7 +41,7 @@ class RecordFiles:
         """The bytes of a record, unverified: its checksums go with it. Raises `OSError`."""
         data = bytearray(place.record_bytes)
         with self._opened(place) as fd:
-            if not read_whole(self._calls, fd, [data], place.at):
+            if not read_whole(self._state.calls, fd, [data], place.at):
                 raise OSError("the segment is shorter than it was")
         return bytes(data)
 
@@ -54,10 +53,10 @@ class RecordFiles:
         head = bytearray(entry.place.header_bytes)
         try:
             with self._opened(entry.place, to_write=True) as fd:
-                whole = read_whole(self._calls, fd, [head], entry.place.at)
+                whole = read_whole(self._state.calls, fd, [head], entry.place.at)
                 if not whole or self._expected(head, entry) is None:
                     return False
-                return self._calls.write_at(fd, [REMOVED], entry.place.at) == len(REMOVED)
+                return self._state.calls.write_at(fd, [REMOVED], entry.place.at) == len(REMOVED)
         except OSError:
             return False
 
@@ -68,7 +67,7 @@ class RecordFiles:
             isinstance(header, RecordHeader)
             and not header.removed
             and header.block == entry.block
-            and header.origin == self._origin
+            and header.origin == self._state.origin
         ):
             return header
         return None
@@ -76,7 +75,7 @@ class RecordFiles:
     @contextmanager
     def _opened(self, place: Place, *, to_write: bool = False) -> Iterator[int]:
         name = segment_name(place.segment)
-        fd = self._calls.open(self._folder.fd, name, to_write=to_write)
+        fd = self._state.calls.open(self._state.folder.fd, name, to_write=to_write)
         try:
             yield fd
         finally:

@@ -4,9 +4,10 @@ import os
 from collections.abc import Sequence
 
 from .block_index import Place
-from .disk_calls import Bytes, DiskCalls, write_whole
+from .disk_calls import Bytes, write_whole
+from .disk_state import DiskState
 from .outcomes import Fsync
-from .private_folder import PrivateFolder, segment_name
+from .private_folder import segment_name
 
 
 class SegmentWriter:
@@ -16,21 +17,12 @@ class SegmentWriter:
     up, and what lies behind its last whole record is dropped at the next start.
     """
 
-    def __init__(
-        self,
-        folder: PrivateFolder,
-        calls: DiskCalls,
-        *,
-        fsync: Fsync,
-        segment_bytes: int,
-        next: int,
-    ) -> None:
-        self._folder = folder
-        self._calls = calls
+    def __init__(self, state: DiskState, *, fsync: Fsync, segment_bytes: int) -> None:
+        self._state = state
         self._fsync = fsync
         self._segment_bytes = segment_bytes
         self._fd = -1
-        self._next = next
+        self._next = max(state.folder.segments, default=0) + 1
         self.newest: int | None = None
         """The segment that was begun last; it may be finished."""
         self.number: int | None = None
@@ -45,9 +37,9 @@ class SegmentWriter:
         number = self._begin() if self.number is None else self.number
         at = self.size_bytes
         try:
-            write_whole(self._calls, self._fd, parts, at)
+            write_whole(self._state.calls, self._fd, parts, at)
             if self._fsync is Fsync.WRITE:
-                self._calls.sync(self._fd)
+                self._state.calls.sync(self._fd)
         except OSError:
             self._cut()
             raise
@@ -60,23 +52,23 @@ class SegmentWriter:
             return
         try:
             if self._fsync is Fsync.SEGMENT:
-                self._calls.sync(self._fd)
+                self._state.calls.sync(self._fd)
         finally:
             self._give_up()
 
     def _begin(self) -> int:
         number = self._next
         self._next += 1
-        self._fd = self._calls.create(self._folder.fd, segment_name(number))
+        self._fd = self._state.calls.create(self._state.folder.fd, segment_name(number))
         self.newest = self.number = number
         self.size_bytes = 0
         if self._fsync is not Fsync.NEVER:
-            os.fsync(self._folder.fd)
+            os.fsync(self._state.folder.fd)
         return number
 
     def _cut(self) -> None:
         try:
-            self._calls.cut(self._fd, self.size_bytes)
+            self._state.calls.cut(self._fd, self.size_bytes)
         except OSError:
             self._give_up()
 

@@ -47,6 +47,8 @@ class Miss(StrEnum):
     """The offer names a page that does not exist, or a generation of a page that is not sealed."""
     UNMAPPED = "unmapped"
     """The region was closed before."""
+    NO_MEMORY = "no_memory"
+    """The system has no memory for the page that it was to be copied to."""
 
 
 _MISS_OF = {
@@ -98,12 +100,14 @@ class MappedRegion:
         odd, and those that are not good hold nothing of use. Whatever the peer or its offer says,
         nothing is raised. Raises `BugError` for a target that does not exist.
         """
+        if not self._own.back_each([page.target for page in pages]):
+            return self._none(Miss.NO_MEMORY, len(pages))
         table = _table(pages)
         with self._lock:
-            if self._closing:
-                self.missed[Miss.UNMAPPED] += len(pages)
-                return (False,) * len(pages)
-            self._pulls_running += 1
+            closing = self._closing
+            self._pulls_running += not closing
+        if closing:
+            return self._none(Miss.UNMAPPED, len(pages))
         try:
             self._copy(self._places, table)
         finally:
@@ -117,6 +121,11 @@ class MappedRegion:
         with self._lock:
             self._closing = True
             self._unmap_if_unused()
+
+    def _none(self, why: Miss, pages: int) -> tuple[bool, ...]:
+        with self._lock:
+            self.missed[why] += pages
+        return (False,) * pages
 
     def _counted(self, verdicts: "array[int]") -> tuple[bool, ...]:
         if not any(verdicts):  # all GOOD

@@ -11,7 +11,7 @@ import errno
 import fcntl
 import mmap
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 
 import numpy as np
@@ -25,6 +25,8 @@ from .prefault import MADV_POPULATE_WRITE, prefault, prefault_part
 from .region_header import MOST_PAGES, RegionHeader, page_size_problem
 
 _MOST_LAYOUT_BYTES = 256
+_AT_ONCE_BYTES = 1 << 20
+"""0.6 ms each: meanwhile nobody else can map or unmap memory."""
 _F_SEAL_FUTURE_WRITE = 0x0010
 """Linux 5.1, fcntl(2): mappings that can be written stay so, and there will be no new ones."""
 
@@ -50,7 +52,7 @@ class OwnedRegion:
         self.header = RegionHeader.of(shape)
         self.fd = _new_file(self.header)
         try:
-            self._map = _mapped(self.fd, self.header.region_bytes, commit)
+            self._map = _mapped(self.fd, self.header, commit)
             self.fd = _without_writers(self.fd)
         except OSError as error:
             self.close()
@@ -59,6 +61,7 @@ class OwnedRegion:
         self.generations = self._array(np.uint64, self.header.generations_at, shape.pages)
         self._discipline = PageGenerations(self.generations, self.content, shape.page_bytes)
         self._backed = np.full(shape.pages, commit)
+        self._whole = commit
         self.begin_write(())  # compiled, or loaded, before a request waits for it
         self.seal(())
 
@@ -80,9 +83,36 @@ class OwnedRegion:
         self._backed[first : first + count] = True
         return True
 
+    def back_all(self, stopped: Callable[[], bool]) -> None:
+        """`back` all pages in order, until `stopped`. Blocks, mostly without the interpreter lock.
+
+        Raises `UsageError` if the system has no more memory.
+        """
+        some = max(1, _AT_ONCE_BYTES // self.shape.page_bytes)
+        for first in range(0, self.shape.pages, some):
+            if stopped():
+                return
+            if not self.back(first, min(some, self.shape.pages - first)):
+                raise self._no_memory()
+        self._whole = True
+
+    def back_each(self, pages: Sequence[PageId] | Pages) -> bool:
+        """Like `back`, for pages that need not follow each other, of those that exist."""
+        if self._whole:
+            return True
+        listed = np.asarray(pages, np.int64)
+        missing = listed[~self._backed.take(listed, mode="clip")]
+        there = (page for page in np.unique(missing).tolist() if 0 <= page < self.shape.pages)
+        return all(self.back(page, 1) for page in there)
+
     def begin_write(self, pages: Sequence[PageId] | Pages) -> None:
-        """`pages` are about to be written: see `PageGenerations.begin_write`."""
+        """`pages` are about to be written: see `PageGenerations.begin_write`.
+
+        Raises `UsageError` if the system has no memory for them.
+        """
         self._discipline.begin_write(pages)
+        if not self.back_each(pages):
+            raise self._no_memory()
 
     def seal(self, pages: Sequence[PageId]) -> tuple[OfferedPage, ...]:
         """`pages` are complete and can be offered, in this order: see `PageGenerations.seal`."""
@@ -101,6 +131,9 @@ class OwnedRegion:
     def __del__(self) -> None:
         if getattr(self, "fd", -1) >= 0:
             self.close()
+
+    def _no_memory(self) -> UsageError:
+        return _refused(self.header, OSError(errno.ENOMEM, os.strerror(errno.ENOMEM)))
 
     def _array(self, dtype: type, at: int, count: int) -> npt.NDArray:
         return np.frombuffer(self._map, dtype, count, at)
@@ -140,18 +173,21 @@ def _without_writers(fd: int) -> int:
     return fd
 
 
-def _mapped(fd: int, size: int, commit: bool) -> mmap.mmap:
-    """The file mapped; with `commit`, all of its memory is taken from the system now.
+def _mapped(fd: int, header: RegionHeader, commit: bool) -> mmap.mmap:
+    """The file mapped; what comes before the pages, or with `commit` all of its memory, is taken
+    from the system now.
 
     A pull into pages that were never touched runs at a tenth of its speed, and memory that is
     missing becomes an error of the start, not a SIGBUS in some later step.
     """
-    area = mmap.mmap(fd, size)
+    area = mmap.mmap(fd, header.region_bytes)
     with suppress(OSError):  # the system gives shared memory no huge pages: slower, no more
         area.madvise(mmap.MADV_HUGEPAGE)
     try:
         if commit:
             prefault(area, MADV_POPULATE_WRITE)
+        else:
+            prefault_part(area, MADV_POPULATE_WRITE, 0, header.pages_at)
     except OSError:
         area.close()
         raise

@@ -75,6 +75,11 @@ class ChosenRouter:
     def prefilled(self, request: RequestId, now: Seconds) -> None:
         """See `core.requests.Routing`."""
 
+    def fetched(
+        self, request: RequestId, missing_tokens: int, seconds: Seconds, now: Seconds
+    ) -> None:
+        """See `core.requests.Routing`."""
+
     def refused(self, worker: WorkerId, now: Seconds) -> None:
         """See `core.requests.Routing`."""
 

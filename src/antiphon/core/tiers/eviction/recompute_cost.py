@@ -28,7 +28,7 @@ class _Worth:
 class RecomputeCost:
     """Blocks go in the order of their worth. The uses of what went are remembered for a while."""
 
-    def __init__(self, *, half_position: float = 256.0, ghosts: float = 1.0) -> None:
+    def __init__(self, *, half_position: float = 256.0, ghosts: float = 4.0) -> None:
         """`ghosts`: how many keys that went are remembered, for each block that is here."""
         self._half_position = half_position
         self._ghosts_a_block = ghosts

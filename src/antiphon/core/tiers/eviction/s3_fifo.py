@@ -71,9 +71,10 @@ class S3Fifo:
 
     def victim(self) -> BlockKey | None:
         """See `EvictionPolicy`."""
-        while self._idle_small and (self._small_is_full() or not self._idle_main):
+        while self._small_is_full() or not self._idle_main:
             key = self._idle_small.lowest()
-            assert key is not None
+            if key is None:
+                break
             if self._places[key].uses <= self._uses:
                 return key
             self._move_to_main(key)

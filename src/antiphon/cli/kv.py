@@ -1,0 +1,285 @@
+"""`antiphon kv`: what is known of prompts on all tiers, and what can be done with it."""
+
+import json
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from antiphon.errors import PeerError, UsageError
+
+from . import kv_prompt, options
+from .kv_cost import cost
+from .kv_prompt import need, prompt_of
+from .kv_tables import lookup_text, stats_text
+
+kv_app = typer.Typer(
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    help="Look at the KV of prompts, on workers and in the store, and manage it.",
+    epilog="See where a prompt is: antiphon kv lookup --text 'You are a helpful assistant. …'",
+)
+kv_app.command()(cost)
+_DONE = {
+    "pin": "pinned",
+    "unpin": "unpinned",
+    "prefetch": "in the store's memory",
+    "clear": "forgotten",
+    "move": "moved",
+}
+
+
+@kv_app.command()
+def stats(
+    as_json: kv_prompt.AsJson = False,
+    url: options.Url = None,
+    token_file: options.TokenFile = None,
+) -> None:
+    """Show how full each tier is, and what became of what was asked.
+
+    \b
+    antiphon kv stats
+    antiphon kv stats --json | jq '.tiers[] | {tier, blocks, dropped}'
+
+    Hit and missed count blocks that workers asked the store for. Dropped: blocks that were not
+    kept, or not given, by why.
+    """
+    from antiphon.live.admin.client import find_server
+
+    answer = find_server(url, token_file).get("/admin/kv/stats")
+    typer.echo(json.dumps(answer, indent=2) if as_json else stats_text(answer))
+
+
+@kv_app.command()
+def lookup(
+    text: kv_prompt.Text = None,
+    file: kv_prompt.File = None,
+    tokens: kv_prompt.Tokens = None,
+    chat: kv_prompt.Chat = None,
+    tenant: kv_prompt.Tenant = None,
+    all_tenants: kv_prompt.AllTenants = False,
+    timeout: kv_prompt.Timeout = 30.0,
+    as_json: kv_prompt.AsJson = False,
+    url: options.Url = None,
+    token_file: options.TokenFile = None,
+) -> None:
+    """Show how much of a prompt's beginning each worker and each tier of the store has.
+
+    \b
+    antiphon kv lookup --file manual.txt
+    antiphon kv lookup --chat chat.json --tenant 2
+    echo -n 'Once upon a time' | antiphon kv lookup --file -
+
+    Looking does not make anything stay longer.
+    """
+    prompt = need(prompt_of(text, file, tokens, chat))
+    order = _order(prompt, tenant, all_tenants, timeout)
+    answer = _post("lookup", order, url, token_file)
+    typer.echo(json.dumps(answer, indent=2) if as_json else lookup_text(answer))
+
+
+@kv_app.command()
+def pin(
+    text: kv_prompt.Text = None,
+    file: kv_prompt.File = None,
+    tokens: kv_prompt.Tokens = None,
+    chat: kv_prompt.Chat = None,
+    tenant: kv_prompt.Tenant = None,
+    all_tenants: kv_prompt.AllTenants = False,
+    timeout: kv_prompt.Timeout = 30.0,
+    as_json: kv_prompt.AsJson = False,
+    url: options.Url = None,
+    token_file: options.TokenFile = None,
+) -> None:
+    """Keep a prompt's blocks in the store until they are unpinned.
+
+    \b
+    antiphon kv pin --file system-prompt.txt
+
+    What the store does not have can't be pinned: send the prompt once, then pin it.
+    """
+    order = _order(need(prompt_of(text, file, tokens, chat)), tenant, all_tenants, timeout)
+    _say(_post("pin", order, url, token_file), as_json)
+
+
+@kv_app.command()
+def unpin(
+    text: kv_prompt.Text = None,
+    file: kv_prompt.File = None,
+    tokens: kv_prompt.Tokens = None,
+    chat: kv_prompt.Chat = None,
+    tenant: kv_prompt.Tenant = None,
+    all_tenants: kv_prompt.AllTenants = False,
+    timeout: kv_prompt.Timeout = 30.0,
+    as_json: kv_prompt.AsJson = False,
+    url: options.Url = None,
+    token_file: options.TokenFile = None,
+) -> None:
+    """Let a prompt's blocks give way again when others need the room.
+
+    \b
+    antiphon kv unpin --file system-prompt.txt
+    """
+    order = _order(need(prompt_of(text, file, tokens, chat)), tenant, all_tenants, timeout)
+    _say(_post("unpin", order, url, token_file), as_json, may_be_none=True)
+
+
+@kv_app.command()
+def prefetch(
+    text: kv_prompt.Text = None,
+    file: kv_prompt.File = None,
+    tokens: kv_prompt.Tokens = None,
+    chat: kv_prompt.Chat = None,
+    tenant: kv_prompt.Tenant = None,
+    all_tenants: kv_prompt.AllTenants = False,
+    timeout: kv_prompt.Timeout = 30.0,
+    as_json: kv_prompt.AsJson = False,
+    url: options.Url = None,
+    token_file: options.TokenFile = None,
+) -> None:
+    """Bring a prompt's blocks from slower tiers into the store's memory.
+
+    \b
+    antiphon kv prefetch --chat tomorrow-morning.json
+
+    The next request with this prompt then waits for no disk.
+    """
+    order = _order(need(prompt_of(text, file, tokens, chat)), tenant, all_tenants, timeout)
+    _say(_post("prefetch", order, url, token_file), as_json)
+
+
+@kv_app.command()
+def move(
+    to: Annotated[
+        str, typer.Option("--to", help="host, disk or remote.", metavar="TIER", show_default=False)
+    ],
+    text: kv_prompt.Text = None,
+    file: kv_prompt.File = None,
+    tokens: kv_prompt.Tokens = None,
+    chat: kv_prompt.Chat = None,
+    tenant: kv_prompt.Tenant = None,
+    all_tenants: kv_prompt.AllTenants = False,
+    timeout: kv_prompt.Timeout = 30.0,
+    as_json: kv_prompt.AsJson = False,
+    url: options.Url = None,
+    token_file: options.TokenFile = None,
+) -> None:
+    """Have a prompt's blocks on another tier of the store, and on none that is faster.
+
+    \b
+    antiphon kv move --to disk --file last-quarter.txt
+    """
+    if to not in ("host", "disk", "remote"):
+        raise UsageError(f'--to "{to}": must be host, disk or remote')
+    order = _order(need(prompt_of(text, file, tokens, chat)), tenant, all_tenants, timeout)
+    _say(_post("move", {**order, "tier": to}, url, token_file), as_json)
+
+
+@kv_app.command()
+def clear(
+    text: kv_prompt.Text = None,
+    file: kv_prompt.File = None,
+    tokens: kv_prompt.Tokens = None,
+    chat: kv_prompt.Chat = None,
+    tenant: kv_prompt.Tenant = None,
+    all_tenants: kv_prompt.AllTenants = False,
+    everything: Annotated[
+        bool, typer.Option("--all", help="All that the store has, of everybody.")
+    ] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    timeout: kv_prompt.Timeout = 30.0,
+    as_json: kv_prompt.AsJson = False,
+    url: options.Url = None,
+    token_file: options.TokenFile = None,
+) -> None:
+    """Forget a prompt's blocks, all of a tenant, or all, on every tier of the store.
+
+    \b
+    antiphon kv clear --file leaked-secret.txt
+    antiphon kv clear --tenant 3
+    antiphon kv clear --all --yes
+
+    Nothing wrong comes of it: what is missing is computed again. What workers have in their own
+    memory stays there until it gives way; `antiphon restart` ends that too.
+    """
+    prompt = prompt_of(text, file, tokens, chat)
+    if everything and (prompt is not None or tenant is not None or all_tenants):
+        raise UsageError("--all is everything of everybody: leave prompt and tenant out")
+    if not everything and prompt is None and tenant is None and not all_tenants:
+        raise UsageError("say what to forget: a prompt (--text …), --tenant N, or --all")
+    if not yes:
+        what = "this prompt's blocks" if prompt is not None else "all blocks"
+        whose = "" if tenant is None else f" of tenant {tenant}"
+        typer.confirm(f"Forget {what}{whose} in the store?", abort=True, err=True)
+    order = {**_order(prompt, tenant, all_tenants, timeout), "everything": everything}
+    _say(_post("clear", order, url, token_file), as_json, may_be_none=True)
+
+
+@kv_app.command()
+def verify(
+    text: kv_prompt.Text = None,
+    file: kv_prompt.File = None,
+    tokens: kv_prompt.Tokens = None,
+    chat: kv_prompt.Chat = None,
+    tenant: kv_prompt.Tenant = None,
+    all_tenants: kv_prompt.AllTenants = False,
+    timeout: kv_prompt.Timeout = 600.0,
+    as_json: kv_prompt.AsJson = False,
+    url: options.Url = None,
+    token_file: options.TokenFile = None,
+) -> None:
+    """Read blocks of the store again and compare their checksums; without a prompt, all of them.
+
+    \b
+    antiphon kv verify
+    antiphon kv verify --file system-prompt.txt
+
+    What is not what it was is forgotten, and the exit code is 1. A worker checks each block that
+    it copies as well: this is to know how a disk does, not to be safe.
+    """
+    prompt = prompt_of(text, file, tokens, chat)
+    if prompt is None and (tenant is not None or all_tenants):
+        raise UsageError("without a prompt all blocks are verified: leave the tenant out")
+    order = _order(prompt, tenant, all_tenants, timeout)
+    answer = _post("verify", order, url, token_file)
+    if as_json:
+        typer.echo(json.dumps(answer, indent=2))
+    elif not answer["blocks"]:
+        typer.echo("all blocks are what they were when they were put")
+    if answer["blocks"]:
+        raise PeerError(
+            f"{answer['blocks']} blocks were not what they were when they were put, and are "
+            f"forgotten: look at the disk of store.dir"
+        )
+
+
+def _order(
+    prompt: dict[str, Any] | None, tenant: int | None, all_tenants: bool, timeout_s: float
+) -> dict[str, Any]:
+    return {
+        "prompt": prompt,
+        "tenant": tenant,
+        "all_tenants": all_tenants,
+        "timeout_s": timeout_s,
+    }
+
+
+def _post(deed: str, order: dict[str, Any], url: str | None, token_file: Path | None) -> Any:
+    from antiphon.live.admin.client import find_server
+
+    return find_server(url, token_file).post(f"/admin/kv/{deed}", order, order["timeout_s"])
+
+
+def _say(answer: dict[str, Any], as_json: bool, *, may_be_none: bool = False) -> None:
+    """Print what was done. Raises `PeerError` if there was nothing to do it to where it matters."""
+    asked, blocks, done = answer["asked"], answer["blocks"], _DONE[answer["op"]]
+    if as_json:
+        typer.echo(json.dumps(answer, indent=2))
+    if not blocks and not may_be_none:
+        raise PeerError(
+            f"the store has none of the prompt's {asked} blocks: send the prompt once, and look "
+            f"with `antiphon kv lookup`"
+        )
+    if not as_json:
+        of = "" if asked is None else f" of {asked}"
+        typer.echo(f"{blocks:,}{of} blocks {done} ({answer['tokens']:,} tokens)")

@@ -1,0 +1,254 @@
+"""`antiphon kv cost`: how much KV a model makes, and when it pays to keep it."""
+
+import json
+import math
+import re
+from dataclasses import asdict, dataclass
+from difflib import get_close_matches
+from typing import Annotated, Any
+
+import typer
+
+from antiphon.core.config import parse_size
+from antiphon.core.kv_cost import (
+    CATALOGUE,
+    KvModel,
+    Storage,
+    StorageCase,
+    Traffic,
+    bytes_for,
+    grouped,
+    kv_bytes_per_day,
+    storage_case,
+    useful_bytes_per_s,
+)
+from antiphon.errors import UsageError
+
+_TIME = re.compile(r"(\d{1,9}(?:\.\d{1,6})?) ?(s|min|h|d)", re.ASCII)
+_SECONDS = {"s": 1, "min": 60, "h": 3600, "d": 86_400}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Estimate:
+    """All that is printed: what was assumed, then what follows."""
+
+    model: KvModel
+    value_bits: float
+    codec_ratio: float
+    hit_rate: float
+    traffic: Traffic
+    bytes_per_token: float
+    device_bytes_per_day: float
+    bytes_per_day: float
+    useful_bytes_per_s: float
+    cases: tuple[StorageCase, ...]
+
+
+def cost(
+    model: Annotated[
+        str,
+        typer.Argument(help="A name of the table that --list prints, or as for `antiphon serve`."),
+    ] = "deepseek-r1",
+    devices: Annotated[int, typer.Option(min=1, max=10**6, help="How many there are.")] = 8,
+    tokens_per_s: Annotated[
+        float | None,
+        typer.Option(
+            min=0.001,
+            max=1e9,
+            help="Tokens whose KV a busy device computes in a second.",
+            show_default="by model",
+        ),
+    ] = None,
+    busy: Annotated[float, typer.Option(min=0.001, max=1, help="Share of the time.")] = 1.0,
+    device_price: Annotated[
+        float, typer.Option(min=0.0001, max=1e6, help="Of a device in an hour.")
+    ] = 2.0,
+    value_bits: Annotated[
+        float, typer.Option(min=0.1, max=64, help="Of a number in KV memory: 16 for FP16.")
+    ] = 16,
+    codec_ratio: Annotated[
+        float, typer.Option(min=1, max=1000, help="By which stored KV is smaller.")
+    ] = 1.0,
+    capacity: Annotated[
+        str, typer.Option(help="Storage, such as 500GB or 2TB.", metavar="SIZE")
+    ] = "2TB",
+    keep: Annotated[
+        str | None,
+        typer.Option(
+            help="Instead of --capacity: how long blocks are to stay, such as 10min.",
+            metavar="TIME",
+        ),
+    ] = None,
+    ssd_price: Annotated[
+        float, typer.Option(min=0, max=1e6, help="Of 10^9 bytes of SSD in a month.")
+    ] = 0.05,
+    ram_price: Annotated[
+        float, typer.Option(min=0, max=1e6, help="Of 10^9 bytes of memory in a month.")
+    ] = 2.0,
+    hit_rate: Annotated[
+        float, typer.Option(min=0, max=1, help="Share of tokens found, for what is saved.")
+    ] = 0.1,
+    list_models: Annotated[
+        bool, typer.Option("--list", help="Print the models that are known by name.")
+    ] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="JSON instead of text.")] = False,
+) -> None:
+    """Say how much KV MODEL makes in a day, and from which hit rate on storing it pays.
+
+    Prices are in any one currency. Everything that is assumed is printed and can be changed.
+
+    \b
+    antiphon kv cost deepseek-r1 --devices 1
+    antiphon kv cost llama-3-70b --keep 10min --codec-ratio 4
+    antiphon kv cost ./model.gguf --tokens-per-s 400 --device-price 0.1
+    """
+    if list_models:
+        typer.echo(catalogue_table())
+        return
+    _check_numbers(
+        tokens_per_s, busy, device_price, value_bits, codec_ratio, ssd_price, ram_price, hit_rate
+    )
+    chosen = find_model(model)
+    traffic = Traffic(
+        devices=devices,
+        tokens_per_s=chosen.tokens_per_s if tokens_per_s is None else tokens_per_s,
+        busy_share=busy,
+        device_price_per_hour=device_price,
+    )
+    per_token = chosen.bytes_per_token(value_bits / 8)
+    stored = per_token / codec_ratio
+    size = _capacity(capacity) if keep is None else bytes_for(traffic, stored, _seconds(keep))
+    estimate = Estimate(
+        model=chosen,
+        value_bits=value_bits,
+        codec_ratio=codec_ratio,
+        hit_rate=hit_rate,
+        traffic=traffic,
+        bytes_per_token=per_token,
+        device_bytes_per_day=kv_bytes_per_day(traffic, per_token) / devices,
+        bytes_per_day=kv_bytes_per_day(traffic, per_token),
+        useful_bytes_per_s=useful_bytes_per_s(traffic, stored),
+        cases=tuple(
+            storage_case(
+                traffic,
+                Storage(name=name, capacity_bytes=size, price_per_gb_month=price),
+                stored_bytes_per_token=stored,
+                hit_rate=hit_rate,
+            )
+            for name, price in (("SSD", ssd_price), ("memory", ram_price))
+        ),
+    )
+    typer.echo(json.dumps(as_values(estimate), indent=2) if as_json else as_text(estimate))
+
+
+def find_model(name: str) -> KvModel:
+    """A model of the catalogue, else what a checkpoint of that name says. Raises `UsageError`."""
+    known = {model.name: model for model in CATALOGUE}
+    if name in known:
+        return known[name]
+    from antiphon.checkpoint import open_checkpoint, resolve
+
+    try:
+        checkpoint = open_checkpoint(resolve(name))
+    except UsageError as error:
+        near = get_close_matches(name, known, n=1)
+        hint = f"did you mean {near[0]}?" if near else "--list shows those known by name"
+        raise UsageError(f"{error} ({hint})") from error
+    spec = checkpoint.spec
+    return grouped(
+        checkpoint.name,
+        layers=spec.layers,
+        kv_heads=spec.kv_heads,
+        head_dim=spec.head_dim,
+        source=name,
+    )
+
+
+def as_values(estimate: Estimate) -> dict[str, Any]:
+    """For `--json`: the dataclasses' own names."""
+    return asdict(estimate)
+
+
+def as_text(estimate: Estimate) -> str:
+    """Assumptions, then results, one a line."""
+    model, traffic = estimate.model, estimate.traffic
+    codec = f", stored in 1/{estimate.codec_ratio:g} of it" if estimate.codec_ratio != 1 else ""
+    lines = [
+        f"{model.name}: {bytes_text(estimate.bytes_per_token)} of KV a token{codec}",
+        f"  {model.layers} layers, {model.why}, {estimate.value_bits:g} bits each ({model.source})",
+        "Assumed",
+        f"  {traffic.devices} devices, each {traffic.tokens_per_s:,.0f} tokens/s, busy "
+        f"{traffic.busy_share:.0%} of the time, {traffic.device_price_per_hour:g} an hour",
+        f"  {share_text(estimate.hit_rate)} of all tokens are found in storage",
+        "KV",
+        f"  {bytes_text(estimate.device_bytes_per_day)} a day from each device, "
+        f"{bytes_text(estimate.bytes_per_day)} from all",
+        f"  a prompt is read sooner than computed from {bytes_text(estimate.useful_bytes_per_s)}/s "
+        f"a device on",
+        f"  prefill costs {traffic.price_per_token * 1e6:.3g} for a million tokens",
+    ]
+    for case in estimate.cases:
+        storage = case.storage
+        lines += [
+            f"{bytes_text(storage.capacity_bytes)} of {storage.name} at "
+            f"{storage.price_per_gb_month:g} for a GB and month: {case.price_per_hour:.3g} an hour",
+            f"  pays for itself from {share_text(case.break_even_hit_rate)} on"
+            + (": it never can" if case.break_even_hit_rate > 1 else ""),
+            f"  holds {time_text(case.holds_s)} of this traffic; at "
+            f"{share_text(estimate.hit_rate)} it "
+            + ("saves" if case.saved_per_hour >= 0 else "loses")
+            + f" {abs(case.saved_per_hour):.3g} an hour",
+        ]
+    return "\n".join(lines)
+
+
+def catalogue_table() -> str:
+    """Known models with their KV in 16 bits."""
+    return "\n".join(
+        f"{model.name:13} {bytes_text(model.bytes_per_token(2)):>8} a token in FP16: "
+        f"{model.layers} layers, {model.why} ({model.source})"
+        for model in CATALOGUE
+    )
+
+
+def bytes_text(size: float) -> str:
+    """Three digits in decimal units."""
+    for unit in ("B", "kB", "MB", "GB", "TB"):
+        if size < 999.5:
+            return f"{size:.3g} {unit}"
+        size /= 1000
+    return f"{size:,.3g} PB"
+
+
+def share_text(share: float) -> str:
+    """Two digits of a percentage."""
+    return f"{share * 100:.2g} %"
+
+
+def time_text(seconds: float) -> str:
+    """Three digits in the largest unit that leaves at least one."""
+    for unit, length in (("days", 86_400), ("h", 3600), ("min", 60)):
+        if seconds >= length:
+            return f"{seconds / length:.3g} {unit}"
+    return f"{seconds:.3g} s"
+
+
+def _check_numbers(*values: float | None) -> None:
+    """A range lets through what compares with nothing."""
+    if any(value is not None and math.isnan(value) for value in values):
+        raise UsageError("nan is no number to reckon with: give another one")
+
+
+def _capacity(text: str) -> float:
+    size = parse_size(text)
+    if not size:
+        raise UsageError(f'--capacity "{text}": must be a size such as 500GB or 2TB')
+    return size
+
+
+def _seconds(text: str) -> float:
+    match = _TIME.fullmatch(text)
+    seconds = float(match[1]) * _SECONDS[match[2]] if match else math.nan
+    if not seconds > 0:
+        raise UsageError(f'--keep "{text}": must be a time such as 30s, 10min, 2h or 1d')
+    return seconds

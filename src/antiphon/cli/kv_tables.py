@@ -1,0 +1,138 @@
+"""What `antiphon kv` prints for people."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+_WIDTH = 120
+
+
+def lookup_text(answer: dict[str, Any]) -> str:
+    """Where a prompt is, holder by holder."""
+    whole = answer["tokens"]
+    table = _table(
+        *(["tenant"] if _several(answer["places"]) else []),
+        "holder",
+        "tier",
+        right=("tokens", "of it"),
+    )
+    for place in answer["places"]:
+        table.add_row(
+            *([_or_dash(place["tenant"])] if _several(answer["places"]) else []),
+            place["holder"],
+            place["tier"],
+            _number(place["tokens"]),
+            f"{place['tokens'] / whole:.0%}",
+        )
+    kept = answer["blocks"] * answer["block_tokens"]
+    return _printed(
+        f"The prompt has {_number(whole)} tokens; {_number(kept)} of them, "
+        f"{answer['blocks']} blocks of {answer['block_tokens']}, can be kept.",
+        *_store_line(answer["store"]),
+        table,
+    )
+
+
+def stats_text(answer: dict[str, Any]) -> str:
+    """All tiers, workers, and what the router knows."""
+    index = answer["index"]
+    return _printed(
+        *(_store_line(answer["store"]) or ["The KV store is there."]),
+        *([_tier_table(answer["tiers"])] if answer["tiers"] else []),
+        "Workers' own memory, in tokens:",
+        _worker_table(answer["workers"]),
+        f"The router knows {_number(index['blocks'])} different blocks of {index['holders']} "
+        f"holders; {index['behind']} of these are behind.",
+    )
+
+
+def _tier_table(tiers: Sequence[dict[str, Any]]) -> Any:
+    table = _table(
+        "tier",
+        right=("blocks", "used", "limit", "pinned", "leases", "put", "hit", "missed", "evicted"),
+        last="dropped",
+    )
+    for tier in tiers:
+        table.add_row(
+            tier["tier"],
+            _number(tier["blocks"]),
+            _size(tier["used_bytes"]),
+            _size(tier["limit_bytes"]),
+            _number(tier["pinned_blocks"]),
+            _number(tier["leases"]),
+            _number(tier["put_blocks_total"]),
+            _number(tier["hit_blocks_total"]),
+            _number(tier["missed_blocks_total"]),
+            _number(tier["evicted_blocks_total"]),
+            ", ".join(f"{why} {_number(n)}" for why, n in tier["dropped"].items() if n) or "–",
+        )
+    return table
+
+
+def _worker_table(workers: Sequence[dict[str, Any]]) -> Any:
+    table = _table("worker", "role", right=("in use", "cached", "limit", "hit", "fetched"))
+    for worker in workers:
+        asked = worker["queried_tokens_total"]
+        table.add_row(
+            worker["worker"],
+            worker["role"],
+            _number(worker["held_tokens"]),
+            _number(worker["cached_tokens"]),
+            _number(worker["limit_tokens"]),
+            f"{worker['hit_tokens_total'] / asked:.0%}" if asked else "–",
+            _number(worker["fetched_tokens_total"]),
+        )
+    return table
+
+
+def _store_line(state: str) -> list[str]:
+    match state:
+        case "off":
+            return ["This server runs without a KV store (--store off)."]
+        case "away":
+            return ["The KV store is away: requests go on without it. The server's log says why."]
+        case _:
+            return []
+
+
+def _table(*left: str, right: Sequence[str] = (), last: str | None = None) -> Any:
+    from rich.box import SIMPLE_HEAD
+    from rich.table import Table
+
+    table = Table(box=SIMPLE_HEAD, pad_edge=False)
+    for name in left:
+        table.add_column(name)
+    for name in right:
+        table.add_column(name, justify="right")
+    if last is not None:
+        table.add_column(last)
+    return table
+
+
+def _printed(*parts: Any) -> str:
+    from rich.console import Console
+
+    console = Console(width=_WIDTH, color_system=None, force_terminal=False, highlight=False)
+    write: Callable[[Any], None] = console.print
+    with console.capture() as captured:
+        for part in parts:
+            write(part)
+    return "\n".join(line.rstrip() for line in captured.get().splitlines()).rstrip()
+
+
+def _several(places: Sequence[dict[str, Any]]) -> bool:
+    return any(place["tenant"] is not None for place in places)
+
+
+def _number(value: int) -> str:
+    return f"{value:,}"
+
+
+def _size(size_bytes: int) -> str:
+    for unit, name in ((2**40, "TiB"), (2**30, "GiB"), (2**20, "MiB"), (2**10, "KiB")):
+        if size_bytes >= unit:
+            return f"{size_bytes / unit:.1f} {name}"
+    return f"{size_bytes} B"
+
+
+def _or_dash(value: object) -> str:
+    return "–" if value is None else str(value)

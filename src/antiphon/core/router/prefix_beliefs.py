@@ -1,0 +1,119 @@
+"""What is believed of where the beginning of each open request's prompt is.
+
+    PrefixIndex ────────► what is there  ─┐
+    ExpectedPrefixes ───► what is coming ─┴─► HeldPrefix of each worker, and of the store for it
+
+All of it is computed once a request and kind of worker, and nothing while nobody tells what it has.
+"""
+
+from collections.abc import Callable, Mapping, Set
+from typing import NamedTuple
+
+from antiphon.types import Request, RequestId, Tier, WorkerId, WorkerInfo
+
+from .expected_prefixes import ExpectedPrefixes
+from .prefix_index import PrefixIndex
+from .prompt_keys import KeySpace, PromptKeys, space_of
+
+_EXPECTED_BLOCKS = 256
+"""Blocks that a request is expected to bring: more would cost more hashing than they save."""
+
+
+class StoredTokens(NamedTuple):
+    """So many consecutive tokens of a prompt, and the fastest tier of the store that has them."""
+
+    tier: Tier
+    tokens: int
+
+
+class HeldPrefix(NamedTuple):
+    """How much of a prompt a worker need not compute: `own` tokens are, or soon will be, in its own
+    memory; `store` is the store's longest prefix, run by run."""
+
+    own: int
+    store: tuple[StoredTokens, ...]
+
+
+NOTHING = HeldPrefix(0, ())
+
+
+class HeldPrefixes:
+    """One request's, at one moment: good until the next fact. Looks as late as it can."""
+
+    def __init__(self, look: Callable[[KeySpace], "Found"]) -> None:
+        self._look = look
+        self._found: dict[KeySpace, Found] = {}
+
+    def of(self, worker: WorkerInfo) -> HeldPrefix:
+        """What is there for this worker."""
+        space = space_of(worker)
+        if space is None:
+            return NOTHING
+        found = self._found.get(space)
+        if found is None:
+            found = self._found[space] = self._look(space)
+        return HeldPrefix(found.own.get(worker.id, 0), found.store)
+
+
+class Found(NamedTuple):
+    """What workers of one key space have of a prompt, in tokens, and the store for them."""
+
+    own: Mapping[WorkerId, int]
+    store: tuple[StoredTokens, ...]
+
+
+class PrefixBeliefs:
+    """Mutable. `follow`: workers keep what they compute, so that others may follow a request."""
+
+    def __init__(self, index: PrefixIndex, *, follow: bool = True) -> None:
+        self.index = index
+        self._follow = follow
+        self._expected = ExpectedPrefixes()
+        self._keys: dict[RequestId, dict[KeySpace, PromptKeys]] = {}
+
+    def requests(self) -> Set[RequestId]:
+        """Those that something is kept of."""
+        return self._keys.keys()
+
+    def of(self, request: Request) -> HeldPrefixes | None:
+        """Where the request's prompt is; None: nobody tells what it has. Mutates: keeps its keys
+        until `forget`."""
+        if not self.index:
+            return None
+        return HeldPrefixes(lambda space: self._look(self._keys_of(request, space)))
+
+    def expect(self, request: Request, worker: WorkerInfo) -> None:
+        """The worker is going to compute the prompt. Mutates."""
+        space = space_of(worker)
+        if self._follow and space is not None and self.index.hears(worker.id):
+            keys = self._keys_of(request, space).first(_EXPECTED_BLOCKS)
+            self._expected.add(request.id, worker.id, keys)
+
+    def moved(self, request: RequestId) -> None:
+        """The request is not where it was: it may not have been computed there. Mutates."""
+        self._expected.drop(request)
+
+    def forget(self, request: RequestId) -> None:
+        """The request is over. Mutates."""
+        self._expected.drop(request)
+        self._keys.pop(request, None)
+
+    def left(self, holder: WorkerId) -> None:
+        """What the holder has or would have is out of reach. Mutates."""
+        self.index.left(holder)
+        self._expected.left(holder)
+
+    def _keys_of(self, request: Request, space: KeySpace) -> PromptKeys:
+        spaces = self._keys.setdefault(request.id, {})
+        keys = spaces.get(space)
+        if keys is None:
+            keys = spaces[space] = PromptKeys(request.prompt, request.tenant_salt, space)
+        return keys
+
+    def _look(self, keys: PromptKeys) -> Found:
+        held, size = self.index.match(keys), keys.block_tokens
+        own = {worker: blocks * size for worker, blocks in held.workers.items()}
+        if self._expected:
+            for worker, blocks in self._expected.match(keys).items():
+                own[worker] = max(own.get(worker, 0), blocks * size)
+        return Found(own, tuple(StoredTokens(run.tier, run.blocks * size) for run in held.store))

@@ -1,0 +1,252 @@
+"""What an operator may ask about KV on all tiers, and have done with it.
+
+order ──► KvNaming: keys ──┬──► the router's index: how much each worker has
+                           └──► StoreAsk ──► the store
+"""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+import msgspec
+
+from antiphon.core.router import Holdings
+from antiphon.errors import ClientError, PeerError
+from antiphon.live.gateway.kv_metrics import dropped_by_reason
+from antiphon.types import (
+    STORE,
+    BlockKey,
+    IndexCounts,
+    KvConfig,
+    Member,
+    Seconds,
+    StoreAnswer,
+    StoreAsk,
+    StoreOp,
+    Tier,
+    TierStats,
+)
+
+from .kv_naming import KvNaming, Named
+from .kv_orders import KvDone, KvLookup, KvOrder, KvPlace, KvStats, WorkerKv
+
+_STORES = (Tier.HOST, Tier.DISK, Tier.REMOTE)
+_NEED_PROMPT = frozenset((StoreOp.PIN, StoreOp.UNPIN, StoreOp.PREFETCH, StoreOp.MOVE))
+ANY_TIER = "any"
+
+
+class Index(Protocol):
+    """What the router knows of who holds what."""
+
+    @property
+    def counts(self) -> IndexCounts:
+        """What is in it."""
+        ...
+
+    def match(self, keys: Sequence[BlockKey]) -> Holdings:
+        """How much of a prompt each worker has."""
+        ...
+
+
+class Store(Protocol):
+    """The store, there or not."""
+
+    @property
+    def present(self) -> bool:
+        """Whether it is there now."""
+        ...
+
+    async def ask(self, ask: StoreAsk, timeout_s: Seconds) -> StoreAnswer:
+        """Its answer, or `PeerError`."""
+        ...
+
+
+class KvDesk:
+    """Raises `ClientError` for what can't be as asked, `PeerError` if the store fails at it.
+
+    Without a `store` there is none, and only workers are looked at.
+    """
+
+    def __init__(
+        self,
+        naming: KvNaming,
+        config: KvConfig,
+        *,
+        members: Callable[[], Sequence[Member]],
+        index: Index,
+        store: Store | None,
+    ) -> None:
+        self._naming = naming
+        self._config = config
+        self._members = members
+        self._index = index
+        self._store = store
+
+    async def stats(self, timeout_s: Seconds) -> KvStats:
+        """Everything, now."""
+        tiers: tuple[TierStats, ...] = ()
+        if self._store is not None and self._store.present:
+            tiers = (await self._store.ask(StoreAsk(op=StoreOp.STATS), timeout_s)).stats
+        return KvStats(
+            store=self._state,
+            tiers=tuple(_tier(one) for one in tiers),
+            workers=tuple(self._worker(member) for member in self._members()),
+            index=msgspec.to_builtins(self._index.counts),
+        )
+
+    async def lookup(self, order: KvOrder) -> KvLookup:
+        """How much of a prompt each worker and each tier has. Looking keeps nothing longer."""
+        if order.prompt is None:
+            raise ClientError("lookup needs a prompt", field="prompt")
+        _refuse(order, tier=True, everything=True)
+        parties = self._naming.parties(order)
+        ids = await self._naming.tokens(order.prompt)
+        named = await self._naming.named(ids, parties)
+        places: list[KvPlace] = []
+        for one in named:
+            places += self._on_workers(one)
+        places += await self._in_store(named, order.timeout_s)
+        return KvLookup(
+            tokens=len(ids),
+            blocks=len(named[0].keys),
+            block_tokens=self._naming.block_tokens,
+            store=self._state,
+            places=tuple(places),
+        )
+
+    async def change(self, op: StoreOp, order: KvOrder) -> KvDone:
+        """Have something done with blocks of the store; returns when it is done."""
+        store = self._there()
+        asks = await self._asks(op, order)
+        deadline = asyncio.get_running_loop().time() + order.timeout_s
+        blocks = 0
+        for ask in asks:
+            left_s = max(0.0, deadline - asyncio.get_running_loop().time())
+            answer = await store.ask(ask, left_s)
+            if answer.problem:
+                raise ClientError(f"the store did not {op}: {answer.problem}", status=409)
+            blocks += answer.blocks
+        return KvDone(
+            op=op.value,
+            asked=sum(len(ask.keys) for ask in asks) if order.prompt is not None else None,
+            blocks=blocks,
+            tokens=blocks * self._naming.block_tokens,
+        )
+
+    async def _asks(self, op: StoreOp, order: KvOrder) -> list[StoreAsk]:
+        """What the store is asked. One without keys is about all that a tenant, or anybody, has:
+        never what a prompt came to."""
+        tier = _tier_of(op, order)
+        if order.prompt is None:
+            if op in _NEED_PROMPT:
+                raise ClientError(f"{op} needs a prompt", field="prompt")
+            if order.everything or op is StoreOp.VERIFY:
+                _refuse(order, tenant=True)
+                return [StoreAsk(op=op)]
+            if order.tenant is None and not order.all_tenants:
+                raise ClientError(f"say what to {op}: a prompt, a tenant, or everything")
+            tenants = dict.fromkeys(party.tenant for party in self._naming.parties(order))
+            return [StoreAsk(op=op, tenant=tenant) for tenant in tenants]
+        _refuse(order, everything=True)
+        parties = self._naming.parties(order)
+        ids = await self._naming.tokens(order.prompt)
+        return [
+            StoreAsk(op=op, keys=one.keys, tenant=one.party.tenant, tier=tier)
+            for one in await self._naming.named(ids, parties)
+        ]
+
+    # ── where ────────────────────────────────────────────────────────────────────────────────
+
+    def _on_workers(self, named: Named) -> list[KvPlace]:
+        held = self._index.match(named.keys).workers
+        return [
+            self._place(named, member.info.id, Tier.DEVICE, held.get(member.info.id, 0))
+            for member in self._members()
+            if member.info.model.numerics == named.party.numerics
+        ]
+
+    async def _in_store(self, named: Sequence[Named], timeout_s: Seconds) -> list[KvPlace]:
+        if self._store is None or not self._store.present:
+            return []
+        places: list[KvPlace] = []
+        for one in named:
+            ask = StoreAsk(op=StoreOp.LOOKUP, keys=one.keys, tenant=one.party.tenant)
+            answer = await self._store.ask(ask, timeout_s)
+            if answer.problem:
+                raise PeerError(f"the store did not look: {answer.problem}")
+            for tier in _STORES:
+                blocks = _run(answer, lambda tiers, tier=tier: tier in tiers)
+                if blocks or tier is Tier.HOST:
+                    places.append(self._place(one, STORE, tier, blocks))
+            places.append(self._place(one, STORE, ANY_TIER, _run(answer, bool)))
+        return places
+
+    def _place(self, named: Named, holder: str, tier: str, blocks: int) -> KvPlace:
+        return KvPlace(
+            tenant=named.party.place,
+            holder=holder,
+            tier=tier,
+            blocks=blocks,
+            tokens=blocks * self._naming.block_tokens,
+        )
+
+    def _worker(self, member: Member) -> WorkerKv:
+        view, size = member.view, self._config.page_tokens
+        return WorkerKv(
+            worker=member.info.id,
+            role=member.info.role,
+            cached_tokens=view.cached_pages * size,
+            held_tokens=view.held_pages * size,
+            limit_tokens=view.total_pages * size,
+            queried_tokens_total=view.prefix_queried_tokens_total,
+            hit_tokens_total=view.prefix_hit_tokens_total,
+            fetched_tokens_total=view.fetched_tokens_total,
+        )
+
+    @property
+    def _state(self) -> str:
+        if self._store is None:
+            return "off"
+        return "ready" if self._store.present else "away"
+
+    def _there(self) -> Store:
+        if self._store is None:
+            raise ClientError(
+                "this server runs without a KV store: start it with --store on", status=409
+            )
+        return self._store
+
+
+def _run(answer: StoreAnswer, there: Callable[[tuple[Tier, ...]], bool]) -> int:
+    """How many of the first blocks are there, one after the other."""
+    missing = (place for place, tiers in enumerate(answer.tiers) if not there(tiers))
+    return next(missing, len(answer.tiers))
+
+
+def _tier_of(op: StoreOp, order: KvOrder) -> Tier | None:
+    if op is not StoreOp.MOVE:
+        _refuse(order, tier=True)
+        return None
+    names = ", ".join(_STORES)
+    if order.tier not in _STORES:
+        raise ClientError(f"move needs the tier to move to: {names}", field="tier")
+    return Tier(order.tier)
+
+
+def _refuse(
+    order: KvOrder, *, tier: bool = False, tenant: bool = False, everything: bool = False
+) -> None:
+    """Raise `ClientError` for what this order may not say: it would mean something else."""
+    if tier and order.tier is not None:
+        raise ClientError("only move takes a tier", field="tier")
+    if tenant and (order.tenant is not None or order.all_tenants):
+        raise ClientError(
+            "without a prompt it is about the blocks of all tenants: leave the tenant out",
+            field="tenant",
+        )
+    if everything and order.everything:
+        raise ClientError("everything is for clear, without a prompt", field="everything")
+
+
+def _tier(stats: TierStats) -> dict[str, object]:
+    return {**msgspec.to_builtins(stats), "dropped": dropped_by_reason(stats)}

@@ -1,0 +1,96 @@
+"""What a gateway's process hears of KV, and what operators can do with it.
+
+workers ── KV news ──┐
+                     ├──► Router.heard_kv (on record) ──► its index
+WatchedStore ────────┘                                      │
+     ▲                          KvDesk ◄── /admin/kv/… ─────┤
+     └── StoreAsk ────────────────┘                         └──► metrics
+"""
+
+import secrets
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from antiphon.core.recorder import Entry, recorded
+from antiphon.core.router import KV_METHODS, ROUTER, Router
+from antiphon.types import (
+    STORE,
+    Config,
+    Incarnation,
+    KvReplay,
+    Member,
+    ModelInfo,
+    Seconds,
+    WorkerInfo,
+)
+
+from .admin.kv_desk import KvDesk
+from .admin.kv_naming import KvNaming
+from .gateway import KvSeen, Prompts
+from .gateway.auth import Tenant
+from .kv_journal import KvNews
+from .socket_folder import store_socket
+from .watched_store import WatchedStore
+
+
+class GatewayKv:
+    """Feeds `router`, and records what it is told. With `store.enabled` false there is no store."""
+
+    def __init__(
+        self,
+        router: Router,
+        config: Config,
+        sockets: Path,
+        *,
+        clock: Callable[[], Seconds],
+        log_decision: Callable[[Entry], None] | None = None,
+    ) -> None:
+        self._index = router.kv_index
+        self._router = router
+        if log_decision is not None:
+            self._router = recorded(ROUTER, router, KV_METHODS, log_decision)
+        self._config = config
+        self._clock = clock
+        self._store: WatchedStore | None = None
+        if path := store_socket(sockets, config.store):
+            self._store = WatchedStore(
+                path,
+                Incarnation(secrets.token_hex(8)),
+                config.cluster,
+                on_news=self._heard_store,
+                on_left=self._store_left,
+                clock=clock,
+            )
+        self.seen = KvSeen(index=lambda: self._index.counts, store=self._store)
+
+    def heard(self, worker: WorkerInfo, news: KvNews) -> KvReplay | None:
+        """A worker says what it holds. Returns what it is to say again."""
+        return self._router.heard_kv(worker.id, worker.incarnation, news, self._clock())
+
+    def desk(
+        self,
+        prompts: Prompts,
+        model: ModelInfo,
+        tenants: Sequence[Tenant],
+        members: Callable[[], Sequence[Member]],
+    ) -> KvDesk:
+        """What operators may ask. Blocks are named as the workers that are there name them."""
+
+        def numerics() -> Sequence[str]:
+            return sorted({member.info.model.numerics for member in members()} or {model.numerics})
+
+        naming = KvNaming(prompts, model, self._config.kv.block_tokens, tenants, numerics)
+        return KvDesk(
+            naming, self._config.kv, members=members, index=self._index, store=self._store
+        )
+
+    async def watch(self) -> None:
+        """Watch the store, if there is to be one, until cancelled."""
+        if self._store is not None:
+            await self._store.run()
+
+    def _heard_store(self, life: Incarnation, news: KvNews) -> KvReplay | None:
+        return self._router.heard_kv(STORE, life, news, self._clock())
+
+    def _store_left(self) -> None:
+        self._router.kv_holder_left(STORE, self._clock())

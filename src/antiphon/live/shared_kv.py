@@ -1,0 +1,109 @@
+"""A worker's KV memory among others: a door for those who take, ways to those who have.
+
+other workers ──► PeerPort ──► region, leases
+PeerPullPath ──► other workers          StoreClient ──► store ──► region
+"""
+
+import contextlib
+import time
+from collections.abc import AsyncIterator, Callable
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from pathlib import Path
+
+from antiphon.errors import BugError
+from antiphon.store.transfer import OwnedRegion
+from antiphon.types import Config, StoreHello, WorkerInfo
+
+from .kv_exchange import Exchange
+from .kv_listeners import KvListeners
+from .peer_port import PeerPort, TakenLeases
+from .peer_pull_path import PeerPullPath
+from .socket_folder import data_socket, store_socket
+from .store_client import StoreClient
+from .store_session import StoreAccess
+
+
+class SharedKv:
+    """`exchange` is what the worker gets; `info` says who it is now. From `open` to `close`."""
+
+    def __init__(
+        self,
+        region: OwnedRegion,
+        heard: KvListeners,
+        info: Callable[[], WorkerInfo],
+        *,
+        config: Config,
+        folder: Path,
+    ) -> None:
+        self._region = region
+        self._info = info
+        self._folder = folder
+        self._copying = ThreadPoolExecutor(1, thread_name_prefix="kv-copy")
+        self._path = PeerPullPath(
+            info, region, partial(data_socket, folder), self._copying, clock=time.monotonic
+        )
+        self._store: StoreClient | None = None
+        self._port: PeerPort | None = None
+        access = None
+        if (socket := store_socket(folder, config.store)) is not None:
+            self._store = StoreClient(
+                socket,
+                self._hello,
+                region,
+                self._copying,
+                clock=time.monotonic,
+                heartbeat_s=config.cluster.heartbeat_s,
+                lost_after_s=config.cluster.lost_after_s,
+            )
+            access = StoreAccess(
+                session=self._store.session,
+                heard=heard,
+                fetch_timeout_s=config.store.fetch_timeout_s,
+            )
+        self.exchange = Exchange(pages=region, path=self._path, store=access)
+
+    @contextlib.asynccontextmanager
+    async def open(self, leases: TakenLeases) -> AsyncIterator[None]:
+        """While it lasts, other workers reach this one's leases and memory, and it the store."""
+        self._port = PeerPort(
+            data_socket(self._folder, self._info().id),
+            owner=self._info,
+            descriptor=self._region.fd,
+            leases=leases,
+            clock=time.monotonic,
+        )
+        await self._port.start()
+        if self._store is not None:
+            self._store.start()
+        try:
+            yield
+        finally:
+            await self._port.close()
+
+    def new_life(self) -> None:
+        """The worker has another incarnation now: what others were told is over."""
+        self._path.new_life()
+        if self._port is not None:
+            self._port.new_life()
+        if self._store is not None:
+            self._store.new_life()
+
+    async def close(self) -> None:
+        """The worker is closed: leave all others, and wait until nothing is copied any more."""
+        if self._store is not None:
+            await self._store.close()
+        self._path.close()
+        self._copying.shutdown()
+
+    def _hello(self) -> StoreHello:
+        info = self._info()
+        if info.kv is None:
+            raise BugError(f"worker {info.id} shares KV that has no shape")
+        return StoreHello(
+            worker=info.id,
+            incarnation=info.incarnation,
+            kv=info.kv,
+            identity=info.model.identity,
+            numerics=info.model.numerics,
+        )

@@ -1,0 +1,60 @@
+"""What a virtual worker has in its prefix cache, as it tells its gateway."""
+
+from antiphon.core.kv import KvListener
+from antiphon.types import (
+    BlockKey,
+    BlockStored,
+    KvChange,
+    KvDump,
+    KvEvent,
+    KvEvents,
+    KvReplay,
+    Tier,
+)
+
+_KEPT = 32
+"""Changes that can be said again: few, so that dumps are needed too."""
+
+
+class KvTeller:
+    """Numbers the changes of one life of a process. `listen` is for the scheduler."""
+
+    def __init__(self, also: KvListener) -> None:
+        self.held: dict[BlockKey, None] = {}
+        self._also = also
+        self._kept: list[KvChange] = []
+        self._next = self._said = 0
+
+    def listen(self, event: KvEvent) -> None:
+        """A block came or went. Passes it on."""
+        stored = isinstance(event, BlockStored)
+        if stored:
+            self.held[event.key] = None
+        else:
+            self.held.pop(event.key, None)
+        self._kept = [*self._kept[1 - _KEPT :], KvChange(event.key, Tier.DEVICE, stored)]
+        self._next += 1
+        self._also(event)
+
+    @property
+    def has_news(self) -> bool:
+        """Something has changed since it was last told."""
+        return self._said < self._next
+
+    def news(self) -> KvEvents | KvDump:
+        """What has changed since the last time; if nothing has, how many changes there were."""
+        return self.again(KvReplay(self._said))
+
+    def again(self, wish: KvReplay) -> KvEvents | KvDump:
+        """All changes from that number on, or all that is there if they are forgotten."""
+        self._said, first = self._next, wish.first
+        if not self._next - len(self._kept) <= first <= self._next:
+            return self.dump()
+        changes = self._kept[len(self._kept) - (self._next - first) :]
+        return KvEvents(first=first, changes=tuple(changes))
+
+    def dump(self) -> KvDump:
+        """All that is there."""
+        self._said = self._next
+        blocks = tuple((key, Tier.DEVICE) for key in self.held)
+        return KvDump(next=self._next, begins=True, ends=True, blocks=blocks)
