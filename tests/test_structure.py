@@ -9,7 +9,7 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 SOURCE = ROOT / "src/antiphon"
-LONGEST = {"README.md": 150, "ARCHITECTURE.md": 240, "CONTRIBUTING.md": 150}
+LONGEST = {"README.md": 150, "ARCHITECTURE.md": 250, "CONTRIBUTING.md": 150}
 
 
 def loaded_by(statement: str) -> set[str]:

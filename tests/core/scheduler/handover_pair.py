@@ -32,7 +32,6 @@ from antiphon.types import (
     RequestId,
     SequenceEnded,
     Stage,
-    Started,
     StepPlan,
     TokenGenerated,
     WorkerId,
@@ -230,7 +229,7 @@ class Pair:
         for event in events:
             entry = self.book[event.request]
             if event.attempt < entry.request.attempt:
-                news = TokenGenerated | Prefilled | Pulled | Fetched | Started
+                news = TokenGenerated | Prefilled | Pulled | Fetched
                 assert not isinstance(event, news), "an attempt that is over goes on"
                 continue
             assert event.attempt == entry.request.attempt
