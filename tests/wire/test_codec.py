@@ -12,8 +12,10 @@ from hypothesis import strategies as st
 from antiphon import types
 from antiphon.testing.typed_values import values
 from antiphon.wire import (
+    FROM_STORE,
     TO_GATEWAY,
     TO_OWNER,
+    TO_STORE,
     TO_TAKER,
     TO_WORKER,
     Frame,
@@ -53,8 +55,20 @@ PAYLOADS: dict[Kind, Any] = {
     Kind.RENEW_TAKEN: types.RenewTaken,
     Kind.ACKNOWLEDGE: types.TakenLease,
     Kind.RENEW_ANSWERED: types.RenewAnswered,
+    Kind.KV_EVENTS: types.KvEvents,
+    Kind.KV_DUMP: types.KvDump,
+    Kind.KV_REPLAY: types.KvReplay,
+    Kind.STORE_HELLO: types.StoreHello,
+    Kind.STORE_WELCOME: types.StoreWelcome,
+    Kind.STORE_REFUSED: types.StoreRefused,
+    Kind.PUT: types.Put,
+    Kind.LOCATE: types.Locate,
+    Kind.LOCATED: types.Located,
+    Kind.STORE_WATCH: types.StoreWatch,
+    Kind.STORE_ASK: types.StoreAsk,
+    Kind.STORE_ANSWER: types.StoreAnswer,
 }
-EVERY_KIND = TO_GATEWAY | TO_WORKER | TO_OWNER | TO_TAKER
+EVERY_KIND = TO_GATEWAY | TO_WORKER | TO_OWNER | TO_TAKER | TO_STORE | FROM_STORE
 
 
 def plain(value: object) -> object:

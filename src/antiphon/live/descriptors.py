@@ -18,23 +18,28 @@ _MOST_DESCRIPTORS = 4
 
 
 async def first_frame(
-    connection: socket.socket, receives: Mapping[int, int], descriptors: list[int]
+    connection: socket.socket,
+    receives: Mapping[int, int],
+    descriptors: list[int],
+    *,
+    alone: bool = False,
 ) -> Frame | None:
     """The frame that comes before any other, of a kind in `receives`. None: there was none.
 
-    What comes after it is left in the socket. `connection` is non-blocking. Raises `FrameError` for
-    anything else, `OSError`.
+    What comes after it is left in the socket, or, with `alone`, may not come yet. `connection` is
+    non-blocking. Raises `FrameError` for anything else, `OSError`.
     """
     reader = FrameReader(receives)
     while True:
         await _readable(connection)
         try:
-            data = _receive(connection, min(reader.missing, _READ_BYTES), descriptors)
+            most = _READ_BYTES if alone else min(reader.missing, _READ_BYTES)
+            data = _receive(connection, most, descriptors)
         except BlockingIOError:
             continue
         if not data:
             return None
-        for frame in reader.feed(data):
+        if frame := reader.feed_one(data):
             return frame
 
 

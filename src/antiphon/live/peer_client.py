@@ -198,7 +198,7 @@ class PeerClient:
         """Reads the answer to the hello. Every descriptor that came is passed on or closed."""
         descriptors: list[int] = []
         try:
-            frame = await first_frame(connection, TO_TAKER, descriptors)
+            frame = await first_frame(connection, TO_TAKER, descriptors, alone=True)
             if frame is None:
                 raise PeerError("the owner went away before it answered the hello")
             match decode(frame):

@@ -32,6 +32,8 @@ def values(kind: Any) -> st.SearchStrategy[Any]:
         return st.one_of(*map(values, get_args(kind)))
     if isinstance(kind, type) and issubclass(kind, Enum):
         return st.sampled_from(kind)
+    if isinstance(kind, type) and hasattr(kind, "_fields"):  # a NamedTuple
+        return st.builds(kind, *map(values, get_type_hints(kind).values()))
     assert isinstance(kind, type) and is_dataclass(kind), kind
     hints = get_type_hints(kind)
     return st.builds(kind, **{field.name: values(hints[field.name]) for field in fields(kind)})
