@@ -22,6 +22,7 @@ from antiphon.live.store_client import StoreClient
 from antiphon.store.transfer import MappedRegion, OwnedRegion
 from antiphon.types import (
     BlockKey,
+    Forget,
     Incarnation,
     KvShape,
     LeaseId,
@@ -70,6 +71,7 @@ class ScriptedStore:
         self.hellos: list[StoreHello] = []
         self.callers: list[Caller] = []
         self.puts: list[Put] = []
+        self.forgotten: list[BlockKey] = []
         self.asked: list[Locate] = []
         self.released: list[LeaseId] = []
         self.kept: dict[BlockKey, Pages] = {}
@@ -214,6 +216,8 @@ class ScriptedStore:
             case Put() as put:
                 self.puts.append(put)
                 self._copy(put, caller.memory)
+            case Forget(keys=keys):
+                self.forgotten += keys
             case Locate() as locate:
                 self.asked.append(locate)
                 answer = self.answer(locate)

@@ -125,6 +125,36 @@ async def test_a_block_that_is_gone_again_is_not_put(tmp_path: Path) -> None:
         assert side.pages.sealed == [4, 5, 6, 7]
 
 
+async def test_blocks_in_doubt_are_forgotten_by_the_store_too(tmp_path: Path) -> None:
+    """A prefix that a failed step wrote would else be fetched again at every retry."""
+    async with sides(tmp_path) as (side, store):
+        side.computed(0)
+        side.back.send()
+        side.computed(1)
+        side.back.heard(BlockRemoved(key(0), doubtful=True))
+        side.back.heard(BlockRemoved(key(1), doubtful=True))
+        side.back.heard(BlockRemoved(key(2)))
+        side.back.send()
+        await until(lambda: store.forgotten == [key(0), key(1)])
+        assert list(store.kept) == [key(0)], "what is in doubt is not put any more"
+        side.computed(0)
+        side.back.send()
+        await until(lambda: len(store.puts) == 2)
+        assert store.forgotten == [key(0), key(1)], "nothing is said twice"
+
+
+async def test_a_store_that_was_away_hears_of_doubts_when_it_is_back(tmp_path: Path) -> None:
+    """It may have the blocks on disk."""
+    async with sides(tmp_path) as (side, store):
+        there = False
+        back = WriteBack(side.pages, lambda: side.client.session() if there else None)
+        back.heard(BlockRemoved(key(0), doubtful=True))
+        back.send()
+        there = True
+        back.send()
+        await until(lambda: store.forgotten == [key(0)])
+
+
 async def test_what_came_from_elsewhere_is_not_put(tmp_path: Path) -> None:
     async with sides(tmp_path) as (side, store):
         side.computed(0)

@@ -48,6 +48,11 @@ class Values:
         self.kept.update(values)
         return self._said([True] * len(values))
 
+    def remove(self, names: Sequence[bytes]) -> None:
+        for name in names:
+            self.kept.pop(name, None)
+        self._said(())
+
     def reset(self) -> None:
         self.resets += 1
         self.released.set()

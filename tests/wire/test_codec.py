@@ -67,6 +67,7 @@ PAYLOADS: dict[Kind, Any] = {
     Kind.STORE_WATCH: types.StoreWatch,
     Kind.STORE_ASK: types.StoreAsk,
     Kind.STORE_ANSWER: types.StoreAnswer,
+    Kind.FORGET: types.Forget,
 }
 EVERY_KIND = TO_GATEWAY | TO_WORKER | TO_OWNER | TO_TAKER | TO_STORE | FROM_STORE
 

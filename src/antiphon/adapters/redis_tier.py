@@ -47,6 +47,10 @@ class RedisValues:
         commands = [("SET", name, value, *ttl) for name, value in values]
         return [answer is True for answer in self._run(commands, refusals=True)]
 
+    def remove(self, names: Sequence[bytes]) -> None:
+        """See `RemoteValues`."""
+        self._run([("UNLINK", name) for name in names])
+
     def reset(self) -> None:
         """See `RemoteValues`."""
         spent, self._client = self._client, self._new_client()

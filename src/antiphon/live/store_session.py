@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from antiphon.errors import PeerError
 from antiphon.store.transfer import MappedRegion, Miss
-from antiphon.types import STORE, LeaseId, Locate, Located, PagePull, Put, Release, Seconds
+from antiphon.types import STORE, Forget, LeaseId, Locate, Located, PagePull, Put, Release, Seconds
 from antiphon.wire import Calls, FrameStream, Kind
 
 from .kv_listeners import KvListeners
@@ -55,6 +55,10 @@ class StoreSession:
     def put(self, put: Put) -> None:
         """Offer blocks; never waits. Raises `PeerError`."""
         self._stream.send(Kind.PUT, put)
+
+    def forget(self, forget: Forget) -> None:
+        """Blocks that were put are in doubt; never waits. Raises `PeerError`."""
+        self._stream.send(Kind.FORGET, forget)
 
     async def locate(self, locate: Locate) -> Located:
         """Where the blocks lie, as the store says: nothing of it is checked. Raises `PeerError`."""

@@ -14,13 +14,15 @@ from enum import StrEnum
 from itertools import groupby
 
 from antiphon.errors import PeerError
-from antiphon.types import BlockKey, BlockStored, KvEvent, Put, PutBlock
+from antiphon.types import BlockKey, BlockStored, Forget, KvEvent, Put, PutBlock
 
 from .pull_path import SealedPages
 from .store_session import StoreSession
 
 MAX_UNSENT_BYTES = 256 * 2**10
 """Of a stream whose reader does not keep up: some 500 blocks."""
+MAX_DOUBTFUL = 2**16
+"""Keys that are kept for a store that is away."""
 _PAGES_A_MESSAGE = 2**16
 """Some 5 MB."""
 
@@ -43,20 +45,29 @@ class WriteBack:
         self._pages = pages
         self._session = session
         self._complete: dict[BlockKey, BlockStored] = {}
+        self._doubtful: dict[BlockKey, None] = {}
 
     def heard(self, event: KvEvent) -> None:
         """A block was completed, or is gone."""
         if isinstance(event, BlockStored):
             self._complete[event.key] = event
-        else:
-            self._complete.pop(event.key, None)
+            self._doubtful.pop(event.key, None)
+            return
+        self._complete.pop(event.key, None)
+        if event.doubtful:
+            self._doubtful[event.key] = None
 
     def forget(self) -> None:
         """What was completed since the last call came from elsewhere: there it is put."""
         self._complete.clear()
 
     def send(self) -> None:
-        """Offer what was completed since the last call. Takes some 50 µs a block, never waits."""
+        """Offer what was completed since the last call, and have forgotten what is in doubt.
+
+        Takes some 50 µs a block, never waits.
+        """
+        if self._doubtful:
+            self._have_forgotten()
         if not self._complete:
             return
         blocks = sorted(self._complete.values(), key=_tenant)
@@ -81,6 +92,19 @@ class WriteBack:
                 self.dropped[Drop.ABSENT] += len(blocks)
             else:
                 self.put_blocks += len(blocks)
+
+    def _have_forgotten(self) -> None:
+        """A store that is away hears of it when it is back: it may have them on disk."""
+        session = self._session()
+        if session is None:
+            while len(self._doubtful) > MAX_DOUBTFUL:
+                del self._doubtful[next(iter(self._doubtful))]
+            return
+        try:
+            session.forget(Forget(tuple(self._doubtful)))
+        except PeerError:
+            return
+        self._doubtful.clear()
 
     def _sealed(self, blocks: Sequence[BlockStored]) -> tuple[PutBlock, ...]:
         sealed = iter(self._pages.seal([page for block in blocks for page in block.pages]))

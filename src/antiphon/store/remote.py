@@ -62,6 +62,10 @@ class RemoteValues(Protocol):
         """For each (name, value): was it taken?"""
         ...
 
+    def remove(self, names: Sequence[bytes]) -> None:
+        """No value has these names any more."""
+        ...
+
     def reset(self) -> None:
         """From another thread: drop all connections, which ends a running call. Raises nothing."""
         ...
@@ -133,6 +137,16 @@ class RemoteTier:
             targets = into[len(good) : len(good) + len(batch)]
             good += map(self._accepted, batch, values, targets)
         return tuple(good) + (False,) * (len(keys) - len(good))
+
+    def remove(self, keys: Sequence[BlockKey], timeout_s: Seconds | None = None) -> bool:
+        """Forget these; False: it could not be asked."""
+        names = [_name(key) for key in keys]
+
+        def remove() -> Sequence[bool]:
+            self._values.remove(names)
+            return [True] * len(names)
+
+        return not names or self._ask(remove, len(names), self._until(timeout_s)) is not None
 
     def put(self, blocks: Sequence[Block], timeout_s: Seconds | None = None) -> tuple[bool, ...]:
         """Keep these; which of them were taken. Raises `BugError` for pages of no block."""

@@ -84,6 +84,7 @@ from .ids import (
 from .kv_store import (
     STORE,
     Fetch,
+    Forget,
     IndexCounts,
     KvChange,
     KvDump,
@@ -174,6 +175,7 @@ __all__ = [
     "Fetched",
     "FinishReason",
     "FleetEvent",
+    "Forget",
     "Grant",
     "GrantAnswered",
     "GrantTo",

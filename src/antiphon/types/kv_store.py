@@ -102,6 +102,16 @@ class Put:
     blocks: tuple[PutBlock, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class Forget:
+    """What computed these blocks has failed: nobody shall read them again, on any tier.
+
+    Not answered. Blocks that were put before it are meant, whether they have been copied or not.
+    """
+
+    keys: tuple[BlockKey, ...]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Locate:
     """Where do these consecutive blocks lie? Blocks on slower tiers are brought up within `wait_s`.

@@ -58,6 +58,7 @@ class Kind(IntEnum):
     STORE_WATCH = 66
     STORE_ASK = 67
     STORE_ANSWER = 68
+    FORGET = 69
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,6 +111,7 @@ _ENTRIES: dict[int, _Entry] = {
     Kind.STORE_WATCH: _entry(types.StoreWatch),
     Kind.STORE_ASK: _entry(types.StoreAsk, _LARGE),
     Kind.STORE_ANSWER: _entry(types.StoreAnswer, _LARGE),
+    Kind.FORGET: _entry(types.Forget, _LARGE),
 }
 
 
@@ -159,6 +161,7 @@ TO_STORE = _limits(
     Kind.STORE_WATCH,
     Kind.HEARTBEAT,
     Kind.PUT,
+    Kind.FORGET,
     Kind.LOCATE,
     Kind.RELEASE,
     Kind.KV_REPLAY,

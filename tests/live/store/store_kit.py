@@ -32,6 +32,7 @@ from antiphon.live.supervisor.messages import Launch, Ready, Refused, Stop
 from antiphon.store.transfer import MappedRegion, OwnedRegion
 from antiphon.types import (
     BlockKey,
+    Forget,
     Incarnation,
     KvDump,
     KvEvents,
@@ -304,6 +305,9 @@ class FakeWorker:
 
     def send(self, *blocks: PutBlock) -> None:
         self.stream.send(Kind.PUT, Put(tenant=self.tenant, blocks=blocks))
+
+    def doubt(self, *keys: BlockKey) -> None:
+        self.stream.send(Kind.FORGET, Forget(keys))
 
     async def put_prompt(self, blocks: int = 3, seed: int = 0) -> list[BlockKey]:
         """Put a prompt's blocks, and wait until the store has all of them."""

@@ -237,6 +237,26 @@ async def test_operators_ask(folder: Path) -> None:
             await gateway.until(lambda: not gateway.held)
 
 
+async def test_blocks_in_doubt_are_on_no_tier_any_more(folder: Path) -> None:
+    """What a failed step computed must not come back from where it was kept."""
+    async with (
+        real_store(folder, **disk(folder)) as store,
+        FakeGateway(store.path) as gateway,
+        FakeWorker(store.path) as worker,
+    ):
+        keys = await worker.put_prompt(blocks=4)
+        await written(store, keys)
+        more = keys_of(prompt(8), salt=worker.tenant)
+        worker.send(*map(worker.sealed, more[4:], more[3:-1]))
+        worker.doubt(*more[2:])
+        left = {(key, tier) for key in keys[:2] for tier in (Tier.HOST, Tier.DISK)}
+        await gateway.until(lambda: gateway.held == left)
+        assert await worker.fetch(more) == contents(keys[:2])
+        await store.restart()
+        async with FakeWorker(store.path, name="mixed-1") as again:
+            assert (await again.locate(more)).from_disk == 2
+
+
 async def test_blocks_of_a_tenant_are_cleared_and_those_of_others_stay(folder: Path) -> None:
     async with (
         real_store(folder, **disk(folder)) as store,

@@ -43,6 +43,18 @@ async def test_what_the_remote_took_is_read_after_the_store_was_killed(
             assert (await gateway.ask(StoreOp.LOOKUP, keys)).tiers == (both,) * len(keys)
 
 
+async def test_blocks_in_doubt_leave_the_remote_too(folder: Path, redis: RealRedis) -> None:
+    async with real_store(folder, remote=redis.url) as store:
+        async with FakeWorker(store.path) as worker, FakeGateway(store.path) as gateway:
+            keys = await worker.put_prompt()
+            await gateway.until(lambda: gateway.on(Tier.REMOTE) == set(keys))
+            worker.doubt(*keys[1:])
+            await gateway.until(lambda: gateway.on(Tier.REMOTE) == {keys[0]})
+        await store.restart()
+        async with FakeWorker(store.path) as worker:
+            assert (await worker.locate(keys)).from_disk == 1
+
+
 async def test_a_remote_that_is_stopped_or_gone_is_a_miss_in_time(
     folder: Path, redis: RealRedis
 ) -> None:

@@ -112,6 +112,10 @@ class DiskBlocks:
         if miss in (DiskMiss.DAMAGED, DiskMiss.FAILED):
             self._quiet.warning("a block on disk is %s: it is forgotten", miss.value)
 
+    async def remove(self, keys: Sequence[BlockKey]) -> None:
+        """Forget these for good, after what is being written now."""
+        await self.clear(None, keys)
+
     # ── for operators ────────────────────────────────────────────────────────────────────────
 
     async def clear(self, tenant: bytes | None, keys: Sequence[BlockKey] | None) -> int:

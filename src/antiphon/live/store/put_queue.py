@@ -1,11 +1,11 @@
 """Puts that wait for the copy thread: bounded for each worker and in all, and fair between them."""
 
 from collections import deque
-from collections.abc import Hashable, Sequence
+from collections.abc import Collection, Hashable, Sequence
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
-from antiphon.types import PutBlock
+from antiphon.types import BlockKey, PutBlock
 
 BLOCKS_A_WORKER = 4096
 BLOCKS_IN_ALL = 65536
@@ -59,6 +59,18 @@ class PutQueue(Generic[Owner]):
         if queue:
             self._of[owner] = queue
         return owner, taken
+
+    def drop(self, keys: Collection[BlockKey]) -> int:
+        """Nobody wants these blocks any more; how many it were. O(all that wait). Mutates."""
+        before = self._waiting
+        for owner, queue in list(self._of.items()):
+            kept = deque(one for one in queue if one.block.key not in keys)
+            self._waiting -= len(queue) - len(kept)
+            if kept:
+                self._of[owner] = kept
+            else:
+                del self._of[owner]
+        return before - self._waiting
 
     def forget(self, owner: Owner) -> int:
         """The owner is gone: its blocks too; how many. Mutates."""

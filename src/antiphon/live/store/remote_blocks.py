@@ -89,6 +89,13 @@ class RemoteBlocks:
             self._gone(record.key)
         return pages
 
+    async def remove(self, keys: Sequence[BlockKey]) -> None:
+        """Forget these, after what is being written now. If it can't be asked they stay there."""
+        loop = asyncio.get_running_loop()
+        await asyncio.shield(loop.run_in_executor(self._writer, self._tier.remove, keys))
+        for key in keys:
+            self._gone(key)
+
     def stats(self) -> TierStats:
         """Counts, with what was never handed over."""
         stats = self._tier.stats()

@@ -89,6 +89,7 @@ class TieredBlocks:
         self.dropped: dict[str, int] = {}
         """Puts that were not kept, and reads that were not given, but for the host tier's own."""
         self._clock = clock
+        self._spawn = spawn
         self._note = note
         self._queue: PutQueue[Source] = PutQueue()
         self.copying = ThreadPoolExecutor(1, thread_name_prefix="kv-copy")
@@ -149,6 +150,15 @@ class TieredBlocks:
         self._drop("worker_gone", self._queue.forget(source))
         self.host.abandon(source.name, self._clock())
         self._wind_up()
+
+    def doubt(self, keys: Sequence[BlockKey]) -> None:
+        """Nobody finds these from now on: not in memory, and on slower tiers once each has come to
+        it. A copy that is under way comes to nothing."""
+        self._drop("doubtful", self._queue.drop(frozenset(keys)))
+        self.host.clear(keys=keys)
+        for tier in (self.disk, self.remote):
+            if tier is not None:
+                self._spawn(tier.remove(keys))
 
     def _drop(self, why: str, count: int) -> None:
         if count:

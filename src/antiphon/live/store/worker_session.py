@@ -7,7 +7,7 @@ from typing import Any
 
 from antiphon.core.kv.block_keys import KEY_BYTES
 from antiphon.errors import PeerError
-from antiphon.types import Locate, Located, Put, PutBlock, Release, Seconds
+from antiphon.types import Forget, Locate, Located, Put, PutBlock, Release, Seconds
 from antiphon.wire import Frame, FrameError, FrameStream, Kind, decode
 
 from .tiered_blocks import Source, TieredBlocks, tenant_name
@@ -63,6 +63,10 @@ class WorkerSession:
                 for block in blocks:
                     self._check(block)
                 self._blocks.put(self.source, _tenant(tenant), blocks)
+            case Forget(keys=keys):
+                if any(len(key) != KEY_BYTES for key in keys):
+                    raise FrameError(f"a block's key has not {KEY_BYTES} bytes")
+                self._blocks.doubt(keys)
             case Locate() as locate:
                 self._begin_locate(stream, locate, frame.number)
             case Release(lease=lease):
