@@ -67,11 +67,11 @@ async def act(parent: Parent) -> int:
             os.write(2, b"x" * 100_000 + b"\n")
         case ["restart", worker]:
             parent.tell(Ready(serves="it"))
-            await wait_for(folder / f"{name}.heard", "state='ready'")
+            await wait_for(folder / f"{name}.heard", "state='ready'", each="name=")
             parent.tell(Restart(worker))
         case ["role", worker, role]:
             parent.tell(Ready(serves="it"))
-            await wait_for(folder / f"{name}.heard", "state='ready'")
+            await wait_for(folder / f"{name}.heard", "state='ready'", each="name=")
             parent.tell(KeepRole(worker, Role(role)))
         case ["present", *moments]:
             # One word a moment, in which those who are there stand between commas.

@@ -1,9 +1,12 @@
 """The store's process: blocks of KV in shared memory and on disk, for workers that come and go.
 
-                    ┌─ worker_session.py ── Put ────► puts.py ──► room.py (shared memory, HostTier)
-    port.py ── hello┤                    └─ Locate ─► locates.py ──┘  │ ▲
-    (store.sock)    └─ watcher.py ◄── journal of changes ◄────────────┘ │
-                          └─ StoreAsk ─► operator.py        disk.py ◄───┘
+    port.py ── hello ──┬─ worker_session.py ── Put ──► put_queue.py ─┐
+    (store.sock)       │        └── Locate ──► bringing_up.py ───────┼─► tiered_blocks.py
+                       └─ watcher.py ── StoreAsk ──► operator.py ────┘      │       ▲
+                              ▲                                     HostTier, host_memory.py
+                              └──── kv_journal.py ◄── changes ──────────────┘       │
+                                             disk_blocks.py, remote_blocks.py ◄── write_behind.py
 
-Decisions are `core.tiers.HostTier`'s. All state is changed on the event loop; threads copy bytes.
+`kv_store.py` says who is here, and makes the tiers of their model. Decisions are
+`core.tiers.HostTier`'s. All state is changed on the event loop; threads copy, read and write bytes.
 """
