@@ -26,8 +26,9 @@ class AntiphonServer(Child):
             self._port = free.getsockname()[1]
         command = [sys.executable, "-m", "antiphon", "serve", setup.model, "--dtype", setup.dtype]
         command += ["--port", str(self._port), "--served-model-name", NAME]
-        # The KV memory is counted in: it is small, whatever part of it will have been touched.
-        command += ["--kv-memory", "64MiB", "--max-model-len", "1024"]
+        # The KV memory is counted in: it is small, whatever part of it will have been touched. The
+        # peers keep nothing beyond their process: neither do we.
+        command += ["--kv-memory", "64MiB", "--max-model-len", "1024", "--store", "off"]
         super().__init__(command, cores, env, talks=False)
 
     def ask(self, command: str) -> Pass:
