@@ -82,6 +82,10 @@ def valid_values(draw: st.DrawFn) -> dict[str, dict[str, Any]]:
     values.setdefault("cluster", {}).update(
         prefill=draw(workers), decode=draw(workers), mixed=draw(st.integers(1, MAX_WORKERS // 3))
     )
+    fetch_s = draw(st.floats(0.001, 60.0))
+    values.setdefault("store", {}).update(
+        fetch_timeout_s=fetch_s, lease_ttl_s=draw(st.floats(max(0.1, 1.5 * fetch_s), 3600.0))
+    )
     beat = draw(st.floats(0.01, 60.0))
     values["cluster"].update(
         heartbeat_s=beat, lost_after_s=draw(st.floats(max(0.05, 2 * beat), 600.0))
@@ -159,6 +163,11 @@ def test_the_defaults_are_the_dataclasses_defaults() -> None:
         ({"cluster": {"mixed": 0}}, "nobody would decode: set cluster.decode (--decode)"),
         ({"cluster": {"prefill": 200, "decode": 100}}, "300 workers are too many: at most 256"),
         ({"cluster": {"lost_after_s": 0.3}}, "at least twice cluster.heartbeat_s = 0.25"),
+        (
+            {"store": {"lease_ttl_s": 2, "fetch_timeout_s": 1.5}},
+            "store.lease_ttl_s = 2: must be at least 1.5 times store.fetch_timeout_s = 1.5",
+        ),
+        ({"store": {"fetch_timeout_s": 60}}, "store.lease_ttl_s = 5: must be at least 1.5 times"),
         ({"kv": {"events": "5557"}}, 'kv.events = "5557": must be tcp://HOST:PORT'),
         ({"kv": {"events": "tcp://*:5557"}}, "others can reach this address, and events hold"),
         (

@@ -71,7 +71,11 @@ class StoreWorker:
     ) -> None:
         self.config = build(
             {
-                "store": {"fetch_timeout_s": fetch_timeout_s, "enabled": how.pop("store", True)},
+                "store": {
+                    "fetch_timeout_s": fetch_timeout_s,
+                    "lease_ttl_s": 100.0,
+                    "enabled": how.pop("store", True),
+                },
                 "cluster": {"heartbeat_s": 0.05, "lost_after_s": how.pop("lost_after_s", 20.0)},
             }
         )

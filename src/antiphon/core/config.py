@@ -15,7 +15,7 @@ from ipaddress import ip_address
 from typing import Any, get_args, get_type_hints
 
 from antiphon.errors import BugError, ConfigError
-from antiphon.types import ClusterConfig, Config, KvConfig
+from antiphon.types import ClusterConfig, Config, KvConfig, StoreConfig
 from antiphon.types.config import Key
 
 from .tcp_endpoint import TcpEndpoint, parse_endpoint
@@ -23,6 +23,8 @@ from .worker_spec import mixed_workers, worker_count
 
 MAX_WORKERS = 256
 """More than a host has cores for; bounds what the gateway keeps."""
+LEASE_TO_FETCH = 1.5
+"""Least ratio of the store's `lease_ttl_s` to `fetch_timeout_s`."""
 _SIZE = re.compile(r"(\d{1,18}) ?(B|kB|MB|GB|TB|KiB|MiB|GiB|TiB)", re.ASCII)
 _UNITS = {"B": 1, "kB": 1000, "MB": 1000**2, "GB": 1000**3, "TB": 1000**4} | {
     "KiB": 1024,
@@ -184,6 +186,7 @@ def _check_agreement(config: Config) -> None:
     """The rules that tie keys together."""
     kv, scheduler, http = config.kv, config.scheduler, config.http
     _check_cluster(config.cluster)
+    _check_store(config.store)
     _check_kv_events(kv, worker_count(config.cluster))
     if kv.block_tokens % kv.page_tokens:
         raise ConfigError(
@@ -221,6 +224,16 @@ def _check_cluster(cluster: ClusterConfig) -> None:
         raise ConfigError(
             f"cluster.lost_after_s = {cluster.lost_after_s:g}: must be at least twice "
             f"cluster.heartbeat_s = {cluster.heartbeat_s:g}, or one late beat loses a worker"
+        )
+
+
+def _check_store(store: StoreConfig) -> None:
+    """What was found stays while the rest is waited for, and is copied."""
+    if store.lease_ttl_s < LEASE_TO_FETCH * store.fetch_timeout_s:
+        raise ConfigError(
+            f"store.lease_ttl_s = {store.lease_ttl_s:g}: must be at least {LEASE_TO_FETCH:g} times "
+            f"store.fetch_timeout_s = {store.fetch_timeout_s:g}, or blocks go while they are "
+            f"fetched"
         )
 
 

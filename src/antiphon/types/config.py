@@ -263,7 +263,13 @@ class StoreConfig:
         float, Key("Most of the host tier that one tenant's blocks may take.", 0.01, 1.0)
     ] = 1.0
     lease_ttl_s: Annotated[
-        float, Key("How long blocks stay for a reader that went silent.", 0.1, 3600.0)
+        float,
+        Key(
+            "How long blocks stay for a reader that went silent; at least 1.5 times "
+            "`fetch_timeout_s`.",
+            0.1,
+            3600.0,
+        ),
     ] = 5.0
     fetch_timeout_s: Annotated[
         float, Key("A fetch that takes longer is given up: the prompt is computed.", 0.001, 60.0)

@@ -290,7 +290,7 @@ async def test_a_worker_that_says_what_may_not_be_is_let_go(folder: Path) -> Non
 async def test_a_read_that_outlives_its_lease_gets_the_block_or_nothing(folder: Path) -> None:
     """Mooncake 850: a read outlived its lease, and got the bytes of a block that came after."""
     async with (
-        served(folder, lease_ttl_s=0.1) as path,
+        served(folder, lease_ttl_s=0.1, fetch_timeout_s=0.05) as path,
         FakeWorker(path) as reader,
         FakeWorker(path, name="mixed-1") as writer,
     ):

@@ -265,9 +265,8 @@ class TieredBlocks:
         self._fetches += 1
         try:
             brought = await self._bringing_up.bring_up(rest, after, tenant, wait_s, keep)
-            if brought:
-                return *self.read(keys, holder), brought
-            return leases.pop(0), slots, 0
+            # Looked for anew: the leases so far may have ended while something was waited for.
+            return *self.read(keys, holder), brought
         finally:
             self._fetches -= 1
             for one in leases:

@@ -2,12 +2,23 @@
 
 import asyncio
 import math
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterator, Sequence
 from typing import Any
 
 from antiphon.core.kv.block_keys import KEY_BYTES
+from antiphon.core.tiers import Slot
 from antiphon.errors import PeerError
-from antiphon.types import Forget, Locate, Located, Put, PutBlock, Release, Seconds
+from antiphon.types import (
+    BlockKey,
+    Forget,
+    Locate,
+    Located,
+    OfferedPage,
+    Put,
+    PutBlock,
+    Release,
+    Seconds,
+)
 from antiphon.wire import Frame, FrameError, FrameStream, Kind, decode
 
 from .tiered_blocks import Source, TieredBlocks, tenant_name
@@ -96,8 +107,9 @@ class WorkerSession:
     async def _locate(
         self, stream: FrameStream, locate: Locate, tenant: bytes, number: int
     ) -> None:
+        keys = locate.keys[: self._most_keys]
         lease, slots, from_disk = await self._blocks.locate(
-            locate.keys[: self._most_keys],
+            keys,
             tenant,
             min(locate.wait_s, self._longest_wait_s),
             self.source.name,
@@ -105,7 +117,7 @@ class WorkerSession:
         located = Located(
             lease=lease,
             ttl_s=self._lease_ttl_s,
-            blocks=tuple(self._blocks.memory.sealed(slot).pages for slot in slots),
+            blocks=tuple(self._pages_of(keys, slots)),
             from_disk=from_disk,
         )
         try:
@@ -113,6 +125,16 @@ class WorkerSession:
         except PeerError:
             if lease is not None:  # the worker is gone, or can't be told
                 self._blocks.release(lease)
+
+    def _pages_of(
+        self, keys: Sequence[BlockKey], slots: Sequence[Slot]
+    ) -> Iterator[tuple[OfferedPage, ...]]:
+        """Each block's pages, as far as that very block lies in its slot."""
+        for key, slot in zip(keys, slots, strict=False):
+            sealed = self._blocks.memory.sealed(slot)
+            if sealed.record.key != key:
+                return
+            yield sealed.pages
 
 
 def _tenant(tenant: bytes) -> bytes:
