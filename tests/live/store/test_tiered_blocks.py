@@ -14,6 +14,7 @@ from store_kit import (
     SHAPE,
     TENANT,
     FakeWorker,
+    content_of,
     keys_of,
     prompt,
 )
@@ -22,13 +23,14 @@ from antiphon.core.store_joining import Tenancy
 from antiphon.core.tiers import Slot
 from antiphon.live.store.host_memory import HostBlocks
 from antiphon.live.store.remote_blocks import RemoteBlocks
-from antiphon.live.store.tiered_blocks import Source, TieredBlocks
+from antiphon.live.store.tiered_blocks import MOST_FETCHES, Source, TieredBlocks
 from antiphon.store.record import KvOrigin
 from antiphon.store.remote import RemoteTier
 from antiphon.store.transfer import MappedRegion
 from antiphon.types import BlockKey, KvChange, LeaseId, StoreConfig, Tier
 
 HOLDER = "reader"
+NOTHING = (None, (), 0)
 
 
 class GatedValues:
@@ -40,10 +42,16 @@ class GatedValues:
         self.gate.set()
         self.asked = threading.Semaphore(0)
         self.reads = 0
+        self._only_reads = False
 
-    def _answer(self) -> None:
+    def block_reads(self) -> None:
+        """Close the gate for `get` alone."""
+        self._only_reads = True
+        self.gate.clear()
+
+    def _answer(self, *, reads: bool = False) -> None:
         self.asked.release()
-        assert self.gate.wait(DEADLINE_S)
+        assert (self._only_reads and not reads) or self.gate.wait(DEADLINE_S)
 
     def exists(self, names: Sequence[bytes]) -> list[bool]:
         self._answer()
@@ -51,7 +59,7 @@ class GatedValues:
 
     def get(self, names: Sequence[bytes], most_bytes: int) -> list[bytes | None]:
         self.reads += 1
-        self._answer()
+        self._answer(reads=True)
         return [self.values.get(name) for name in names]
 
     def put(self, values: Sequence[tuple[bytes, bytes]]) -> list[bool]:
@@ -119,6 +127,9 @@ class Scene:
         """What lies in these slots."""
         return [self.blocks.memory.sealed(slot).record.key for slot in slots]
 
+    def bytes_in(self, slots: Sequence[Slot]) -> bytes:
+        return b"".join(page.tobytes() for slot in slots for page in self.blocks.memory.pages(slot))
+
 
 @asynccontextmanager
 async def scene(slots: int) -> AsyncIterator[Scene]:
@@ -150,7 +161,7 @@ async def test_what_a_lease_that_ran_out_meanwhile_had_is_not_the_answer() -> No
         await it.put(single(2))  # and its slot another's
         it.remote.gate.set()
         lease, slots, brought = await looking
-        assert (lease, slots, brought) == (None, (), 0)
+        assert (lease, slots, brought) == NOTHING
 
 
 async def test_the_answers_lease_is_as_long_as_it_says() -> None:
@@ -167,3 +178,65 @@ async def test_the_answers_lease_is_as_long_as_it_says() -> None:
         assert it.keys_in(slots) == [first]
         it.now = 1.8  # 0.9 s after the answer
         assert it.blocks.host.release(lease, it.now)
+
+
+async def test_who_looks_through_a_remote_that_is_busy_waits_as_long_as_he_said() -> None:
+    """Mooncake 1088: requests stalled for a minute behind a store that did not answer."""
+    async with scene(slots=1) as it:
+        it.remote.gate.clear()
+        patient = asyncio.create_task(it.locate(single(0)))
+        await it.until_asked()
+        for _ in range(2):  # the places of the first are free for the second
+            many = [it.locate(single(seed), wait_s=0.02) for seed in range(1, MOST_FETCHES)]
+            async with asyncio.timeout(DEADLINE_S / 2):
+                assert await asyncio.gather(*many) == [NOTHING] * len(many)
+        assert "too_many_fetches" not in it.blocks.dropped
+        assert not patient.done()
+        it.now = 1.0
+        it.remote.gate.set()
+        assert await patient == NOTHING
+        assert await it.locate(single(99)) == NOTHING
+        await it.until_asked()
+        assert not it.remote.asked.acquire(blocking=False), "nobody waited for the others any more"
+
+
+async def test_a_slot_is_nobody_elses_while_the_remote_may_still_write_to_it() -> None:
+    late, other = single(1), single(2)
+    async with scene(slots=2) as it:
+        await it.put(late)
+        await it.until_held(late, Tier.REMOTE)
+        it.blocks.host.clear()
+        it.remote.block_reads()
+        assert (await it.locate(late, wait_s=0.2))[1] == ()
+        assert it.remote.reads == 1
+        assert it.blocks.host.writing_slots == 1
+        await it.put(other)  # there is one slot more, and it gets that
+        it.blocks.host.clear(keys=[other])
+        it.remote.gate.set()
+        await it.until_held(late)
+        assert it.blocks.host.writing_slots == 0
+        lease, slots, brought = await it.locate(late)
+        assert lease is not None
+        assert (it.keys_in(slots), brought) == ([late], 0)
+        assert it.bytes_in(slots) == content_of(late)
+
+
+async def test_blocks_that_nobody_waits_for_any_more_are_not_read() -> None:
+    """Their slots are given back as soon as it is their turn."""
+    keys = [single(seed) for seed in range(4)]
+    async with scene(slots=4) as it:
+        for key in keys:
+            await it.put(key)
+            await it.until_held(key, Tier.REMOTE)
+        it.blocks.host.clear()
+        it.remote.block_reads()
+        looking = [asyncio.create_task(it.locate(key, wait_s=0.2)) for key in keys]
+        async with asyncio.timeout(DEADLINE_S / 2):
+            assert [slots for _, slots, _ in await asyncio.gather(*looking)] == [()] * 4
+        assert it.blocks.host.writing_slots == 4
+        it.now = 1.0
+        it.remote.gate.set()
+        await it.until_held(keys[0])
+        assert (await it.locate(keys[0], single(9)))[2] == 0  # behind all the others
+        assert it.remote.reads == 1
+        assert it.blocks.host.writing_slots == 0

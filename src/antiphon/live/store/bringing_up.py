@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Collection, Coroutine, Sequence
+from functools import partial
 from itertools import takewhile
 from typing import Any, TypeAlias
 
@@ -86,8 +87,7 @@ class BringingUp:
         rest = keys[len(near) :]
         if not rest:
             return ()
-        left_s = max(0.0, deadline - self._host.clock())
-        return set(rest[: await self._remote.present(rest, left_s)])
+        return set(rest[: await self._remote.present(rest, deadline)])
 
     async def _load(
         self,
@@ -99,7 +99,7 @@ class BringingUp:
         """Those that are not in memory, until the deadline; how many came."""
         missing = [(key, parent) for key, parent in wanted if key not in self._host.tier]
         for key, parent in missing:
-            if key not in self._loads and not self._begin(key, parent, tenant, remote):
+            if key not in self._loads and not self._begin(key, parent, tenant, remote, deadline):
                 break
         loads = {self._loads[key] for key, _ in missing if key in self._loads}
         if loads:
@@ -112,14 +112,14 @@ class BringingUp:
         parent: BlockKey | None,
         tenant: bytes | None,
         remote: Collection[BlockKey],
+        deadline: Seconds,
     ) -> bool:
         """Whether it is on its way. A load that has begun ends, whoever waits for it."""
-        tier: DiskBlocks | RemoteBlocks
         record = self._disk.record(key) if self._disk is not None else None
         if self._disk is not None and record is not None:
-            tier, where = self._disk, Tier.DISK
+            fill, where = self._disk.fill, Tier.DISK
         elif self._remote is not None and key in remote:
-            tier, where = self._remote, Tier.REMOTE
+            fill, where = partial(self._remote.fill, deadline=deadline), Tier.REMOTE
             record = RecordedBlock(key=key, parent=parent, tenant=tenant or _NOBODY)
         else:
             return False
@@ -129,7 +129,7 @@ class BringingUp:
             return False
 
         async def load() -> None:
-            self._arrived(slot, record, await tier.fill(record, slot), where)
+            self._arrived(slot, record, await fill(record, slot), where)
 
         task = self._loads[key] = self._spawn(load())
         task.add_done_callback(lambda _: self._loads.pop(key))

@@ -67,25 +67,39 @@ class RemoteBlocks:
         self._reader.shutdown(wait=False)
         self._writer.shutdown(wait=False)
 
-    async def present(self, keys: Sequence[BlockKey], timeout_s: Seconds) -> int:
-        """How many of the keys, from the first on, are there; 0 if it can't be said in time."""
-        loop = asyncio.get_running_loop()
-        work = loop.run_in_executor(self._reader, self._tier.present, keys, timeout_s)
-        count = await asyncio.shield(work)
-        for key in keys[:count]:
-            self._found(key)
-        return count
+    async def present(self, keys: Sequence[BlockKey], deadline: Seconds) -> int:
+        """How many of the keys, from the first on, are there; 0 if it can't be said by then.
 
-    async def fill(self, record: RecordedBlock, slot: Slot) -> tuple[OfferedPage, ...] | None:
-        """Read a block into a slot that is the caller's; None: it could not be had."""
+        Returns by the deadline, however many wait for the remote before this.
+        """
+
+        def count() -> int:
+            return self._tier.present(keys) if self._host.clock() < deadline else 0
+
+        work = asyncio.get_running_loop().run_in_executor(self._reader, count)
+        await asyncio.wait([work], timeout=max(0.0, deadline - self._host.clock()))
+        if not work.done():
+            return 0
+        for key in keys[: work.result()]:
+            self._found(key)
+        return work.result()
+
+    async def fill(
+        self, record: RecordedBlock, slot: Slot, deadline: Seconds
+    ) -> tuple[OfferedPage, ...] | None:
+        """Read a block into a slot that is the caller's; None: it could not be had, or it was not
+        its turn by the deadline. The slot is not touched any more when this returns."""
+        late = False
 
         def read(into: Sequence[Page]) -> bool:
-            return self._tier.get([record.key], [into])[0]
+            nonlocal late
+            late = self._host.clock() >= deadline
+            return not late and self._tier.get([record.key], [into])[0]
 
         loop = asyncio.get_running_loop()
         work = loop.run_in_executor(self._reader, self._host.memory.fill, slot, read)
         pages = await asyncio.shield(work)
-        if pages is None:
+        if pages is None and not late:
             self._gone(record.key)
         return pages
 
