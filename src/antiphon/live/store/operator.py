@@ -20,6 +20,7 @@ from .tiered_blocks import TieredBlocks, tenant_name
 MOST_KEYS = 2**16
 _VERIFIED_AT_ONCE = 64
 _HOLDER = "operator"
+_OVER = "meanwhile the store stopped, or began anew for workers of another model or layout"
 
 
 class StoreOperator:
@@ -36,6 +37,10 @@ class StoreOperator:
         blocks = self._blocks()
         if blocks is None:
             return self._empty(ask)
+        answer = await blocks.using(self._answer(blocks, ask))
+        return answer if answer is not None else StoreAnswer(problem=_OVER)
+
+    async def _answer(self, blocks: TieredBlocks, ask: StoreAsk) -> StoreAnswer:
         match ask.op:
             case StoreOp.STATS:
                 return StoreAnswer(stats=_stats(blocks))

@@ -10,7 +10,7 @@ import secrets
 from collections.abc import Callable, Coroutine, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from antiphon.core.store_joining import Tenancy
 from antiphon.core.tiers import Declined, HostTier, Slot, policy_named
@@ -38,7 +38,7 @@ _COPIES_AT_ONCE = 16
 MOST_FETCHES = 32
 """Locates that may wait for slower tiers at once; others get what is in memory."""
 
-
+T = TypeVar("T")
 _SLOWER = ((), (Tier.DISK,), (Tier.REMOTE,), (Tier.DISK, Tier.REMOTE))
 _TIERS = [((Tier.HOST,) if which & 1 else ()) + _SLOWER[which >> 1] for which in range(8)]
 """Sets of tiers, by a bit for each."""
@@ -96,6 +96,8 @@ class TieredBlocks:
         self._news = asyncio.Event()
         self._timer: asyncio.TimerHandle | None = None
         self._fetches = 0
+        self._users: set[asyncio.Task[Any]] = set()
+        self._closed = False
         self._bringing_up = BringingUp(
             self.own_work, self.disk, self.remote, arrived=self._arrived, spawn=spawn
         )
@@ -122,11 +124,30 @@ class TieredBlocks:
             [_TIERS[(key in host) + 2 * (key in disk) + 4 * (key in remote)] for key in keys]
         )
 
+    async def using(self, work: Coroutine[Any, Any, T]) -> T | None:
+        """What comes of `work`, which uses these blocks; None: they were closed before its end."""
+        if self._closed:
+            work.close()
+            return None
+        task = asyncio.create_task(work)
+        self._users.add(task)
+        try:
+            return await task
+        except asyncio.CancelledError:
+            caller = asyncio.current_task()
+            if not self._closed or (caller is not None and caller.cancelling()):
+                raise
+            return None
+        finally:
+            self._users.discard(task)
+
     async def close(self) -> None:
-        """What is under way ends; what is on disk stays there."""
-        for task in self._running:
+        """What is under way ends, and who uses them is told; what is on disk stays there."""
+        self._closed = True
+        ending = [*self._users, *self._running]
+        for task in ending:
             task.cancel()
-        await asyncio.gather(*self._running, return_exceptions=True)
+        await asyncio.gather(*ending, return_exceptions=True)
         await self._bringing_up.close()
         if self._timer is not None:
             self._timer.cancel()
