@@ -48,11 +48,12 @@ class Server:
 
     def __init__(self) -> None:
         self.asked: list[tuple[Any, ...]] = []
+        self.status = STATUS
         self.fails_at: str | None = None
 
     def get(self, path: str) -> Any:
         assert path == "/admin/status"
-        return STATUS
+        return self.status
 
     def order(self, worker: str, deed: str, timeout_s: float, **more: str) -> Any:
         if worker == self.fails_at:
@@ -118,6 +119,13 @@ def test_restart_is_for_all_in_turn_or_for_those_that_are_named(server: Server) 
         ("decode-0", "restart", 120.0),
         ("decode-0", "restart", 1.0),
     ]
+
+
+def test_the_store_is_restarted_by_its_name_where_there_is_one(server: Server) -> None:
+    assert run("restart", "store").exit_code == 2
+    server.status = {**STATUS, "store": {"health": "ready", "pid": 9, "life": 1, "problem": ""}}
+    assert run("restart", "store").exit_code == 0
+    assert [order[:2] for order in server.asked] == [("store", "restart")]
 
 
 def test_a_wrong_name_restarts_nobody(server: Server) -> None:

@@ -86,6 +86,10 @@ def valid_values(draw: st.DrawFn) -> dict[str, dict[str, Any]]:
     values.setdefault("store", {}).update(
         fetch_timeout_s=fetch_s, lease_ttl_s=draw(st.floats(max(0.1, 1.5 * fetch_s), 3600.0))
     )
+    if "socket" in values["store"]:
+        values["store"]["socket"] = "/run/" + values["store"]["socket"]
+    if not values["store"].get("disk_bytes"):
+        values["store"].pop("dir", None)
     beat = draw(st.floats(0.01, 60.0))
     values["cluster"].update(
         heartbeat_s=beat, lost_after_s=draw(st.floats(max(0.05, 2 * beat), 600.0))
@@ -167,6 +171,8 @@ def test_the_defaults_are_the_dataclasses_defaults() -> None:
             {"store": {"lease_ttl_s": 2, "fetch_timeout_s": 1.5}},
             "store.lease_ttl_s = 2: must be at least 1.5 times store.fetch_timeout_s = 1.5",
         ),
+        ({"store": {"socket": "maybe"}}, 'store.socket = "maybe": must be the path of a socket'),
+        ({"store": {"dir": "/kv"}}, "store.disk_bytes = 0: say how much"),
         ({"store": {"fetch_timeout_s": 60}}, "store.lease_ttl_s = 5: must be at least 1.5 times"),
         ({"kv": {"events": "5557"}}, 'kv.events = "5557": must be tcp://HOST:PORT'),
         ({"kv": {"events": "tcp://*:5557"}}, "others can reach this address, and events hold"),

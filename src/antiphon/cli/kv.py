@@ -151,7 +151,7 @@ def prefetch(
 @kv_app.command()
 def move(
     to: Annotated[
-        str, typer.Option("--to", help="host, disk or remote.", metavar="TIER", show_default=False)
+        str, typer.Option("--to", help="host or disk.", metavar="TIER", show_default=False)
     ],
     text: kv_prompt.Text = None,
     file: kv_prompt.File = None,
@@ -169,8 +169,8 @@ def move(
     \b
     antiphon kv move --to disk --file last-quarter.txt
     """
-    if to not in ("host", "disk", "remote"):
-        raise UsageError(f'--to "{to}": must be host, disk or remote')
+    if to not in ("host", "disk"):
+        raise UsageError(f'--to "{to}": must be host or disk')
     order = _order(need(prompt_of(text, file, tokens, chat)), tenant, all_tenants, timeout)
     _say(_post("move", {**order, "tier": to}, url, token_file), as_json)
 

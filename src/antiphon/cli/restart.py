@@ -32,9 +32,10 @@ def restart(
     from antiphon.live.admin.client import find_server
 
     server = find_server(url, token_file)
-    known = [row["id"] for row in server.get("/admin/status")["workers"]]
+    status = server.get("/admin/status")
+    known = [row["id"] for row in status["workers"]]
     for worker in workers or ():
-        if worker not in known:
+        if worker not in known and not (worker == "store" and status.get("store")):
             raise UsageError(f"there is no worker {worker}: there are {', '.join(known)}")
     for worker in workers or known:
         started = server.order(worker, "restart", timeout)

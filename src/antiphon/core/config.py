@@ -228,12 +228,22 @@ def _check_cluster(cluster: ClusterConfig) -> None:
 
 
 def _check_store(store: StoreConfig) -> None:
-    """What was found stays while the rest is waited for, and is copied."""
+    """What was found stays while the rest is waited for; what is said of places has an effect."""
     if store.lease_ttl_s < LEASE_TO_FETCH * store.fetch_timeout_s:
         raise ConfigError(
             f"store.lease_ttl_s = {store.lease_ttl_s:g}: must be at least {LEASE_TO_FETCH:g} times "
             f"store.fetch_timeout_s = {store.fetch_timeout_s:g}, or blocks go while they are "
             f"fetched"
+        )
+    if store.socket is not None and "/" not in store.socket:
+        raise ConfigError(
+            f"store.socket = {_show(store.socket)}: must be the path of a socket, with a / in it "
+            f"(--store on, off, or that path)"
+        )
+    if store.dir is not None and not store.disk_bytes:
+        raise ConfigError(
+            f"store.dir = {_show(store.dir)}: of no use while store.disk_bytes = 0: say how much "
+            f"may be kept there (--store-disk)"
         )
 
 

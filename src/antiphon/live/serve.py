@@ -74,7 +74,13 @@ def check_memory(config: Config, available: int) -> None:
     store = config.store.memory_bytes if own_store else 0
     if (workers == 1 and not store) or workers * each + store <= available:
         return
-    room = max(0, available - store) // workers // 2**20
+    if store >= available:
+        raise ConfigError(
+            f"store.memory_bytes = {format_size(store)} is more than this machine (or its "
+            f"container) has free, {available / 2**30:.1f}GiB: lower it (--store-memory), or have "
+            "no store (--store off)"
+        )
+    room = (available - store) // workers // 2**20
     whose = f"for each of {workers} workers" if workers > 1 else "for a worker"
     beside = f" beside store.memory_bytes = {format_size(store)}" if store else ""
     remedy = " or the store's (--store-memory), have no store (--store off)" if store else ""

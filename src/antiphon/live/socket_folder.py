@@ -18,22 +18,23 @@ GATEWAY_SOCKET = "gateway.sock"
 STORE_SOCKET = "store.sock"
 
 
-def private_folder(path: Path) -> Path:
+def private_folder(path: Path, what: str = "socket folder") -> Path:
     """Make the folder if it is not there (its parent must be). Returns its absolute path.
 
-    Raises `UsageError` if others could enter it: it must be a folder of this user, mode 0700.
+    Raises `UsageError`, in which the folder is called `what`, if others could enter it: it must be
+    a folder of this user, mode 0700.
     """
     try:
         path.mkdir(mode=_FOLDER_MODE, exist_ok=True)
         facts = path.lstat()
     except OSError as error:
-        raise UsageError(f"socket folder {path}: {error.strerror}") from None
+        raise UsageError(f"{what} {path}: {error.strerror}") from None
     if not stat.S_ISDIR(facts.st_mode):
-        raise UsageError(f"socket folder {path}: it is no folder")
+        raise UsageError(f"{what} {path}: it is no folder")
     if facts.st_uid != os.geteuid():
-        raise UsageError(f"socket folder {path}: it belongs to another user")
+        raise UsageError(f"{what} {path}: it belongs to another user")
     if stat.S_IMODE(facts.st_mode) & 0o077:
-        raise UsageError(f"socket folder {path}: others can enter it; chmod 700 it")
+        raise UsageError(f"{what} {path}: others can enter it; chmod 700 it")
     return path.absolute()
 
 

@@ -139,10 +139,10 @@ def _disk_folder(config: StoreConfig, engine: EngineConfig) -> Path | None:
     if not config.disk_bytes:
         return None
     if config.dir is not None:
-        return private_folder(Path(config.dir))
+        return private_folder(Path(config.dir), "store.dir (--store-dir)")
     parent = cache_folder(engine)
     parent.mkdir(parents=True, exist_ok=True)
-    return private_folder(parent / "kv")
+    return private_folder(parent / "kv", "folder of the disk tier")
 
 
 def warm_up() -> None:

@@ -31,6 +31,7 @@ from .kv_naming import KvNaming, Named
 from .kv_orders import KvDone, KvLookup, KvOrder, KvPlace, KvStats, WorkerKv
 
 _STORES = (Tier.HOST, Tier.DISK, Tier.REMOTE)
+_MOVED_TO = (Tier.HOST, Tier.DISK)
 _NEED_PROMPT = frozenset((StoreOp.PIN, StoreOp.UNPIN, StoreOp.PREFETCH, StoreOp.MOVE))
 ANY_TIER = "any"
 
@@ -227,8 +228,8 @@ def _tier_of(op: StoreOp, order: KvOrder) -> Tier | None:
     if op is not StoreOp.MOVE:
         _refuse(order, tier=True)
         return None
-    names = ", ".join(_STORES)
-    if order.tier not in _STORES:
+    if order.tier not in _MOVED_TO:
+        names = " or ".join(_MOVED_TO)
         raise ClientError(f"move needs the tier to move to: {names}", field="tier")
     return Tier(order.tier)
 
