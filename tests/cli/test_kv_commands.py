@@ -215,7 +215,7 @@ def test_verify_is_exit_code_1_if_something_was_wrong(server: Server) -> None:
         (("pin", "--tokens", "1,-2"), "-2 is no token id"),
         (("pin", "--file", "/nowhere"), "--file /nowhere: can't be read"),
         (("pin", "--chat", "/nowhere"), "--chat /nowhere: can't be read"),
-        (("move", "--to", "moon", "--text", "x"), "must be host, disk or remote"),
+        (("move", "--to", "moon", "--text", "x"), "must be host or disk"),
         (("clear",), "say what to forget"),
         (("verify", "--tenant", "1"), "leave the tenant out"),
         (("clear", "--all", "--tenant", "1"), "leave prompt and tenant out"),

@@ -86,7 +86,7 @@ def valid_values(draw: st.DrawFn) -> dict[str, dict[str, Any]]:
     values.setdefault("store", {}).update(
         fetch_timeout_s=fetch_s, lease_ttl_s=draw(st.floats(max(0.1, 1.5 * fetch_s), 3600.0))
     )
-    if "socket" in values["store"]:
+    if values["store"].get("socket"):
         values["store"]["socket"] = "/run/" + values["store"]["socket"]
     if not values["store"].get("disk_bytes"):
         values["store"].pop("dir", None)

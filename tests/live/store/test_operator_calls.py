@@ -45,7 +45,7 @@ async def let_in(worker: FakeWorker) -> bool:
     try:
         await worker.open()
     except PeerError as error:
-        assert error.args[0].startswith("model"), error  # noqa: PT017 - what else is wrong is shown
+        assert error.args[0].startswith("model"), error
         return False
     return True
 
