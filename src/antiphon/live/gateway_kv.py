@@ -34,7 +34,10 @@ from .watched_store import WatchedStore
 
 
 class GatewayKv:
-    """Feeds `router`, and records what it is told. With `store.enabled` false there is no store."""
+    """Feeds `router`, and records what it is told. With `store.enabled` false there is no store.
+
+    `on_presence` is called when the store came, or went.
+    """
 
     def __init__(
         self,
@@ -44,7 +47,9 @@ class GatewayKv:
         *,
         clock: Callable[[], Seconds],
         log_decision: Callable[[Entry], None] | None = None,
+        on_presence: Callable[[], None] = lambda: None,
     ) -> None:
+        self._on_presence = on_presence
         self._index = router.kv_index
         self._router = router
         if log_decision is not None:
@@ -59,9 +64,15 @@ class GatewayKv:
                 config.cluster,
                 on_news=self._heard_store,
                 on_left=self._store_left,
+                on_came=on_presence,
                 clock=clock,
             )
         self.seen = KvSeen(index=lambda: self._index.counts, store=self._store)
+
+    @property
+    def store_present(self) -> bool | None:
+        """Whether the store answers; None: there is to be none."""
+        return None if self._store is None else self._store.present
 
     def heard(self, worker: WorkerInfo, news: KvNews) -> KvReplay | None:
         """A worker says what it holds. Returns what it is to say again."""
@@ -94,3 +105,4 @@ class GatewayKv:
 
     def _store_left(self) -> None:
         self._router.kv_holder_left(STORE, self._clock())
+        self._on_presence()

@@ -113,6 +113,7 @@ class GatewayProcess:
             self._served_name, parent.tell, self._config.cluster.start_timeout_s
         )
         self._gateway: Gateway | None = None
+        self._kv: GatewayKv | None = None
         self._desk: KvDesk | None = None
         self._max_model_len: int | None = None
         self._tasks: set[asyncio.Task[None]] = set()
@@ -160,7 +161,8 @@ class GatewayProcess:
 
     def _say_who_is_there(self) -> None:
         members = self._gateway.fleet.members() if self._gateway is not None else ()
-        self._parent.tell(Present(tuple(member.info.id for member in members)))
+        store = None if self._kv is None else self._kv.store_present
+        self._parent.tell(Present(tuple(member.info.id for member in members), store))
 
     async def _keep_saying_who_is_there(self, gateway: Gateway) -> None:
         while True:
@@ -234,7 +236,14 @@ class GatewayProcess:
         metrics = Metrics(self._served_name)
         router = router_of(config, info.model, times)
         sockets = Path(self._parent.launch.sockets)
-        kv = GatewayKv(router, config, sockets, clock=time.monotonic, log_decision=log)
+        self._kv = kv = GatewayKv(
+            router,
+            config,
+            sockets,
+            clock=time.monotonic,
+            log_decision=log,
+            on_presence=self._say_who_is_there,
+        )
         ports = Ports(
             clock=time.monotonic, log_decision=log, on_lost=self._let_go, heard_kv=kv.heard
         )

@@ -57,7 +57,8 @@ class WatchedStore:
     """The store that listens at `path`, if one does, for as long as `run` runs.
 
     `on_news` gets what it holds and what changes, under a name of this stream's own, and returns
-    what it wants to hear again. `on_left` is called when all of that is void.
+    what it wants to hear again. `on_left` is called when all of that is void, and `on_came` when it
+    has come.
     """
 
     def __init__(
@@ -68,6 +69,7 @@ class WatchedStore:
         *,
         on_news: Callable[[Incarnation, KvNews], KvReplay | None],
         on_left: Callable[[], None],
+        on_came: Callable[[], None] = lambda: None,
         clock: Callable[[], Seconds],
     ) -> None:
         self._path = path
@@ -75,6 +77,7 @@ class WatchedStore:
         self._config = config
         self._on_news = on_news
         self._on_left = on_left
+        self._on_came = on_came
         self._clock = clock
         self._quiet = QuietLog(_log, clock)
         self._stream: FrameStream | None = None
@@ -166,6 +169,7 @@ class WatchedStore:
         self.connections += 1
         if self.connections > 1:
             _log.info("the KV store is back")
+        self._on_came()
 
     def _take(self, stream: FrameStream, life: Incarnation, said: KvNews | StoreRefused) -> None:
         if isinstance(said, StoreRefused):

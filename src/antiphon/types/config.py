@@ -182,7 +182,11 @@ class ClusterConfig:
     ] = 600.0
     hung_after_s: Annotated[
         float,
-        Key("A worker that lives, but stays lost for so long, is started anew.", 0.1, 86400.0),
+        Key(
+            "A worker or store that lives, but stays lost for so long, is started anew.",
+            0.1,
+            86400.0,
+        ),
     ] = 60.0
     restart_backoff_s: Annotated[
         float, Key("Wait before a restart; doubles with each early death.", 0.01, 3600.0)

@@ -74,11 +74,14 @@ async def act(parent: Parent) -> int:
             await wait_for(folder / f"{name}.heard", "state='ready'", each="name=")
             parent.tell(KeepRole(worker, Role(role)))
         case ["present", *moments]:
-            # One word a moment, in which those who are there stand between commas.
+            # One word a moment, in which those who are there stand between commas; "+store" and
+            # "-store" tell of the store.
             parent.tell(Ready(serves="it"))
             await wait_for(folder / f"{name}.heard", "state='ready'", each="name=")
             for moment in moments:
-                parent.tell(Present(tuple(moment.split(","))))
+                names = moment.split(",")
+                store = {"+store": True, "-store": False}.get(names[-1])
+                parent.tell(Present(tuple(names if store is None else names[:-1]), store))
             await stopped.wait()
             return 0
     parent.tell(Ready(serves="it"))

@@ -383,6 +383,23 @@ def test_the_store_is_restarted_when_the_gateway_says_so(supervise) -> None:
     assert running.code() == 0
 
 
+def test_a_store_that_hangs_is_started_anew(supervise) -> None:
+    running = supervise(
+        {"gateway": "present mixed-0,-store mixed-0,+store mixed-0,-store", "store": "deaf"},
+        cluster={"hung_after_s": 0.5},
+    )
+    running.until(lambda: len(running.lives("store")) == 2)
+    assert running.saw(f"log store | {HUNG}: {SLOW}")
+
+
+def test_a_store_that_nobody_looks_at_is_not_missed(supervise) -> None:
+    running = supervise({"gateway": "present mixed-0"}, cluster={"hung_after_s": 0.1})
+    running.until(lambda: running.saw("ready it") and bool(running.lives("store")))
+    os.kill(int(running.lives("mixed-0")[0][1]), signal.SIGKILL)
+    running.until(lambda: len(running.lives("mixed-0")) == 2)
+    assert len(running.lives("store")) == 1
+
+
 @pytest.mark.parametrize("store", [{"enabled": False}, {"socket": "/run/kv/store.sock"}])
 def test_no_store_is_started_where_there_is_to_be_none_or_another_one(supervise, store) -> None:
     running = supervise(store=store)

@@ -104,9 +104,13 @@ class KeepRole(msgspec.Struct, frozen=True, tag=True):
 
 
 class Present(msgspec.Struct, frozen=True, tag=True):
-    """From the gateway, when it is ready and at each change: who has joined and is not lost."""
+    """From the gateway, when it is ready and at each change: who has joined and is not lost.
+
+    `store`: whether the KV store answers; None: nobody looks yet.
+    """
 
     workers: tuple[str, ...]
+    store: bool | None = None
 
 
 ToChild: TypeAlias = Launch | Drain | Stop | Children

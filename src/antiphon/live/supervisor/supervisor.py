@@ -83,7 +83,7 @@ class Supervisor:
         }
         own_store = config.store.enabled and config.store.socket is None
         self._store = self._child(STORE, Role.MIXED, ()) if own_store else None
-        self._present: tuple[str, ...] | None = None
+        self._present: Present | None = None
         self._greeting: Ready | None = None
         self._greeted = False
         self._signals = 0
@@ -152,8 +152,8 @@ class Supervisor:
             case KeepRole(worker, role) if child is self._gateway and worker in self._workers:
                 self._workers[worker].keep_role(role)
                 self._report()
-            case Present(workers) if child is self._gateway:
-                self._present = workers
+            case Present() if child is self._gateway:
+                self._present = message
                 self._watch()
             case _:
                 pass
@@ -167,11 +167,14 @@ class Supervisor:
         self._watch()
 
     def _watch(self) -> None:
-        """No worker is missed while there is no gateway, or it has not said yet who is there."""
+        """Nobody is missed while there is no gateway, or it has not said yet who is there."""
         if self._gateway.state is not State.READY:
             self._present = None
+        present = self._present
         for name, worker in self._workers.items():
-            worker.miss(self._present is not None and name not in self._present)
+            worker.miss(present is not None and name not in present.workers)
+        if self._store is not None:
+            self._store.miss(present is not None and present.store is False)
 
     def _greet(self) -> None:
         """Once, when the gateway and all workers are there."""
