@@ -1,4 +1,4 @@
-"""Which requests a worker's death speaks against: those it had begun with, and nobody who waited."""
+"""Which requests a worker's death speaks against: those it had begun with."""
 
 from collections.abc import Sequence
 

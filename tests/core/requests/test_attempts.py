@@ -555,7 +555,7 @@ def test_a_request_that_only_waits_is_no_reason_for_a_death() -> None:
 def test_deaths_while_it_waits_neither_count_nor_clear_the_count() -> None:
     names = [f"w{number}" for number in range(6)]
     book = book_of(ScriptedRouter(routes=[(None, name) for name in names]), *names)
-    book.start(request(), 0.0)
+    last = book.start(request(), 0.0)
     for attempt, name in enumerate(names[:-1], 1):
         if attempt % 2:
             book.heard(started(attempt), 1.0)
@@ -567,7 +567,7 @@ def test_deaths_while_it_waits_neither_count_nor_clear_the_count() -> None:
 def test_what_is_fetched_or_has_an_offer_to_pull_is_no_longer_waiting() -> None:
     names = [f"w{number}" for number in range(3)]
     book = book_of(ScriptedRouter(routes=[(None, name) for name in names]), *names)
-    book.start(request(), 0.0)
+    last = book.start(request(), 0.0)
     for attempt, name in enumerate(names, 1):
         book.heard(Fetched(request=ID, attempt=attempt, fetched_tokens=2), 1.0)
         last = lose(book, name, 2.0)

@@ -85,9 +85,7 @@ def test_i6_finds_who_says_too_late_who_starts() -> None:
     setup = WorkerSetup(
         config=SchedulerConfig(), kv=KvConfig(page_tokens=4, block_tokens=4), pages=8
     )
-    asked = Request(
-        id=RequestId("r"), prompt=(1, 2), sampling=SamplingParams(max_tokens=2, seed=0)
-    )
+    asked = Request(id=RequestId("r"), prompt=(1, 2), sampling=SamplingParams(max_tokens=2, seed=0))
     for worker, late in ((setup.build(), False), (Tardy(setup.build()), True)):
         engine = ScriptedEngine(SCRIPT, ConstantStepTime(0.02), ShadowKv(setup.kv.page_tokens))
         log = run_worker(cast(Scheduler, worker), engine, [Submit(0.0, asked)])

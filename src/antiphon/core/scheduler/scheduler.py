@@ -9,9 +9,9 @@
     add ──▶ waiting ──step──▶ receiving ──fetched──▶ running …    (its beginning is in the store)
 
 The driver's loop: `expire`, `step`, `expire` again, carry out `pulls` and `fetches`, run the plan,
-`complete`. One plan is outstanding at a time; all else, the methods of `leases` too, may come at any
-moment. What a step decided (`Started`, `Preempted`) is said by the `expire` after it, so that it is
-known elsewhere before the plan is run: should the worker die of it, they know whose plan it was.
+`complete`. One plan is outstanding at a time; all else, the methods of `leases` too, may come at
+any moment. What a step decided (`Started`, `Preempted`) is said by the `expire` after it, so that
+others know it before the plan is run: should the worker die of it, they know whose plan it was.
 """
 
 from collections.abc import Sequence
