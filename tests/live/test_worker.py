@@ -26,6 +26,7 @@ from antiphon.types import (
     Aborted,
     Admitted,
     AttemptFailed,
+    Event,
     FinishReason,
     Outcome,
     Rejected,
@@ -245,6 +246,7 @@ class WrongNumber(Engine):
 async def test_a_broken_law_stops_the_worker_and_reaches_the_reader() -> None:
     async with worker(WrongNumber()) as link:
         await link.add(request("a"))
+        assert [type(event) for event in await next_events(link)] == [Started]
         with pytest.raises(BugError, match="step 0 is completed but is not outstanding"):
             await anext(link.events())
         assert not link.healthy
@@ -291,7 +293,53 @@ async def test_a_sleeping_worker_decides_nothing_and_wakes_at_once() -> None:
         await turns(1000)
         assert len(entries) == asleep == 1
         await link.add(request("a", max_tokens=1))
+        assert [type(event) for event in await next_events(link)] == [Started]
         assert ended(await next_events(link)) == [(A, 0, FinishReason.LENGTH)]
+
+
+class Watched(Engine):
+    """Notes what the worker's reader has when a pass begins."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.read: list[Event] = []
+        self.known: list[set[RequestId]] = []
+
+    def forward(self, plan: StepPlan) -> StepResult:
+        self.known.append({one.request for one in self.read if isinstance(one, Started)})
+        return super().forward(plan)
+
+
+async def test_who_starts_is_told_before_the_pass_that_could_kill_the_worker() -> None:
+    """Else nobody could tell who ran from who waited when a worker died."""
+    engine = Watched()
+
+    async def read() -> None:
+        async for events in link.events():
+            engine.read += events
+
+    async with worker(engine) as link:
+        reading = asyncio.create_task(read())
+        await turns()
+        for name in "abc":
+            await link.add(request(name, max_tokens=3))
+            await turns(5)
+        await link.drain()
+    await reading
+    assert len(engine.plans) >= 3
+    for plan, known in zip(engine.plans, engine.known, strict=True):
+        assert {chunk.request.id for chunk in plan.chunks} <= known
+
+
+async def test_a_reader_that_is_behind_holds_up_no_pass() -> None:
+    engine = HeldEngine()
+    async with worker(engine) as link:
+        await link.add(request("a", max_tokens=1))
+        await engine.begun()
+        engine.let_go()
+        events = await next_events(link)
+        while not ended(events):
+            events += await next_events(link)
 
 
 async def test_deadlines_pass_between_steps() -> None:

@@ -42,7 +42,7 @@ from antiphon.testing.faulty_cluster import (
 )
 
 SEEDS = {
-    Family.HONEST: (*range(100), 387),
+    Family.HONEST: (*range(100), 387, 619),
     Family.IMPATIENT: range(100),
     Family.GATEWAY: range(50),
     Family.HOSTILE: range(80),
@@ -205,7 +205,7 @@ CONTROLS = {
     "a release forgotten": Control(
         Family.HONEST, "held pages", (0,), parts=workers_with(ForgetsRelease)
     ),
-    "a taker not checked": Control(Family.HONEST, "I23", (76,), parts=workers_with(TakesAnybody)),
+    "a taker not checked": Control(Family.HONEST, "I23", (619,), parts=workers_with(TakesAnybody)),
     "attempts ignored": Control(
         Family.IMPATIENT, "I14", (95,), make_book=book_that_ignores_attempts
     ),

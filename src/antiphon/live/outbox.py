@@ -12,8 +12,9 @@ _UNREAD_STEPS = 2
 class Outbox:
     """Collects events until the reader takes them, all at once.
 
-    It holds at most the events of two steps, and one end for each sequence that ended otherwise:
-    whoever puts a step in waits for `room` before it computes the next.
+    It holds at most the events of two steps, what the next one decided, and one end for each
+    sequence that ended otherwise: whoever puts a step in waits for `room` before it computes the
+    next.
     """
 
     def __init__(self) -> None:

@@ -6,8 +6,9 @@
 
 The scheduler is touched by the event loop alone, so it needs no lock, and `add` and `abort` take
 effect at once even while the engine computes: what is aborted leaves the next plan, and pages that
-the running pass uses return when it completes. A step's events are handed out after the next pass
-has begun, so that their reader works while the engine does.
+the running pass uses return when it completes. Who starts is said before the pass begins: if it
+kills the process, whoever reads knows whose pass it was. All other events of a step are handed out
+after the next pass has begun, so that their reader works while the engine does.
 """
 
 import asyncio
@@ -243,10 +244,9 @@ class Worker:
         while not self._closing:
             self._wake.clear()
             now = self._clock()
-            deadline = self._scheduler.next_deadline()
-            if deadline is not None and deadline <= now:
-                self._outbox.put(self._seen(self._scheduler.expire(now)))
+            self._expire(now)
             plan = self._scheduler.step(now)
+            decided = self._expire(now)
             if self._kv is not None:
                 self._kv.take()
             if self._broken is not None:
@@ -254,8 +254,18 @@ class Worker:
             if plan is None:
                 await self._sleep()
             else:
+                if decided:
+                    await asyncio.sleep(0)  # the reader, unless it is behind, sends it in this turn
                 self._outbox.put_step(await self._forward(plan))
                 await self._outbox.room()
+
+    def _expire(self, now: Seconds) -> bool:
+        """Say what has happened, if the scheduler wants it said; returns whether it does."""
+        deadline = self._scheduler.next_deadline()
+        if deadline is None or deadline > now:
+            return False
+        self._outbox.put(self._seen(self._scheduler.expire(now)))
+        return True
 
     async def _sleep(self) -> None:
         """Nothing can be computed: use no time until something changes, or its time has come."""

@@ -11,6 +11,7 @@ from antiphon.types import (
     Abort,
     Admitted,
     Engine,
+    Fetched,
     GrantAnswered,
     Incarnation,
     KvReplay,
@@ -30,6 +31,7 @@ from antiphon.types import (
     Seconds,
     SequenceEnded,
     Stage,
+    Started,
     StepPlan,
     StepResult,
     WorkerInfo,
@@ -307,6 +309,8 @@ class WorkerLife:
                 case SequenceEnded(request=request, attempt=attempt):
                     if not self.scheduler.has(request, attempt):
                         self.taker.cancel(request, attempt)
+                case Started() | Fetched():
+                    self.note(event)
                 case _:
                     pass
             self.tell(event)
@@ -337,6 +341,7 @@ class WorkerLife:
 
     def _compute(self) -> None:
         plan = self.scheduler.step(self.now)
+        self.say(self.scheduler.expire(self.now))
         if plan is None:
             return
         self._computing = True

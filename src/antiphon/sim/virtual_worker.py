@@ -62,7 +62,7 @@ class RunLog:
 
 
 class VirtualWorker:
-    """Drives a scheduler as the live worker does: expire, step, run, complete.
+    """Drives a scheduler as the live worker does: expire, step, expire, run, complete.
 
     With a `store` its scheduler's listener is that store's, and fetches are carried out.
     """
@@ -110,8 +110,7 @@ class VirtualWorker:
         if self._awake_at != at:
             return
         self._awake_at = None
-        for event in self._scheduler.expire(self._loop.now):
-            self._note(event)
+        self._expire()
         if not self._computing:
             self._compute()
         if self._store is not None:
@@ -120,8 +119,13 @@ class VirtualWorker:
         if deadline is not None:
             self._wake(deadline)
 
+    def _expire(self) -> None:
+        for event in self._scheduler.expire(self._loop.now):
+            self._note(event)
+
     def _compute(self) -> None:
         plan = self._scheduler.step(self._loop.now)
+        self._expire()
         if plan is None:
             return
         self._computing = True

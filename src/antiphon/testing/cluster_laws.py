@@ -12,6 +12,7 @@ from antiphon.types import (
     Deliver,
     Dispatch,
     EndSequence,
+    Fetched,
     FinishReason,
     Grant,
     Health,
@@ -24,6 +25,7 @@ from antiphon.types import (
     RequestId,
     Seconds,
     Settle,
+    Started,
     TokenGenerated,
     TokenId,
 )
@@ -31,7 +33,8 @@ from antiphon.types import (
 from .laws import LawBroken, check_pages
 
 MAX_FRUITLESS = 3
-"""So many attempts in a row may be ended by lost workers before a request is given up."""
+"""So many attempts in a row that have begun may be ended by lost workers before a request is
+given up."""
 
 
 @dataclass(slots=True)
@@ -190,13 +193,14 @@ def undisturbed(setup: ClusterSetup, request: Request, sequence: int) -> list[To
 def check_nothing_failed(log: ClusterLog, stories: Mapping[RequestId, Story]) -> None:
     """I21: with workers that survive or come back, no patient client's request fails.
 
-    But for those that three lost workers in a row took with them: they may be what kills them.
+    But for those that three lost workers in a row, which had begun with them, took with them: they
+    may be what kills them.
     """
     for id, story in stories.items():
         if story.settle is None or story.settle.record.outcome is Outcome.FINISHED:
             continue
         record = story.settle.record
-        if record.outcome is not Outcome.FAILED or _losses(log, story) < MAX_FRUITLESS:
+        if record.outcome is not Outcome.FAILED or not _is_suspect(log, story):
             raise LawBroken(f"I21: {id} is {record.outcome}: {record.message}")
 
 
@@ -214,7 +218,7 @@ def check_nobody_failed_unasked(log: ClusterLog, stories: Mapping[RequestId, Sto
             case Outcome.REJECTED:
                 allowed = refusal is not None and refusal.reason in _TIMELY_REFUSALS
             case Outcome.FAILED:
-                allowed = _losses(log, story) >= MAX_FRUITLESS
+                allowed = _is_suspect(log, story)
         if not allowed:
             raise LawBroken(f"I21: {id} is {record.outcome}: {record.message}")
 
@@ -222,14 +226,20 @@ def check_nobody_failed_unasked(log: ClusterLog, stories: Mapping[RequestId, Sto
 _TIMELY_REFUSALS = (RejectReason.QUEUE_FULL, RejectReason.DEADLINE)
 
 
-def _losses(log: ClusterLog, story: Story) -> int:
-    """How often a worker was lost while the request was open."""
-    return sum(
-        isinstance(what, HealthChanged)
-        and what.health is Health.LOST
-        and story.arrived_at <= at <= story.settled_at
-        for at, _, what in log.entries
-    )
+def _is_suspect(log: ClusterLog, story: Story) -> bool:
+    """Were so many workers lost while it was open, and so many attempts at it begun?"""
+    losses, begun = 0, set[int]()
+    for at, _, what in log.entries:
+        match what:
+            case HealthChanged(health=Health.LOST):
+                losses += story.arrived_at <= at <= story.settled_at
+            case Started() | Fetched() if what.request == story.request.id:
+                begun.add(what.attempt)
+            case Adopt(request=request) if request.id == story.request.id:
+                begun.add(request.attempt)
+            case _:
+                pass
+    return min(losses, len(begun)) >= MAX_FRUITLESS
 
 
 def check_drained(cluster: VirtualCluster) -> None:

@@ -70,7 +70,7 @@ def check_tokens(log: RunLog, requests: Iterable[Request]) -> None:
 
 
 def check_started(log: RunLog, requests: Iterable[Request]) -> None:
-    """I6: a request starts once, after it came and before its first token.
+    """I6: a request starts once, after it came, and it is said before a plan computes any of it.
 
     If KV of it is fetched, it starts as soon as that is over.
     """
@@ -85,6 +85,11 @@ def check_started(log: RunLog, requests: Iterable[Request]) -> None:
         fetched = [said[at : at + 2] for at, what in enumerate(said) if isinstance(what, Fetched)]
         if fetched and [two[1:] for two in fetched] != [starts]:
             raise LawBroken(f"I6: {request.id} did not start when its KV had come")
+        started_at = [at for at, what in log.happenings if what in starts]
+        planned = (at for at, plan in log.plans for one in plan.chunks if one.request is request)
+        first = next(planned, None)
+        if first is not None and (not started_at or started_at[0] > first):
+            raise LawBroken(f"I6: {request.id} was computed before anybody knew that it started")
         if any(start.queued_s < 0 for start in starts):
             raise LawBroken(f"I6: {request.id} started before it came")
 

@@ -134,6 +134,8 @@ class Holder:
     owes: set[int]
     adopted: bool = False
     to_pull: Offer | None = None
+    begun: bool = False
+    """It has said that it works for the request."""
 
 
 @dataclass
@@ -154,7 +156,7 @@ class Client:
     raises_paid: int = 0
 
     def failed(self) -> None:
-        """An attempt was ended by a death or a fault of its worker."""
+        """An attempt was ended by a fault of its worker, or by its death after it had begun."""
         self.fruitless += not self.gained
         self.gained = False
 
@@ -372,15 +374,15 @@ class FleetModel:
         over = fruitless = False
         if client.offer and client.offer.owner == worker:
             client.offer = None
-            over = fruitless = client.holder is None
+            over = client.holder is None
             if client.grant:
                 client.grant = None
         if client.grant and client.grant.taker == worker:
             client.grant = None
             over = True
         if client.holder and client.holder.worker == worker:
-            client.holder = None
-            over = fruitless = True
+            fruitless = client.holder.begun or client.holder.adopted
+            client.holder, over = None, True
         if over:
             client.raises_paid += 1
             if fruitless:

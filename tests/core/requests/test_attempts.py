@@ -21,6 +21,7 @@ from antiphon.types import (
     Dispatch,
     Drained,
     EndSequence,
+    Fetched,
     FinishReason,
     Grant,
     GrantAnswered,
@@ -517,18 +518,68 @@ def test_only_the_word_of_the_end_was_lost(last: TokenGenerated, reason: FinishR
     assert (record.outcome, record.finish_reasons) == (Outcome.FINISHED, (reason,))
 
 
+def started(attempt: int = 1) -> Started:
+    return Started(request=ID, attempt=attempt, cached_tokens=0, queued_s=0.0)
+
+
 def test_three_deaths_in_a_row_without_a_token_end_the_request() -> None:
     """It may be what kills them. A token in between says that it is not."""
     names = [f"w{number}" for number in range(5)]
     book = book_of(ScriptedRouter(routes=[(None, name) for name in names]), *names)
     book.start(request(), 0.0)
-    for attempt, name in enumerate(names[:-1], 1):
+    for attempt, name in enumerate(names, 1):
+        book.heard(started(attempt), 1.0)
+        if name == names[-1]:
+            break
         if attempt in (1, 2):
             book.heard(token(attempt - 1, attempt=attempt), 1.0)
         assert isinstance(lose(book, name, 2.0)[0], Dispatch)
     settle = settle_of(lose(book, names[-1], 3.0))
     assert (settle.record.outcome, settle.record.attempts) == (Outcome.FAILED, 5)
     assert settle.record.message == "3 attempts in a row broke off before a token came"
+
+
+def test_a_request_that_only_waits_is_no_reason_for_a_death() -> None:
+    """Ten workers die of something else, one after the other, with the request in their queues."""
+    names = [f"w{number}" for number in range(11)]
+    book = book_of(ScriptedRouter(routes=[(None, name) for name in names]), *names)
+    book.start(request(), 0.0)
+    for attempt, name in enumerate(names[:-1], 1):
+        book.heard(Admitted(request=ID, attempt=attempt), 1.0)
+        (dispatch,) = lose(book, name, 2.0)
+        assert isinstance(dispatch, Dispatch) and dispatch.worker == names[attempt]
+    book.heard(started(11), 3.0)
+    assert settle_of(finish(book, 0, 4.0, attempt=11)).record.outcome is Outcome.FINISHED
+
+
+def test_deaths_while_it_waits_neither_count_nor_clear_the_count() -> None:
+    names = [f"w{number}" for number in range(6)]
+    book = book_of(ScriptedRouter(routes=[(None, name) for name in names]), *names)
+    last = book.start(request(), 0.0)
+    for attempt, name in enumerate(names[:-1], 1):
+        if attempt % 2:
+            book.heard(started(attempt), 1.0)
+        last = lose(book, name, 2.0)
+        assert isinstance(last[0], Dispatch) == (attempt < 5)
+    assert settle_of(last).record.outcome is Outcome.FAILED
+
+
+def test_what_is_fetched_or_has_an_offer_to_pull_is_no_longer_waiting() -> None:
+    names = [f"w{number}" for number in range(3)]
+    book = book_of(ScriptedRouter(routes=[(None, name) for name in names]), *names)
+    last = book.start(request(), 0.0)
+    for attempt, name in enumerate(names, 1):
+        book.heard(Fetched(request=ID, attempt=attempt, fetched_tokens=2), 1.0)
+        last = lose(book, name, 2.0)
+    assert settle_of(last).record.outcome is Outcome.FAILED
+    case = Split(split_router("d", "e", "d", "e")).adopted()
+    last = lose(case.book, "d", 5.0)
+    for attempt, worker, back in ((2, "e", "d"), (3, "d", "e"), (4, "e", "d")):
+        case.book.observe(WorkerJoined(worker_info(back, life=str(attempt))), 5.5)
+        assert last == (grant("p", worker, attempt=attempt),)
+        case.book.heard(answer(attempt=attempt), 6.0)
+        last = lose(case.book, worker, 7.0)
+    assert settle_of(last).record.outcome is Outcome.FAILED
 
 
 def given_up(attempt: int = 1) -> AttemptFailed:

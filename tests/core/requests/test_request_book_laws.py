@@ -374,6 +374,8 @@ class HostileFleet(RuleBasedStateMachine):
     def begins(self, pick: int) -> None:
         client = self.pick(pick)
         id, attempt = client.request.id, client.now.attempt
+        if client.holder is not None:
+            client.holder.begun = True
         self.hear(Started(request=id, attempt=attempt, cached_tokens=0, queued_s=0.0))
         self.hear(Preempted(request=id, attempt=attempt, sequence=pick % 3))
 
@@ -385,13 +387,15 @@ class HostileFleet(RuleBasedStateMachine):
         self.model.run(self.book.observe(HealthChanged(worker, Health.LOST), self.model.now))
 
     @precondition(any_open)
-    @rule(pick=picks)
-    def kills_whoever_runs_it(self, pick: int) -> None:
-        """A request that is the death of its workers."""
+    @rule(pick=picks, waits=st.booleans())
+    def kills_whoever_has_it(self, pick: int, waits: bool) -> None:
+        """A request that is the death of its workers; or one that only `waits` at them."""
         client = self.pick(pick)
         for _ in range(4):
             if client.holder is not None and client.request.id in self.model.clients:
                 worker = client.holder.worker
+                if not waits:
+                    self.begins(list(self.model.clients).index(client.request.id))
                 self.dies(worker)
                 self.joins(worker)
 
@@ -653,6 +657,14 @@ class NeverGivesUp(OpenRequest):
         self.fruitless = 0
 
 
+class BlamesWhoWaits(OpenRequest):
+    """Counts attempts that had not begun."""
+
+    def try_again(self, now: Seconds) -> None:
+        self.fruitless += not self.attempt.begun
+        super().try_again(now)
+
+
 class Forgetful(Handovers):
     """Renews one lease of each owner."""
 
@@ -688,6 +700,7 @@ FAULTS = {
     "the resume point lost": Parts(open_request=StartsOver),
     "ended sequences run again": Parts(open_request=ForgetsEnds),
     "deaths not counted": Parts(open_request=NeverGivesUp),
+    "deaths counted against who waits": Parts(open_request=BlamesWhoWaits),
     "a renewal forgotten": Parts(handovers=Forgetful),
     "renewals of what is over": Parts(handovers=Clings),
     "the router not told": Parts(dispatcher=KeepsLoad),

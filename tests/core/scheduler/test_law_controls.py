@@ -1,7 +1,8 @@
 """Negative controls: each law finds a part that breaks it, by its own number."""
 
+from contextlib import nullcontext
 from dataclasses import replace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from hypothesis import Phase, given, settings
@@ -17,7 +18,7 @@ from test_scheduler_laws import (
 )
 
 from antiphon.core.kv import BlockKeys, PagePool
-from antiphon.core.scheduler import Parts, batching, completion, sequence_memory
+from antiphon.core.scheduler import Parts, Scheduler, batching, completion, sequence_memory
 from antiphon.core.scheduler.history import History
 from antiphon.errors import BugError
 from antiphon.sim import (
@@ -26,11 +27,22 @@ from antiphon.sim import (
     ShadowKv,
     ShadowStore,
     StoreSide,
+    Submit,
     run_worker,
 )
 from antiphon.testing import laws
 from antiphon.testing.strategies import WorkerSetup, worker_setups, workloads
-from antiphon.types import FinishReason, SequenceEnded, Started
+from antiphon.types import (
+    FinishReason,
+    KvConfig,
+    Request,
+    RequestId,
+    SamplingParams,
+    SchedulerConfig,
+    SchedulerEvent,
+    SequenceEnded,
+    Started,
+)
 
 
 class Deaf(completion.Completion):
@@ -49,12 +61,36 @@ class Stutters(completion.Completion):
         events += events
 
 
-class Tardy(completion.Completion):
-    """Says last what came first."""
+class Tardy:
+    """A scheduler that says who starts when the first step for it is over."""
 
-    def take(self, flight, result, now, events) -> None:
-        super().take(flight, result, now, events)
-        events.sort(key=lambda event: isinstance(event, Started))
+    def __init__(self, scheduler: Scheduler) -> None:
+        self._scheduler = scheduler
+        self._late: list[SchedulerEvent] = []
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._scheduler, name)
+
+    def expire(self, now) -> list[SchedulerEvent]:
+        said = self._scheduler.expire(now)
+        self._late += (event for event in said if isinstance(event, Started))
+        return [event for event in said if not isinstance(event, Started)]
+
+    def complete(self, plan, result, now) -> list[SchedulerEvent]:
+        late, self._late = self._late, []
+        return [*late, *self._scheduler.complete(plan, result, now)]
+
+
+def test_i6_finds_who_says_too_late_who_starts() -> None:
+    setup = WorkerSetup(
+        config=SchedulerConfig(), kv=KvConfig(page_tokens=4, block_tokens=4), pages=8
+    )
+    asked = Request(id=RequestId("r"), prompt=(1, 2), sampling=SamplingParams(max_tokens=2, seed=0))
+    for worker, late in ((setup.build(), False), (Tardy(setup.build()), True)):
+        engine = ScriptedEngine(SCRIPT, ConstantStepTime(0.02), ShadowKv(setup.kv.page_tokens))
+        log = run_worker(cast(Scheduler, worker), engine, [Submit(0.0, asked)])
+        with pytest.raises(laws.LawBroken, match="I6: r was computed") if late else nullcontext():
+            laws.check_started(log, [asked])
 
 
 class ForgetfulPool(PagePool):
@@ -124,7 +160,6 @@ MUTANTS: dict[str, tuple[str, dict[str, Any]]] = {
     "shares incomplete blocks": ("I5", {"memory": SharesIncompleteBlocks}),
     "forgets copies": ("I5", {"memory": ForgetsCopies}),
     "counts too much as computed": ("I5", {"memory": CountsTooMuch}),
-    "says starts last": ("I6", {"completion": Tardy}),
     "ignores the budget": ("I10", {"batch": spendthrift}),
 }
 

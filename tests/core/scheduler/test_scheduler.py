@@ -149,6 +149,8 @@ def test_deadlines_end_what_waits_and_what_runs() -> None:
     bench = Bench(replace(SETUP, config=replace(SETUP.config, max_num_seqs=1)))
     bench.add(request("a", deadline=2.0), request("b", deadline=1.0, priority=1))
     plan = bench.step()
+    assert bench.scheduler.next_deadline() == 0.0, "somebody starts: that is to be said at once"
+    assert [type(one) for one in bench.scheduler.expire(0.0)] == [Started]
     assert bench.scheduler.next_deadline() == 1.0
     assert ends(list(bench.scheduler.expire(1.0))) == [(0, FinishReason.DEADLINE)]
     assert bench.scheduler.next_deadline() == 2.0

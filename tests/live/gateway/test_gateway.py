@@ -341,7 +341,9 @@ async def test_when_every_worker_died_with_it_the_request_is_an_error(pair):
 
         async def workers() -> None:
             for name in "abc":
-                await pair.puppets[name].request()
+                request = await pair.puppets[name].request()
+                pair.puppets[name].start(request)
+                await pair.puppets[name].read()
                 pair.puppets[name].die()
 
         body = {"model": MODEL, "prompt": [5, 6, 7]}

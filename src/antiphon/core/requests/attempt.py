@@ -71,6 +71,15 @@ class Attempt:
             case Waiting() | Granting():
                 return None
 
+    @property
+    def begun(self) -> bool:
+        """Its worker has worked for it, or may have: what waits in a queue alone kills nobody.
+
+        Nobody says when a pull begins, so whoever has an offer counts from the start.
+        """
+        pulls = isinstance(self.place, Serving) and self.place.adopted
+        return pulls or self.started or self.fetched
+
     def routed(self, route: str, now: Seconds) -> None:
         """Mutates: the attempt has its workers; again, if others were planned before."""
         if self.record is None:

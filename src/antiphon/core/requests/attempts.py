@@ -1,9 +1,10 @@
 """How requests come to workers, and what happens when one can't go on where it is.
 
 Every attempt after the first is paid for by something outside: a worker's death, a refusal, lost
-KV, a drain. Deaths and faults of workers without progress are counted, and refusals are spread out
-in time. Lost KV needs no count: it was offered with a new token, and is lost once. Deadlines end
-the rest, so that nothing is tried without bound.
+KV, a drain. Deaths of workers that had begun with a request, and faults, are counted until there is
+progress, and refusals are spread out in time. Lost KV needs no count: it was offered with a new
+token, and is lost once. Nor does the death of a worker in whose queue it waited: that can't be what
+it died of, and each costs a worker. Deadlines end the rest, so that nothing is tried without bound.
 """
 
 from collections.abc import Iterable
@@ -31,7 +32,8 @@ from .open_request import OpenRequest
 from .open_requests import OpenRequests
 
 MAX_FRUITLESS = 3
-"""That many attempts in a row that a worker died of or broke off, without a new token."""
+"""That many attempts in a row that a worker had begun and died with, or broke off, without a new
+token."""
 _HOLDS_A_PASS = 16
 """After that many who can't be placed nobody further behind is asked for."""
 _LEAST_WAIT_S = 0.01
@@ -208,11 +210,11 @@ class Attempts:
         if entry.offer is not None and entry.offer.owner == worker:
             commands += self._give_up_offer(entry)
             again = not isinstance(place, Serving)  # who has adopted it computes what is missing
-            died = worker not in self._dispatcher.workers
         match place:
             case Prefilling(holder) | Serving(holder, _) if holder == worker:
                 commands += self._dispatcher.stop(entry)
-                again, died = True, worker not in self._dispatcher.workers
+                again = True
+                died = entry.attempt.begun and worker not in self._dispatcher.workers
             case Granting(taker) if taker == worker:  # it was never given the request
                 again = True
             case _:

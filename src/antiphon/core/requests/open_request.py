@@ -42,7 +42,8 @@ class OpenRequest:
         self.offer: Offer | None = None
         """KV that was offered and is not taken yet. It outlives attempts."""
         self.fruitless = 0
-        """Attempts in a row that a worker's death or fault ended before a new token came."""
+        """Attempts in a row that the death of a worker that had begun, or a fault, ended before a
+        new token came."""
         self.refused_by: list[WorkerId] = []
         """Workers that had no room for it since it was last asked for in vain."""
         self.refusal: Rejected | None = None
@@ -176,8 +177,8 @@ class OpenRequest:
     def start(self, fact: Started, now: Seconds) -> None:
         """Mutates: an attempt's first chunk began `queued_s` after the worker was given it.
 
-        The worker's report comes with that chunk's result, so its arrival is no measure. What the
-        first attempt found in a cache is what the client is told.
+        The report may have waited, so its arrival is no measure. What the first attempt found in a
+        cache is what the client is told.
         """
         self.attempt.started = True
         if self._cached_tokens is None:

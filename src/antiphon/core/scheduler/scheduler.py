@@ -8,8 +8,10 @@
     adopt ─▶ waiting ──step──▶ receiving ──pulled──▶ running …    (a prompt computed elsewhere)
     add ──▶ waiting ──step──▶ receiving ──fetched──▶ running …    (its beginning is in the store)
 
-The driver's loop: `expire`, `step`, carry out `pulls` and `fetches`, run the plan, `complete`. One
-plan is outstanding at a time; all else, the methods of `leases` too, may come at any moment.
+The driver's loop: `expire`, `step`, `expire` again, carry out `pulls` and `fetches`, run the plan,
+`complete`. One plan is outstanding at a time; all else, the methods of `leases` too, may come at
+any moment. What a step decided (`Started`, `Preempted`) is said by the `expire` after it, so that
+others know it before the plan is run: should the worker die of it, they know whose plan it was.
 """
 
 from collections.abc import Sequence
@@ -120,7 +122,7 @@ class Scheduler:
         self._events: list[SchedulerEvent] = []
         """Said by the next `complete` or `expire`."""
         self._events_at: Seconds | None = None
-        """Set while events wait though no step may follow."""
+        """Set while events wait that should not wait for a step to be completed."""
         self._starting = Starting(
             self._roster, self._memory, self._admission, self.leases, self._receiving
         )
@@ -229,7 +231,7 @@ class Scheduler:
         return Aborted(request=id, sequences=tuple(one.key.sequence for one in ends))
 
     def expire(self, now: Seconds) -> Sequence[SchedulerEvent]:
-        """End requests and leases whose time has come; also says what no step would say."""
+        """End requests and leases whose time has come; also says what has happened so far."""
         events = self._take_events()
         self.leases.expire(now)
         for id in self._roster.deadlines.pop_due(now):
@@ -251,7 +253,7 @@ class Scheduler:
         """Choose what is computed next and reserve its memory.
 
         None: nothing can be computed until something is added, pulled, fetched, released or
-        expires.
+        expires. What it decided about requests is said by `expire`, for which it is time at once.
         """
         if self._flight is not None:
             raise BugError("a step was asked for while another is outstanding")
@@ -263,6 +265,8 @@ class Scheduler:
             )
         elif roster.changed:
             self.deferred = self._starting.run(now, self._events)
+        if self._events:
+            self._events_at = now
         self._flight = self._parts.batch(
             roster.running.values(),
             self._memory,
