@@ -201,7 +201,7 @@ def test_i5_finds_a_store_that_gives_other_kv(side: type[StoreSide]) -> None:
             except BugError as error:
                 assert broken_law(error) != "I5", "I5 is broken"
 
-    with pytest.raises(AssertionError, match="^I5 is broken"):
+    with pytest.raises(AssertionError, match=r"^I5 is broken"):
         search()
 
 

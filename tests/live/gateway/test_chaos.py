@@ -65,7 +65,7 @@ class Runner(PuppetLink):
         self.pace_s = pace_s
         self.runs: dict[RequestId, asyncio.Task[None]] = {}
         self.leases: dict[LeaseId, tuple[Incarnation, int] | None] = {}
-        self.adopted = 0
+        self.taken_over = 0
         self.dead = False
 
     async def add(
@@ -77,7 +77,7 @@ class Runner(PuppetLink):
         return Admitted(request=request.id)
 
     async def adopt(self, request: Request, offer: Offer) -> Admitted | Rejected:
-        self.adopted += 1
+        self.taken_over += 1
         self._start(request, self._pull(request, offer))
         return Admitted(request=request.id)
 
@@ -243,9 +243,9 @@ class Killer:
         runner = OWNERS[info.incarnation] = Runner(info, self.words, lambda: self.pace_s)
         return runner
 
-    def adopted(self) -> int:
+    def taken_over(self) -> int:
         """How many requests the workers that live have taken over from others."""
-        return sum(runner.adopted for runner in self.alive.values())
+        return sum(runner.taken_over for runner in self.alive.values())
 
     async def run(self, gateway) -> None:
         while True:
@@ -313,8 +313,8 @@ async def test_no_token_is_lost_or_repeated_while_workers_are_killed(tokenizer, 
             await asyncio.gather(*(call(number) for number in range(300)))
             killing.cancel()
             killer.pace_s = 3600.0  # from here on nothing is over unless it is stopped
-            before = killer.adopted()
-            while killer.adopted() < before + 10:
+            before = killer.taken_over()
+            while killer.taken_over() < before + 10:
                 longest_s *= 2
                 await asyncio.gather(*(call(3 * number) for number in range(25)))
             page = (await ai.get("/metrics")).text
