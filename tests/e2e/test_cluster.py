@@ -97,9 +97,11 @@ def test_status_says_who_is_there(cluster: Cluster) -> None:
         assert len(worker["incarnation"]) >= 16
         assert worker["life"] >= 1
         assert worker["problem"] == ""
-    assert sorted(served.pids()) == sorted(
-        [served.process.pid, status["gateway_pid"], prefill["pid"], decode["pid"]]
-    )
+    store = status["store"]
+    assert store["health"] == "ready"
+    assert store["life"] >= 1
+    pids = [served.process.pid, status["gateway_pid"], store["pid"], prefill["pid"], decode["pid"]]
+    assert sorted(served.pids()) == sorted(pids)
     table = run("status", "--url", served.url).stdout
     assert "prefill-0" in table
     assert "joined" in table
@@ -261,7 +263,7 @@ def test_a_killed_supervisor_leaves_nothing(serve: Start) -> None:
     """Even one that could not say a word, since it had been stopped."""
     served = serve("--prefill", "1", "--decode", "1")
     pids = served.pids()
-    assert len(pids) == 4
+    assert len(pids) == 5, "the supervisor, a gateway, a store and two workers"
     served.process.send_signal(signal.SIGSTOP)
     served.process.kill()
     served.process.wait(60)
