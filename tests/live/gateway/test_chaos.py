@@ -3,7 +3,7 @@
 import asyncio
 import random
 import time
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
@@ -318,7 +318,7 @@ async def test_no_token_is_lost_or_repeated_while_workers_are_killed(tokenizer, 
                 longest_s *= 2
                 await asyncio.gather(*(call(3 * number) for number in range(25)))
             page = (await ai.get("/metrics")).text
-        value: Counter[str] = Counter()
+        value: dict[str, float] = defaultdict(float)
         for line in (line for line in page.splitlines() if line[0] != "#"):
             series, count = line.split()
             value[series.partition("{")[0]] += float(count)
