@@ -127,7 +127,9 @@ def test_an_interrupt_leaves_nothing(
     folder = tmp_path / "out"
     folder.mkdir()
     (folder / "tiny.json").write_text("an earlier one")
-    result = run(tiny, *SMALL, "-o", folder / "tiny.json")
+    # A budget that no machine can use up in 40 passes.
+    options = ("--kv-memory", "16MiB", "--budget", "120s")
+    result = run(tiny, *options, "-o", folder / "tiny.json")
     assert len(passes) == 40
     assert result.exit_code == 130
     assert result.stdout == ""

@@ -160,12 +160,13 @@ def at_rest(metrics: Metrics) -> bool:
 
 @contextlib.contextmanager
 def standing_still(pid: int) -> Iterator[None]:
-    """The process gets no time meanwhile."""
+    """The process gets no time meanwhile. It may be killed meanwhile."""
     os.kill(pid, signal.SIGSTOP)
     try:
         yield
     finally:
-        os.kill(pid, signal.SIGCONT)
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGCONT)
 
 
 def alive(pid: int) -> bool:

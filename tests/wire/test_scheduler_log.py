@@ -4,7 +4,6 @@ import io
 from typing import cast
 
 from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 
 from antiphon.core.recorded_run import Setup, fresh_machines
 from antiphon.core.recorder import recorded, replay
@@ -58,9 +57,9 @@ def filled(workload) -> ShadowStore:
     return store
 
 
-def logged(workload, lost: list[frozenset[int]], salt_key: bytes | None) -> bytes:
+def logged(workload, lost: list[frozenset[int]]) -> bytes:
     file, losing = io.BytesIO(), iter(lost)
-    write = DecisionLogWriter(file, salt_key)
+    write = DecisionLogWriter(file)
     write.begin(SETUP)
     scheduler = cast(Scheduler, fresh_machines(SETUP)[SCHEDULER])
     memory = ShadowKv(CONFIG.kv.page_tokens)
@@ -83,12 +82,11 @@ def replayed(log: bytes) -> tuple[list, list]:
 
 
 @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-@given(workloads(fetching=True), losses(), st.sampled_from([None, b"a key of this run"]))
+@given(workloads(fetching=True), losses())
 def test_a_log_with_fetches_replays_to_the_same_decisions(
-    workload, lost: list[frozenset[int]], salt_key: bytes | None
+    workload, lost: list[frozenset[int]]
 ) -> None:
-    """Though block keys are other ones, if the log has pseudonyms in place of salts."""
-    differences, _ = replayed(logged(workload, lost, salt_key))
+    differences, _ = replayed(logged(workload, lost))
     assert differences == []
 
 
@@ -99,7 +97,7 @@ def test_what_came_of_a_fetch_is_a_fact_that_decisions_follow_from() -> None:
         sampling=SamplingParams(max_tokens=4, seed=1),
     )
     workload = [Submit(0.0, asked, 12)]
-    log = logged(workload, [], None)
+    log = logged(workload, [])
     differences, (fetched, _) = replayed(log)
     assert isinstance(fetched, Fetched) and fetched.fetched_tokens == 12 and not differences
     tampered = log.replace(b'"good":[true,true,true]', b'"good":[true,false,true]')

@@ -19,6 +19,7 @@ from antiphon.wire import (
     OtherVersionError,
     decode,
     encode,
+    owned_by_loop,
     pack_frame,
 )
 from antiphon.wire import stream as stream_module
@@ -332,7 +333,8 @@ async def test_a_stream_that_ended_before_it_was_connected_stays_closed(clock) -
     ear = wire_kit.Ear(stream)
     stream.end("too many")
     one.setblocking(False)
-    await asyncio.get_running_loop().create_unix_connection(lambda: stream, sock=one)
+    with owned_by_loop(one):
+        await asyncio.get_running_loop().create_unix_connection(lambda: stream, sock=one)
     other.settimeout(10)
     assert await received(other) == b""
     assert [ending.reason for ending in ear.endings] == ["too many"]

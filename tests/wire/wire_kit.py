@@ -4,7 +4,7 @@ import asyncio
 import socket
 from collections.abc import Callable
 
-from antiphon.wire import Ending, Frame, FrameStream
+from antiphon.wire import Ending, Frame, FrameStream, owned_by_loop
 
 
 class Ear:
@@ -36,7 +36,8 @@ async def on_socket(
     connection.setblocking(False)
     stream = FrameStream(receives, clock=clock)
     ear = Ear(stream)
-    await asyncio.get_running_loop().create_unix_connection(lambda: stream, sock=connection)
+    with owned_by_loop(connection):
+        await asyncio.get_running_loop().create_unix_connection(lambda: stream, sock=connection)
     return ear
 
 

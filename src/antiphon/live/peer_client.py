@@ -38,6 +38,7 @@ from antiphon.wire import (
     Kind,
     decode,
     encode,
+    owned_by_loop,
 )
 
 from .descriptors import first_frame
@@ -184,7 +185,8 @@ class PeerClient:
             calls = Calls(stream, self._who, timeout_s=self._timeout_s)
             stream.on_frame = calls.answered
             stream.on_end = partial(self._over, calls)
-            await loop.create_unix_connection(lambda: stream, sock=connection)
+            with owned_by_loop(connection):
+                await loop.create_unix_connection(lambda: stream, sock=connection)
         except BaseException:
             connection.close()
             raise

@@ -32,6 +32,7 @@ from antiphon.wire import (
     QuietLog,
     decode,
     encode,
+    owned_by_loop,
 )
 
 from .descriptors import first_frame, send_all_at_once
@@ -184,7 +185,8 @@ class StoreClient:
                     over.set_result(ending)
 
             stream.on_frame, stream.on_end = calls.answered, ended
-            await loop.create_unix_connection(lambda: stream, sock=connection)
+            with owned_by_loop(connection):
+                await loop.create_unix_connection(lambda: stream, sock=connection)
             stream.beat(*self._beat, lambda: (Kind.HEARTBEAT, None))
             return stream, calls, descriptors.pop()
         except BaseException:

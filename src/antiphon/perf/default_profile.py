@@ -3,11 +3,11 @@
 The numbers describe SmolLM2-135M with int8 arithmetic on one AVX-512 core. They follow from five
 medians of benchmarks/results/engine.json, and a test holds them to these:
 
-* 512 tokens of a prompt from its beginning, and from token 3,584 on: 286 ms and 1.00 s. The
-  difference is 1.84 million pairs of attention: 0.39 µs each. The rest of the first is 0.45 ms a
+* 512 tokens of a prompt from its beginning, and from token 3,584 on: 262 ms and 650 ms. The
+  difference is 1.84 million pairs of attention: 0.21 µs each. The rest of the first is 0.45 ms a
   token.
-* steps of 1, 8 and 32 sequences at a context of 540: 4.6, 12.3 and 44.8 ms, so about 1.25 ms a
-  sequence over 3.4 ms that each step takes. Of the 1.25 ms, 0.45 are its token and 0.21 its
+* steps of 1, 8 and 32 sequences at a context of 540: 4.4, 10.9 and 42.6 ms, so about 1.12 ms a
+  sequence over 2.9 ms that each step takes. Of the 1.12 ms, 0.45 are its token and 0.11 its
   attention; the head is about a third of the other products; what is left is reading its KV.
 
 Another model or machine is faster or slower as a whole: routers correct these times by the busy
@@ -19,12 +19,12 @@ from .step_time import FittedStepTime, Ramp
 from .transfer_time import LinkTime
 
 DEFAULT_STEP_TIME = FittedStepTime(
-    fixed_s=3.4e-3,
+    fixed_s=2.9e-3,
     token=Ramp(starts=(0,), slopes_s=(0.45e-3,)),
     sampled=Ramp(starts=(0,), slopes_s=(0.16e-3,)),
     chunk_s=0.0,
-    context_s=0.8e-6,
-    attention_s=0.39e-6,
+    context_s=0.74e-6,
+    attention_s=0.21e-6,
 )
 
 DEFAULT_LINK_TIME = LinkTime(setup_s=2e-3, bytes_per_s=2e9)

@@ -20,6 +20,7 @@ from .decision_log import DecisionLogWriter, read_decision_log
 from .durations import from_durations, to_durations
 from .event_batch import pack_events, unpack_events
 from .frame import PROTOCOL_VERSION, Frame, FrameError, FrameReader, OtherVersionError, pack_frame
+from .loop_socket import owned_by_loop
 from .quiet_log import QuietLog
 from .stream import Ending, FrameStream
 
@@ -48,6 +49,7 @@ __all__ = [
     "decode",
     "encode",
     "from_durations",
+    "owned_by_loop",
     "pack_events",
     "pack_frame",
     "read_decision_log",

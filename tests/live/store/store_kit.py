@@ -53,7 +53,17 @@ from antiphon.types import (
 )
 from antiphon.types import PagePull as Pull
 from antiphon.types.kv_store import STORE
-from antiphon.wire import FROM_STORE, Calls, Ending, Frame, FrameStream, Kind, decode, encode
+from antiphon.wire import (
+    FROM_STORE,
+    Calls,
+    Ending,
+    Frame,
+    FrameStream,
+    Kind,
+    decode,
+    encode,
+    owned_by_loop,
+)
 
 SHAPE = KvShape(layout="test", page_tokens=16, block_tokens=64, page_bytes=1024, pages=256)
 BLOCK_PAGES = SHAPE.block_tokens // SHAPE.page_tokens
@@ -272,7 +282,8 @@ class FakeWorker:
         self.stream.on_frame = self._heard
         self.stream.on_end = self._over
         loop = asyncio.get_running_loop()
-        await loop.create_unix_connection(lambda: self.stream, sock=connection)
+        with owned_by_loop(connection):
+            await loop.create_unix_connection(lambda: self.stream, sock=connection)
         self.stream.beat(
             self._beat["heartbeat_s"], self._beat["lost_after_s"], lambda: (Kind.HEARTBEAT, None)
         )
@@ -375,9 +386,10 @@ class FakeGateway:
         self.calls = Calls(self.stream, "the store", timeout_s=DEADLINE_S)
         self.stream.on_frame = self._heard
         self.stream.on_end = lambda ending: self.calls.fail(ending.reason)
-        await asyncio.get_running_loop().create_unix_connection(
-            lambda: self.stream, sock=connection
-        )
+        with owned_by_loop(connection):
+            await asyncio.get_running_loop().create_unix_connection(
+                lambda: self.stream, sock=connection
+            )
         self.stream.beat(
             CLUSTER["heartbeat_s"], CLUSTER["lost_after_s"], lambda: (Kind.HEARTBEAT, None)
         )

@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator, Callable, Sequence
 
 from antiphon.errors import PeerError
 from antiphon.types import Seconds
+from antiphon.wire import owned_by_loop
 
 from .log_lines import LogLines
 from .messages import (
@@ -73,7 +74,8 @@ class ChildProcess:
             except BaseException:
                 ours.close()
                 raise
-        reader, writer = await asyncio.open_connection(sock=ours, limit=MAX_LINE_BYTES)
+        with owned_by_loop(ours):
+            reader, writer = await asyncio.open_connection(sock=ours, limit=MAX_LINE_BYTES)
         assert process.stdout is not None
         pump = asyncio.create_task(_pump(process.stdout, log, clock))
         child = cls(process, (reader, writer), pump)
