@@ -178,7 +178,8 @@ class TieredBlocks:
 
     def _admitted(self, source: Source, one: Waiting) -> tuple[Slot, Waiting] | None:
         block, now = one.block, self._clock()
-        slot = self.host.begin_put(block.key, block.parent, one.tenant, now)
+        lower = block.parent in (self.disk or ()) or block.parent in (self.remote or ())
+        slot = self.host.begin_put(block.key, block.parent, one.tenant, now, needs_parent=not lower)
         if isinstance(slot, Declined):
             return None
         return slot, one
