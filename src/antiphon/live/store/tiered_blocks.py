@@ -178,8 +178,8 @@ class TieredBlocks:
 
     def _admitted(self, source: Source, one: Waiting) -> tuple[Slot, Waiting] | None:
         block, now = one.block, self._clock()
-        lower = block.parent in (self.disk or ()) or block.parent in (self.remote or ())
-        slot = self.host.begin_put(block.key, block.parent, one.tenant, now, needs_parent=not lower)
+        [where] = self.tiers_of([block.parent]) if block.parent is not None else [()]
+        slot = self.host.begin_put(block.key, block.parent, one.tenant, now, needs_parent=not where)
         if isinstance(slot, Declined):
             return None
         return slot, one
