@@ -44,7 +44,8 @@ def replay(rows: Sequence[TraceRow], slots: int, policy: PolicyFactory) -> Repla
         found_tokens += min(found * TRACE_BLOCK_TOKENS, row.input_tokens)
         for place in range(found, len(keys)):
             parent = keys[place - 1] if place else None
-            if isinstance(tier.begin_put(keys[place], parent, b"", row.at_s), int):
+            slot = tier.begin_put(keys[place], parent, b"", row.at_s, needs_parent=True)
+            if isinstance(slot, int):
                 tier.end_put(keys[place], True, row.at_s)
     stats = tier.stats(1)
     return Replayed(

@@ -64,6 +64,31 @@ def test_a_block_that_lost_its_name_at_once_is_not_put() -> None:
     assert side.seal_fresh() == []
 
 
+@pytest.mark.parametrize("put_before", [True, False])
+def test_a_block_that_a_failed_step_wrote_cannot_be_had(put_before: bool) -> None:
+    """Its pages are what they were, so that nothing but this tells."""
+    store = ShadowStore()
+    memory, side = owner(store)
+    (block,) = side.seal_fresh()
+    if put_before:
+        assert side.put(block)
+    side.listen(BlockRemoved(KEY, doubtful=True))
+    assert not side.put(block)
+    assert len(store) == 0
+    assert StoreSide(store, ShadowKv(2)).copy(fetch((7, 8))) == (False,)
+    side.listen(BlockStored(KEY, None, pages=(5, 3)))  # computed once more
+    assert side.put(*side.seal_fresh())
+    assert store.get(KEY) == (memory.content(5), memory.content(3))
+
+
+def test_a_block_that_only_had_to_make_room_stays_in_the_store() -> None:
+    store = ShadowStore()
+    _, side = owner(store)
+    assert side.put(*side.seal_fresh())
+    side.listen(BlockRemoved(KEY))
+    assert len(store) == 1
+
+
 @pytest.mark.parametrize("lost", [(0,), ()], ids=["lost", "never put"])
 def test_a_block_that_can_not_be_had_leaves_garbage(lost: tuple[int, ...]) -> None:
     store, memory = ShadowStore(), ShadowKv(2)

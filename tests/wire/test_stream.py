@@ -47,11 +47,11 @@ async def pair(clock: HandClock) -> tuple[Ear, Ear]:
     return await on_socket(one, TO_OWNER, clock), await on_socket(other, TO_TAKER, clock)
 
 
-async def half(clock: HandClock) -> tuple[Ear, socket.socket]:
+async def half(clock: HandClock, *, answers: bool = False) -> tuple[Ear, socket.socket]:
     """An owner, and the bare socket at the other end."""
     one, other = socket.socketpair()
     other.settimeout(10)
-    return await on_socket(one, TO_OWNER, clock), other
+    return await on_socket(one, TO_OWNER, clock, answers=answers), other
 
 
 async def received(other: socket.socket) -> bytes:
@@ -199,6 +199,75 @@ async def test_whoever_does_not_wait_for_room_loses_the_stream(clock, monkeypatc
     assert "does not read" in (await owner.ending()).reason
     with pytest.raises(PeerError, match="does not read"):
         await owner.stream.room()
+
+
+async def test_an_answer_that_ends_the_stream_is_no_accident(clock, monkeypatch) -> None:
+    """Whoever asks and does not read ends his own stream, not the process."""
+    monkeypatch.setattr(stream_module, "MAX_UNSENT_BYTES", 2**20)
+    accidents: list[dict] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, what: accidents.append(what))
+    owner, other = await half(clock)
+    owner.stream.on_frame = lambda _: owner.stream.send_frame(bytes(2**21))
+    other.sendall(2 * encode(Kind.TAKE, LEASE, 1))
+    assert "does not read" in (await owner.ending()).reason
+    await asyncio.wait_for(owner.stream.wait_closed(), 10)
+    assert len(owner.endings) == 1
+    assert accidents == []
+    other.close()
+
+
+async def test_what_another_streams_end_does_in_a_handler_is_not_swallowed(clock) -> None:
+    accidents = asyncio.Queue()
+    asyncio.get_running_loop().set_exception_handler(lambda _, what: accidents.put_nowait(what))
+    owner, other = await half(clock)
+    another, _ = await half(clock)
+    another.stream.end("done")
+    owner.stream.on_frame = lambda _: another.stream.send(Kind.LEASE_HELD, HELD)
+    other.sendall(encode(Kind.TAKE, LEASE, 1))
+    what = await asyncio.wait_for(accidents.get(), 10)
+    assert isinstance(what["exception"], PeerError)
+    other.close()
+
+
+async def test_whoever_does_not_read_answers_is_not_read_either(clock) -> None:
+    owner, other = await half(clock, answers=True)
+    asked = 0
+
+    def answer(_: Frame) -> None:
+        nonlocal asked
+        asked += 1
+        owner.stream.send_frame(bytes(1000))
+
+    owner.stream.on_frame = answer
+    ask, most = encode(Kind.TAKE, LEASE, 1), 50_000
+    asking = asyncio.create_task(asyncio.to_thread(other.sendall, most * ask))
+    await until(lambda: owner.stream.unsent_bytes > stream_module.ROOM_BYTES)
+    before = asked
+    for _ in range(20):
+        await asyncio.sleep(0)
+    assert asked == before < most
+    answers = 0
+    while answers < most * 1000:
+        answers += len(await asyncio.to_thread(other.recv, 2**20))
+    await asyncio.wait_for(asking, 10)
+    assert asked == most
+    owner.stream.end("done")
+    other.close()
+
+
+async def test_nor_does_his_heartbeat_keep_him(clock) -> None:
+    """A reader that was stopped is lost in time, whatever he has asked before."""
+    owner, other = await half(clock, answers=True)
+    owner.stream.on_frame = lambda _: owner.stream.send_frame(bytes(2 * stream_module.ROOM_BYTES))
+    owner.stream.beat(0.001, 1.0, lambda: (Kind.LEASE_HELD, HELD))
+    other.sendall(encode(Kind.TAKE, LEASE, 1))
+    await until(lambda: owner.stream.unsent_bytes > stream_module.ROOM_BYTES)
+    while not owner.over.is_set():
+        other.sendall(encode(Kind.TAKE, LEASE, 1))
+        clock.now += 0.2
+        await until(lambda: owner.over.is_set() or owner.stream._ran_at == clock.now)
+    assert "nothing was heard" in (await owner.ending()).reason
+    other.close()
 
 
 async def test_a_broken_connection_is_written_to_once(clock, caplog) -> None:

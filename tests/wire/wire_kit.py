@@ -30,11 +30,15 @@ class Ear:
 
 
 async def on_socket(
-    connection: socket.socket, receives: dict[int, int], clock: Callable[[], float]
+    connection: socket.socket,
+    receives: dict[int, int],
+    clock: Callable[[], float],
+    *,
+    answers: bool = False,
 ) -> Ear:
     """A stream over one end of a socket pair."""
     connection.setblocking(False)
-    stream = FrameStream(receives, clock=clock)
+    stream = FrameStream(receives, clock=clock, answers=answers)
     ear = Ear(stream)
     with owned_by_loop(connection):
         await asyncio.get_running_loop().create_unix_connection(lambda: stream, sock=connection)

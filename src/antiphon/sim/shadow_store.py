@@ -47,6 +47,10 @@ class ShadowStore:
         """Keep a block, unless it is known."""
         self._blocks.setdefault(key, content)
 
+    def forget(self, key: BlockKey) -> None:
+        """Nobody can have it any more; fine if it is not here."""
+        self._blocks.pop(key, None)
+
     def get(self, key: BlockKey) -> tuple[PageContent, ...] | None:
         """What the block's pages held; None: it is not here."""
         return self._blocks.get(key)
@@ -81,14 +85,20 @@ class StoreSide:
         self._memory = memory
         self._lost = lost
         self._fresh: dict[BlockKey, BlockStored] = {}
+        self._sealed: dict[BlockKey, SealedBlock] = {}
+        """To be put."""
 
     def listen(self, event: KvEvent) -> None:
-        """A block got its name here, or lost it."""
+        """A block got its name here, or lost it. If what computed it has failed, so does the store
+        forget it, and what is still to be put comes to nothing."""
         match event:
             case BlockStored(key=key):
                 self._fresh[key] = event
-            case BlockRemoved(key=key):
+            case BlockRemoved(key=key, doubtful=doubtful):
                 self._fresh.pop(key, None)
+                if doubtful:
+                    self._sealed.pop(key, None)
+                    self._store.forget(key)
 
     def seal_fresh(self) -> list[SealedBlock]:
         """Blocks that were named since this was last asked, to be `put` later.
@@ -96,10 +106,15 @@ class StoreSide:
         Comes right after the scheduler named them: before it can reserve their pages anew.
         """
         fresh, self._fresh = self._fresh, {}
-        return [SealedBlock(key, self._memory.seal(one.pages)) for key, one in fresh.items()]
+        sealed = {key: SealedBlock(key, self._memory.seal(one.pages)) for key, one in fresh.items()}
+        self._sealed.update(sealed)
+        return list(sealed.values())
 
     def put(self, block: SealedBlock) -> bool:
-        """Whether the block could be copied: its pages are what they were."""
+        """Whether the block could be copied: its pages are what they were, and nobody doubts it."""
+        if self._sealed.get(block.key) is not block:
+            return False
+        del self._sealed[block.key]
         pages = [self._memory.read(page) for page in block.pages]
         content = tuple(page for page in pages if page is not None)
         if len(content) < len(pages):

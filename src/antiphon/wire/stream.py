@@ -45,12 +45,17 @@ class Ending:
 class FrameStream(asyncio.Protocol):
     """One side. `receives` are the kinds that may come (see `codec`). All on one event loop.
 
-    `on_frame` gets each frame at once and may raise `FrameError`; `on_end` is called once, whatever
-    ended the stream. `last_words` are sent when what came was wrong. All may be set anew by whoever
-    takes the stream over.
+    `on_frame` gets each frame at once and may raise `FrameError`, and what a `send` of its own
+    raises; `on_end` is called once, whatever ended the stream. `last_words` are sent when what came
+    was wrong. All may be set anew by whoever takes the stream over.
+
+    `answers`: most of what comes is answered, so that nothing more is taken from the socket while
+    what was sent finds no room. Whoever asks and does not read is heard no more, and so is lost.
     """
 
-    def __init__(self, receives: Mapping[int, int], *, clock: Callable[[], Seconds]) -> None:
+    def __init__(
+        self, receives: Mapping[int, int], *, clock: Callable[[], Seconds], answers: bool = False
+    ) -> None:
         self.on_frame: Callable[[Frame], None] = _ignore
         self.on_end: Callable[[Ending], None] = _ignore
         self.last_words: Callable[[FrameError], bytes] = _nothing
@@ -62,7 +67,9 @@ class FrameStream(asyncio.Protocol):
         self._timer: asyncio.TimerHandle | None = None
         self._lost_after_s: Seconds | None = None
         self._heard_at = self._ran_at = clock()
+        self._answers = answers
         self._paused = False
+        self._reading = True
         self._room = asyncio.Event()
         self._room.set()
         self._closed = asyncio.Event()
@@ -127,16 +134,25 @@ class FrameStream(asyncio.Protocol):
     def pause(self) -> None:
         """Take nothing more from the socket: the other side will find no room. Silence does not
         count meanwhile."""
-        if self._transport is not None and self._ending is None and not self._paused:
-            self._paused = True
-            self._transport.pause_reading()
+        self._paused = self._transport is not None
+        self._read_or_not()
 
     def resume(self) -> None:
         """Undo `pause`."""
-        if self._transport is not None and self._ending is None and self._paused:
-            self._paused = False
+        self._paused = False
+        self._read_or_not()
+
+    def _read_or_not(self) -> None:
+        reading = not self._paused and (self._room.is_set() or not self._answers)
+        transport = self._transport
+        if transport is None or self._ending or transport.is_closing() or reading is self._reading:
+            return
+        self._reading = reading
+        if reading:
             self._heard_at = self._clock()
-            self._transport.resume_reading()
+            transport.resume_reading()
+        else:
+            transport.pause_reading()
 
     # ── life ─────────────────────────────────────────────────────────────────────────────────
 
@@ -223,14 +239,19 @@ class FrameStream(asyncio.Protocol):
                 self._transport.write(self.last_words(error))
             self._over(Ending(str(error), failure=error))
             self._let_leave()
+        except PeerError:
+            if self._ending is None:
+                raise  # it was of another stream
 
     def pause_writing(self) -> None:
         """See `asyncio.Protocol`."""
         self._room.clear()
+        self._read_or_not()
 
     def resume_writing(self) -> None:
         """See `asyncio.Protocol`."""
         self._room.set()
+        self._read_or_not()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """See `asyncio.Protocol`."""

@@ -354,6 +354,29 @@ async def test_a_stopped_store_costs_a_deadline_and_is_of_use_again(folder: Path
             assert await again.fetch(keys) == contents(keys)
 
 
+async def test_a_worker_that_asks_and_does_not_read_is_lost_and_alone(folder: Path) -> None:
+    """One client that does not read must not end, or fill, the process that all others need."""
+    async with real_store(folder, cluster={"lost_after_s": 0.5}) as store:
+        caller = FakeWorker(store.path)
+        _, [memory], connection = await answer_to(
+            store.path, encode(Kind.STORE_HELLO, caller.hello), [caller.region.fd]
+        )
+        os.close(memory)
+        asks = 1000 * encode(Kind.LOCATE, Locate(tenant=b"", keys=(), wait_s=0.0), 7)
+        sent = 0
+        with pytest.raises(OSError, match=r"Broken pipe|Connection reset"):
+            while True:
+                await asyncio.get_running_loop().sock_sendall(connection, asks)
+                sent += 1000
+                assert sent < 500_000, "the store reads on"
+        connection.close()
+        caller.region.close()
+        async with FakeWorker(store.path) as another:
+            keys = await another.put_prompt()
+            assert await another.fetch(keys) == contents(keys)
+        assert not any("Traceback" in line for line in store.log)
+
+
 async def test_a_stopped_worker_is_let_go_and_its_memory_too(folder: Path) -> None:
     program = (
         "import asyncio, sys\nfrom pathlib import Path\nfrom store_kit import FakeWorker\n"

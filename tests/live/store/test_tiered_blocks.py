@@ -114,8 +114,12 @@ class Scene:
         """The remote has been asked once more."""
         assert await asyncio.to_thread(self.remote.asked.acquire, timeout=DEADLINE_S)
 
-    async def put(self, key: BlockKey) -> None:
-        self.blocks.put(self.source, TENANT, [self.worker.sealed(key, None)])
+    def offer(self, key: BlockKey, parent: BlockKey | None = None) -> None:
+        """A worker puts a block; it may come to nothing."""
+        self.blocks.put(self.source, TENANT, [self.worker.sealed(key, parent)])
+
+    async def put(self, key: BlockKey, parent: BlockKey | None = None) -> None:
+        self.offer(key, parent)
         await self.until_held(key)
 
     async def locate(
@@ -240,3 +244,28 @@ async def test_blocks_that_nobody_waits_for_any_more_are_not_read() -> None:
         assert (await it.locate(keys[0], single(9)))[2] == 0  # behind all the others
         assert it.remote.reads == 1
         assert it.blocks.host.writing_slots == 0
+
+
+async def test_a_block_whose_beginning_nobody_has_pushes_nothing_out() -> None:
+    """Nobody would find it: a search ends at the first block that is missing."""
+    begun, orphan = keys_of(prompt(2, seed=1))
+    async with scene(slots=1) as it:
+        await it.put(single(2))
+        await it.until_held(single(2), Tier.REMOTE)
+        it.offer(orphan, begun)
+        await it.put(single(3))  # its turn comes after the orphan's
+        assert dict(it.blocks.host.stats(BLOCK_BYTES).dropped) == {"orphan": 1}
+        assert (orphan, Tier.HOST) not in it.held
+
+
+async def test_a_block_whose_beginning_a_slower_tier_has_is_as_good_as_any() -> None:
+    first, second = keys_of(prompt(2, seed=1))
+    async with scene(slots=1) as it:
+        await it.put(first)
+        await it.until_held(first, Tier.REMOTE)
+        await it.put(single(2))  # in the first one's place
+        await it.until_held(single(2), Tier.REMOTE)
+        await it.put(second, first)
+        lease, slots, brought = await it.locate(second)
+        assert lease is not None
+        assert (it.keys_in(slots), brought) == ([second], 0)

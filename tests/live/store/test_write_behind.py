@@ -25,6 +25,7 @@ class Scene:
         self.host = HostBlocks(tier, self.memory, lambda: 0.0)
         self.gate = threading.Event()
         self.gate.set()
+        self.writing = threading.Event()
         self.written: list[BlockKey] = []
         self.thread = ThreadPoolExecutor(1)
         self.behind = WriteBehind(
@@ -32,6 +33,7 @@ class Scene:
         )
 
     def _write(self, blocks) -> list[bytes]:
+        self.writing.set()
         assert self.gate.wait(30)
         return [page.tobytes() for one in blocks for page in one.pages]
 
@@ -98,7 +100,7 @@ async def test_cancelled_while_it_writes_it_lets_go_when_that_is_done() -> None:
     scene.gate.clear()
     scene.behind.offer(key)
     running = asyncio.create_task(scene.behind.run())
-    await asyncio.sleep(0.01)
+    assert await asyncio.to_thread(scene.writing.wait, 30)
     running.cancel()
     await asyncio.sleep(0)
     assert scene.host.tier.stats(1).leases == 1

@@ -208,7 +208,7 @@ class StorePort:
         first: bytes = b"",
         descriptors: Sequence[int] = (),
     ) -> None:
-        stream = FrameStream(TO_STORE, clock=self._clock)
+        stream = FrameStream(TO_STORE, clock=self._clock, answers=True)
         stream.on_frame = partial(caller.heard, stream)
         stream.on_end = partial(self._over, stream, caller)
         self._streams[stream] = None

@@ -199,7 +199,8 @@ class TieredBlocks:
 
     def _admitted(self, source: Source, one: Waiting) -> tuple[Slot, Waiting] | None:
         block, now = one.block, self._clock()
-        slot = self.host.begin_put(block.key, block.parent, one.tenant, now)
+        [where] = self.tiers_of([block.parent]) if block.parent is not None else [()]
+        slot = self.host.begin_put(block.key, block.parent, one.tenant, now, needs_parent=not where)
         if isinstance(slot, Declined):
             return None
         return slot, one
