@@ -92,6 +92,17 @@ def test_what_one_store_puts_another_gets(server: RealRedis) -> None:
 
 
 @needs_redis
+def test_all_is_cleared_and_what_others_keep_there_stays(server: RealRedis) -> None:
+    tier = remote(server.url)
+    assert all(put(tier, *range(1200)))
+    server.client().set(b"of somebody else", b"value")
+    assert len(RedisValues(server.url).names(b"[of] *", 0)[1]) == 0
+    gone, all_asked = tier.clear(None)
+    assert (len(gone), all_asked) == (1200, True)
+    assert server.client().keys("*") == [b"of somebody else"]
+
+
+@needs_redis
 def test_values_go_after_their_time_to_live(server: RealRedis) -> None:
     values = RedisValues(server.url, ttl_s=100)
     put(RemoteTier(values, ORIGIN), 0)

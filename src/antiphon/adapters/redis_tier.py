@@ -51,6 +51,12 @@ class RedisValues:
         """See `RemoteValues`."""
         self._run([("UNLINK", name) for name in names])
 
+    def names(self, beginning: bytes, place: int) -> tuple[int, Sequence[bytes]]:
+        """See `RemoteValues`."""
+        pattern = re.sub(rb"([][*?\\^])", rb"\\\1", beginning) + b"*"
+        [(following, found)] = self._run([("SCAN", str(place), "MATCH", pattern, "COUNT", "512")])
+        return int(following), found
+
     def reset(self) -> None:
         """See `RemoteValues`."""
         spent, self._client = self._client, self._new_client()

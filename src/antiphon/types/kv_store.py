@@ -207,7 +207,8 @@ class StoreOp(StrEnum):
     PREFETCH = "prefetch"
     """Bring blocks up to the host tier."""
     CLEAR = "clear"
-    """Forget these blocks, all of a tenant, or, with neither, all."""
+    """Forget these blocks, all of a tenant, or, with neither, all. Nothing that was put before is
+    found on any tier after the answer."""
     MOVE = "move"
     """To the tier that is named."""
     VERIFY = "verify"
@@ -246,7 +247,7 @@ class TierStats:
 class StoreAnswer:
     """`tiers`: for each key, where it lies now (fastest first). `blocks`: how many were affected.
 
-    `problem`: why nothing was done.
+    `problem`: why nothing was done, or not all.
     """
 
     tiers: tuple[tuple[Tier, ...], ...] = ()

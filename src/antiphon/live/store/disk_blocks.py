@@ -66,6 +66,10 @@ class DiskBlocks:
         if key not in self._keys:
             self._behind.offer(key)
 
+    def prune(self) -> None:
+        """What was cleared from the host tier is not to be written."""
+        self._behind.prune()
+
     async def quiet(self) -> None:
         """Return when nothing waits to be written."""
         await self._behind.quiet()

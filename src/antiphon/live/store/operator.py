@@ -20,6 +20,10 @@ from .tiered_blocks import TieredBlocks, tenant_name
 MOST_KEYS = 2**16
 _VERIFIED_AT_ONCE = 64
 _HOLDER = "operator"
+_REMOTE_SILENT = (
+    "memory and disk are cleared, but the remote tier could not be asked about all that it has: "
+    "what is there can be found again; clear once more when it answers"
+)
 _OVER = "meanwhile the store stopped, or began anew for workers of another model or layout"
 
 
@@ -57,7 +61,7 @@ class StoreOperator:
             case StoreOp.PREFETCH:
                 return StoreAnswer(blocks=await self._bring_up(blocks, ask.keys))
             case StoreOp.CLEAR:
-                return StoreAnswer(blocks=await _clear(blocks, ask))
+                return await _clear(blocks, ask)
             case StoreOp.MOVE:
                 return await self._move(blocks, ask)
             case StoreOp.VERIFY:
@@ -115,13 +119,10 @@ def _stats(blocks: TieredBlocks) -> tuple[TierStats, ...]:
     return (host, *(tier.stats() for tier in (blocks.disk, blocks.remote) if tier is not None))
 
 
-async def _clear(blocks: TieredBlocks, ask: StoreAsk) -> int:
-    """How many places of blocks were cleared, or, if more, blocks of one tier."""
+async def _clear(blocks: TieredBlocks, ask: StoreAsk) -> StoreAnswer:
     tenant = None if ask.tenant is None else tenant_name(ask.tenant)
-    keys = ask.keys or None
-    in_memory = blocks.host.clear(tenant, keys)
-    on_disk = 0 if blocks.disk is None else await blocks.disk.clear(tenant, keys)
-    return max(in_memory, on_disk)
+    count, all_asked = await blocks.clear(tenant, ask.keys or None)
+    return StoreAnswer(blocks=count, problem="" if all_asked else _REMOTE_SILENT)
 
 
 async def _verify(blocks: TieredBlocks, keys: Sequence[BlockKey] | None) -> int:

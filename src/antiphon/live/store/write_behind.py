@@ -61,6 +61,11 @@ class WriteBehind(Generic[Result]):
         self._idle.clear()
         self._news.set()
 
+    def prune(self) -> None:
+        """What was cleared from the host tier does not wait any more, even if it comes back."""
+        for key in [key for key in self._waiting if key not in self._host.tier]:
+            del self._waiting[key]
+
     async def quiet(self) -> None:
         """Return when nothing waits, and nothing is written."""
         await self._idle.wait()
