@@ -15,7 +15,7 @@ from ipaddress import ip_address
 from typing import Any, get_args, get_type_hints
 
 from antiphon.errors import BugError, ConfigError
-from antiphon.types import ClusterConfig, Config, KvConfig
+from antiphon.types import ClusterConfig, Config, KvConfig, StoreConfig
 from antiphon.types.config import Key
 
 from .tcp_endpoint import TcpEndpoint, parse_endpoint
@@ -184,6 +184,7 @@ def _check_agreement(config: Config) -> None:
     """The rules that tie keys together."""
     kv, scheduler, http = config.kv, config.scheduler, config.http
     _check_cluster(config.cluster)
+    _check_remote(config.store)
     _check_kv_events(kv, worker_count(config.cluster))
     if kv.block_tokens % kv.page_tokens:
         raise ConfigError(
@@ -221,6 +222,17 @@ def _check_cluster(cluster: ClusterConfig) -> None:
         raise ConfigError(
             f"cluster.lost_after_s = {cluster.lost_after_s:g}: must be at least twice "
             f"cluster.heartbeat_s = {cluster.heartbeat_s:g}, or one late beat loses a worker"
+        )
+
+
+def _check_remote(store: StoreConfig) -> None:
+    """Its address holds no secret: configurations are shown, logged and handed on. The message does
+    not repeat it."""
+    remote = store.remote or ""
+    if "@" in remote or "password" in remote.lower():
+        raise ConfigError(
+            "store.remote: holds a user or a password, and would be shown and logged: leave "
+            "only host, port and database there, and set store.remote_password_file"
         )
 
 
