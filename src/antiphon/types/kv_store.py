@@ -217,12 +217,13 @@ class StoreOp(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoreAsk:
-    """An operator's wish."""
+    """An operator's wish. After `wait_s` (None: never) nobody waits for its end any more."""
 
     op: StoreOp
     keys: tuple[BlockKey, ...] = ()
     tenant: bytes | None = None
     tier: Tier | None = None
+    wait_s: Seconds | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

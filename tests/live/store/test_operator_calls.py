@@ -2,6 +2,7 @@
 
 import asyncio
 import threading
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from antiphon.core.tiers import Slot
 from antiphon.errors import PeerError
 from antiphon.live.store.host_memory import HostMemory
 from antiphon.store.disk import DiskTier
+from antiphon.store.disk.recovery import Recovery
 from antiphon.types import OfferedPage, StoreOp, Tier
 
 pytestmark = pytest.mark.timeout(120)
@@ -180,3 +182,130 @@ async def test_what_waits_to_be_put_is_cleared_too(
         await worker.put_prompt(2, seed=1)
         assert gateway.on(Tier.HOST).isdisjoint(keys)
         assert (await gateway.ask(StoreOp.LOOKUP, keys)).tiers == ((),) * 40
+
+
+# ── others' work ─────────────────────────────────────────────────────────────────────────────────
+
+
+async def test_a_move_waits_for_its_own_blocks_and_many_of_them_silence_nobody(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It waited until nothing at all was to be written: under load never."""
+    append, more, stop = DiskTier.append, 0, asyncio.Event()
+
+    def slow(tier: DiskTier, *block: Any) -> Any:
+        time.sleep(0.01)
+        return append(tier, *block)
+
+    monkeypatch.setattr(DiskTier, "append", slow)
+    async with (
+        served(folder, memory_bytes="16MiB", disk_bytes="8MiB", dir=str(folder / "kv")) as path,
+        FakeWorker(path) as worker,
+        FakeGateway(path) as gateway,
+    ):
+
+        async def traffic() -> None:
+            nonlocal more
+            while not stop.is_set():
+                for _ in range(10):
+                    more += 1
+                    worker.send(worker.sealed(keys_of(prompt(1, 1000 + more))[0], None))
+                await asyncio.sleep(0.05)
+
+        keys = await worker.put_prompt(20)
+        putting = asyncio.create_task(traffic())
+        asked = [
+            asyncio.create_task(gateway.ask(StoreOp.MOVE, keys, tier=Tier.DISK)) for _ in range(16)
+        ]
+        assert (await gateway.ask(StoreOp.STATS)).problem == ""
+        assert [answer.blocks for answer in await asyncio.gather(*asked)] == [20] * 16
+        assert not putting.done()
+        stop.set()
+        await putting
+
+
+async def test_what_takes_too_long_is_ended_and_said(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gate, append = Gate(), DiskTier.append
+
+    def slow(tier: DiskTier, *block: Any) -> Any:
+        gate.pass_through()
+        return append(tier, *block)
+
+    monkeypatch.setattr(DiskTier, "append", slow)
+    async with (
+        served(folder, disk_bytes="8MiB", dir=str(folder / "kv")) as path,
+        FakeWorker(path) as worker,
+        FakeGateway(path) as gateway,
+    ):
+        keys = await worker.put_prompt(3)
+        asked = [
+            asyncio.create_task(gateway.ask(StoreOp.MOVE, keys, tier=Tier.DISK)) for _ in range(16)
+        ]
+        await gate.reached()
+        late = await gateway.ask(StoreOp.MOVE, keys, tier=Tier.DISK)
+        assert "16 questions" in late.problem
+        assert (await gateway.ask(StoreOp.STATS)).problem == ""
+        for one in asked:
+            assert not one.done()
+        gate.open()
+        assert [answer.blocks for answer in await asyncio.gather(*asked)] == [3] * 16
+        nobody = await gateway.ask(StoreOp.MOVE, keys, tier=Tier.DISK, wait_s=-1.0)
+        assert "nobody can wait" in nobody.problem
+
+
+async def test_an_operators_patience_is_the_stores(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gate, append = Gate(), DiskTier.append
+
+    def slow(tier: DiskTier, *block: Any) -> Any:
+        gate.pass_through()
+        return append(tier, *block)
+
+    monkeypatch.setattr(DiskTier, "append", slow)
+    async with (
+        served(folder, disk_bytes="8MiB", dir=str(folder / "kv")) as path,
+        FakeWorker(path) as worker,
+        FakeGateway(path) as gateway,
+    ):
+        keys = await worker.put_prompt(3)
+        answer = await gateway.ask(StoreOp.MOVE, keys, tier=Tier.DISK, wait_s=0.05)
+        assert "not done in time" in answer.problem
+        assert (await gateway.ask(StoreOp.LOOKUP, keys)).tiers == ((Tier.HOST,),) * 3
+        gate.open()
+
+
+async def test_a_store_that_is_stopped_does_not_recover_its_disk_to_the_end(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Stopping, and beginning anew for another model, took as long as the recovery."""
+    gate, segment, close, seen = Gate(), Recovery._segment, DiskTier.close, []
+    async with (
+        served(folder, disk_bytes="1MiB", dir=str(folder / "kv")) as path,
+        FakeWorker(path) as worker,
+        FakeGateway(path) as gateway,
+    ):
+        for seed in range(3):
+            keys = await worker.put_prompt(30, seed)
+            await gateway.until(lambda keys=keys: gateway.on(Tier.DISK) >= set(keys))
+    segments = len(list((folder / "kv").glob("*.kv")))
+
+    def slow(recovery: Recovery, number: int) -> None:
+        gate.pass_through()
+        seen.append(number)
+        segment(recovery, number)
+
+    def closing(tier: DiskTier) -> None:
+        threading.Timer(0.2, gate.open).start()
+        close(tier)
+
+    monkeypatch.setattr(Recovery, "_segment", slow)
+    monkeypatch.setattr(DiskTier, "close", closing)
+    async with (
+        served(folder, disk_bytes="1MiB", dir=str(folder / "kv")) as path,
+        FakeWorker(path),
+    ):
+        await gate.reached()
+    assert 1 <= len(seen) < segments

@@ -70,9 +70,9 @@ class DiskBlocks:
         """What was cleared from the host tier is not to be written."""
         self._behind.prune()
 
-    async def quiet(self) -> None:
-        """Return when nothing waits to be written."""
-        await self._behind.quiet()
+    async def settled(self, keys: Sequence[BlockKey]) -> None:
+        """Return when none of these waits to be written any more."""
+        await self._behind.settled(keys)
 
     async def run(self) -> None:
         """See the class."""
@@ -82,9 +82,8 @@ class DiskBlocks:
         await self._behind.run()
 
     async def close(self) -> None:
-        """Once `run` is over: flush, and let go of the folder."""
-        loop = asyncio.get_running_loop()
-        await loop.run_in_executor(self._writer, self._tier.close)
+        """Once `run` is over: flush, and let go of the folder. What still runs is told to end."""
+        await asyncio.to_thread(self._tier.close)
         self._reader.shutdown(wait=False)
         self._writer.shutdown(wait=False)
 
