@@ -96,7 +96,8 @@ class PutBlock:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Put:
-    """Keep these if it is worth it. Not answered; `tenant` names whose quota they count for."""
+    """Keep these if it is worth it. Not answered; `tenant` names whose quota they count for: it is
+    in files and on other machines, so a digest of what must stay secret (`core.kv.tenant_of`)."""
 
     tenant: bytes
     blocks: tuple[PutBlock, ...]

@@ -15,6 +15,7 @@ from antiphon.errors import PeerError
 from antiphon.live.store.host_memory import HostMemory
 from antiphon.store.disk import DiskTier
 from antiphon.store.disk.recovery import Recovery
+from antiphon.store.record import RecordHeader, decode_header
 from antiphon.types import OfferedPage, StoreOp, Tier
 
 pytestmark = pytest.mark.timeout(120)
@@ -309,3 +310,32 @@ async def test_a_store_that_is_stopped_does_not_recover_its_disk_to_the_end(
     ):
         await gate.reached()
     assert 1 <= len(seen) < segments
+
+
+# ── whose ────────────────────────────────────────────────────────────────────────────────────────
+
+
+async def test_what_is_brought_up_from_the_remote_is_its_tenants_as_workers_name_it(
+    folder: Path,
+) -> None:
+    """It was nobody's: no quota, and a clear of its tenant did not find it."""
+    remote = RemoteDict()
+    async with (
+        served(folder, values=remote) as path,
+        FakeWorker(path) as worker,
+        FakeGateway(path) as gateway,
+    ):
+        keys = await worker.put_prompt(3)
+        await gateway.until(lambda: gateway.on(Tier.REMOTE) == set(keys))
+    headers = [decode_header(value) for value in remote.kept.values()]
+    assert all(isinstance(one, RecordHeader) for one in headers)
+    assert {one.block.tenant for one in headers if isinstance(one, RecordHeader)} == {worker.tenant}
+    async with (
+        served(folder, values=remote) as path,
+        FakeWorker(path) as worker,
+        FakeGateway(path) as gateway,
+    ):
+        assert (await gateway.ask(StoreOp.PREFETCH, keys, tenant=worker.tenant)).blocks == 3
+        remote.silent = True
+        assert (await gateway.ask(StoreOp.CLEAR, tenant=worker.tenant)).blocks == 3
+        assert gateway.on(Tier.HOST) == set()

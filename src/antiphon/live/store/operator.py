@@ -17,7 +17,7 @@ from antiphon.types import (
 )
 
 from .disk_blocks import DiskBlocks
-from .tiered_blocks import TieredBlocks, tenant_name
+from .tiered_blocks import TieredBlocks
 
 MOST_KEYS = 2**16
 _BLOCKS_AT_ONCE = 64
@@ -61,12 +61,12 @@ class StoreOperator:
                     blocks=blocks.host.present(ask.keys),
                 )
             case StoreOp.PIN:
-                await self._bring_up(blocks, ask.keys)
+                await self._bring_up(blocks, ask)
                 return StoreAnswer(blocks=blocks.host.pin(ask.keys, blocks.now()))
             case StoreOp.UNPIN:
                 return StoreAnswer(blocks=blocks.host.unpin(ask.keys))
             case StoreOp.PREFETCH:
-                return StoreAnswer(blocks=await self._bring_up(blocks, ask.keys))
+                return StoreAnswer(blocks=await self._bring_up(blocks, ask))
             case StoreOp.CLEAR:
                 return await _clear(blocks, ask)
             case StoreOp.MOVE:
@@ -83,9 +83,10 @@ class StoreOperator:
             )
         return StoreAnswer(tiers=((),) * len(ask.keys))
 
-    async def _bring_up(self, blocks: TieredBlocks, keys: Sequence[BlockKey]) -> int:
+    async def _bring_up(self, blocks: TieredBlocks, ask: StoreAsk) -> int:
         """The longest prefix that can be had into shared memory; how many blocks it has."""
-        lease, slots, _ = await blocks.locate(keys, None, self._config.fetch_timeout_s, _HOLDER)
+        wait_s = self._config.fetch_timeout_s
+        lease, slots, _ = await blocks.locate(ask.keys, ask.tenant, wait_s, _HOLDER)
         if lease is not None:
             blocks.release(lease)
         return len(slots)
@@ -96,7 +97,7 @@ class StoreOperator:
             return StoreAnswer(problem="there is no disk tier: set store.disk_bytes (--store-disk)")
         match ask.tier:
             case Tier.HOST:
-                count = await self._bring_up(blocks, ask.keys)
+                count = await self._bring_up(blocks, ask)
                 await blocks.disk.clear(None, ask.keys[:count])
                 return StoreAnswer(blocks=count)
             case Tier.DISK:
@@ -138,8 +139,7 @@ def _stats(blocks: TieredBlocks) -> tuple[TierStats, ...]:
 
 
 async def _clear(blocks: TieredBlocks, ask: StoreAsk) -> StoreAnswer:
-    tenant = None if ask.tenant is None else tenant_name(ask.tenant)
-    count, all_asked = await blocks.clear(tenant, ask.keys or None)
+    count, all_asked = await blocks.clear(ask.tenant, ask.keys or None)
     return StoreAnswer(blocks=count, problem="" if all_asked else _REMOTE_SILENT)
 
 

@@ -5,7 +5,6 @@ Locate ──► host tier under a lease ◄── begin_put ─ read ─ end_pu
 """
 
 import asyncio
-import hashlib
 import secrets
 from collections.abc import Callable, Coroutine, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -51,11 +50,6 @@ class Source:
     name: str
     numerics: str
     memory: MappedRegion
-
-
-def tenant_name(tenant: bytes) -> bytes:
-    """A tenant as the store's tiers and files call it: what came is a secret of the gateway's."""
-    return hashlib.blake2b(tenant, digest_size=16, person=b"antiphon.tenant").digest()
 
 
 class TieredBlocks:
