@@ -339,3 +339,25 @@ async def test_what_is_brought_up_from_the_remote_is_its_tenants_as_workers_name
         remote.silent = True
         assert (await gateway.ask(StoreOp.CLEAR, tenant=worker.tenant)).blocks == 3
         assert gateway.on(Tier.HOST) == set()
+
+
+async def test_what_is_cleared_while_a_recovered_disk_is_announced_is_not_announced_after(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("antiphon.live.store.disk_blocks.ANNOUNCED_AT_ONCE", 1)
+    table = {"disk_bytes": "8MiB", "dir": str(folder / "kv")}
+    async with (
+        served(folder, **table) as path,
+        FakeWorker(path) as worker,
+        FakeGateway(path) as gateway,
+    ):
+        keys = await worker.put_prompt(60)
+        await gateway.until(lambda: gateway.on(Tier.DISK) == set(keys))
+    async with served(folder, **table) as path, FakeGateway(path) as gateway, FakeWorker(path):
+        await gateway.until(lambda: bool(gateway.on(Tier.DISK)))
+        await gateway.ask(StoreOp.CLEAR)
+        for _ in range(100):
+            await asyncio.sleep(0)
+        tiers = (await gateway.ask(StoreOp.LOOKUP, keys)).tiers
+        assert tiers == ((),) * 60
+        assert gateway.held == set()

@@ -26,6 +26,9 @@ from antiphon.wire import QuietLog
 from .host_memory import HeldBlock, HostBlocks
 from .write_behind import WriteBehind
 
+ANNOUNCED_AT_ONCE = 1024
+"""Of the blocks that were found at the start: about a millisecond."""
+
 _log = logging.getLogger(__name__)
 _Outcome = Appended | NotAppended
 
@@ -77,8 +80,12 @@ class DiskBlocks:
     async def run(self) -> None:
         """See the class."""
         loop = asyncio.get_running_loop()
-        for record in await loop.run_in_executor(self._writer, self._tier.recover):
-            self._found(record.key)
+        found = await loop.run_in_executor(self._writer, self._tier.recover)
+        for place, record in enumerate(found):
+            if place % ANNOUNCED_AT_ONCE == 0:
+                await asyncio.sleep(0)  # others want to be served, and may clear what was found
+            if self._tier.block(record.key) is not None:
+                self._found(record.key)
         await self._behind.run()
 
     async def close(self) -> None:
