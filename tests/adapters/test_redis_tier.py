@@ -13,8 +13,8 @@ import pytest
 import xxhash
 from redis_kit import LONGEST_S, RealRedis, answering, needs_redis
 
-from antiphon.adapters.redis_tier import RedisValues
-from antiphon.errors import UsageError
+from antiphon.adapters.redis_tier import RedisValues, RemoteLogin
+from antiphon.errors import ConfigError, UsageError
 from antiphon.store.record import KvOrigin, RecordedBlock, new_pages
 from antiphon.store.remote import RemoteTier
 
@@ -39,8 +39,13 @@ def server(tmp_path: Path) -> Iterator[RealRedis]:
     started.kill()
 
 
-def remote(url: str, clock: HandClock | None = None, **options: object) -> RemoteTier:
-    values = RedisValues(url, timeout_s=0.2)
+def remote(
+    url: str,
+    clock: HandClock | None = None,
+    login: RemoteLogin | None = None,
+    **options: object,
+) -> RemoteTier:
+    values = RedisValues(url, login, timeout_s=0.2)
     return RemoteTier(values, ORIGIN, timeout_s=2.0, clock=clock or HandClock(), **options)
 
 
@@ -89,6 +94,17 @@ def test_what_one_store_puts_another_gets(server: RealRedis) -> None:
     assert other.present([key_of(n) for n in range(5)]) == 2
     assert got(other, *range(5)) == [0, 1, 3]
     assert dropped(other) == {}
+
+
+@needs_redis
+def test_all_is_cleared_and_what_others_keep_there_stays(server: RealRedis) -> None:
+    tier = remote(server.url)
+    assert all(put(tier, *range(1200)))
+    server.client().set(b"of somebody else", b"value")
+    assert len(RedisValues(server.url).names(b"[of] *", 0)[1]) == 0
+    gone, all_asked = tier.clear(None)
+    assert (len(gone), all_asked) == (1200, True)
+    assert server.client().keys("*") == [b"of somebody else"]
 
 
 @needs_redis
@@ -190,10 +206,13 @@ def test_full_it_takes_nothing_and_gives_what_it_has(server: RealRedis) -> None:
 def test_a_wrong_password_is_a_miss(tmp_path: Path) -> None:
     server = RealRedis(tmp_path, password="secret")
     try:
-        assert got(remote(server.url.replace("unix://", "unix://:wrong@")), 0) == []
-        tier = remote(server.url.replace("unix://", "unix://:secret@"))
+        assert got(remote(server.url, login=RemoteLogin("wrong")), 0) == []
+        tier = remote(server.url, login=RemoteLogin("secret"))
         assert put(tier, 0) == (True,)
         assert got(tier, 0) == [0]
+        server.client().execute_command("ACL SETUSER kv on >mine ~* +@all")
+        assert got(remote(server.url, login=RemoteLogin("mine", "kv")), 0) == [0]
+        assert got(remote(server.url, login=RemoteLogin("secret", "kv")), 0) == []
     finally:
         server.kill()
 
@@ -248,10 +267,11 @@ def test_nobody_there_is_a_miss(tmp_path: Path) -> None:
     [
         ("http://host:1/0", "must begin with redis://, rediss://, unix://"),
         ("host:6379", "must begin with"),
-        ("redis://user:hunter2@host:banana/0", "is no URL"),
+        ("redis://host:banana/0", "is no URL"),
+        ("redis://:hunter2@host:1/0", "store.remote_password_file"),
         ("redis:///0", "names no host"),
-        ("redis://:hunter2@host:1/0?socket_timeout=900", "option 'socket_timeout'"),
-        ("redis://:hunter2@host:1/banana", "/banana"),
+        ("redis://host:1/0?socket_timeout=900", "option 'socket_timeout'"),
+        ("redis://host:1/banana", "/banana"),
     ],
 )
 def test_a_url_that_can_not_be_used_is_one_clear_error(url: str, problem: str) -> None:
@@ -265,3 +285,35 @@ def test_without_the_library_it_says_what_to_install(monkeypatch: pytest.MonkeyP
     monkeypatch.setitem(sys.modules, "redis", None)
     with pytest.raises(UsageError, match=r"pip install 'antiphon\[redis\]'"):
         RedisValues("redis://localhost")
+
+
+# ── the password ─────────────────────────────────────────────────────────────────────────────────
+
+
+def test_a_login_is_read_from_a_file_and_never_shown(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    file = tmp_path / "password"
+    file.touch(0o600)
+    file.write_text("hunter2 is long\n")
+    assert RemoteLogin.from_file(file) == RemoteLogin("hunter2 is long")
+    assert caplog.text == ""
+    file.write_text("me\nhunter2")
+    login = RemoteLogin.from_file(file)
+    assert login == RemoteLogin("hunter2", "me")
+    assert "hunter2" not in repr(login)
+    file.chmod(0o644)
+    RemoteLogin.from_file(file)
+    assert "chmod 600" in caplog.text
+    assert "hunter2" not in caplog.text
+
+
+@pytest.mark.parametrize("content", [b"", b"\n", b"a\n\n", b"\nhunter2", b"1\n2\n3", b"\xff"])
+def test_a_file_that_holds_no_login_is_one_clear_error(tmp_path: Path, content: bytes) -> None:
+    file = tmp_path / "password"
+    with pytest.raises(ConfigError, match=r"store\.remote_password_file .*can't be read"):
+        RemoteLogin.from_file(file)
+    file.write_bytes(content)
+    with pytest.raises(ConfigError, match=r"store\.remote_password_file") as raised:
+        RemoteLogin.from_file(file)
+    assert "hunter2" not in str(raised.value)

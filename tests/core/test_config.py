@@ -94,6 +94,8 @@ def valid_values(draw: st.DrawFn) -> dict[str, dict[str, Any]]:
     values["cluster"].update(
         heartbeat_s=beat, lost_after_s=draw(st.floats(max(0.05, 2 * beat), 600.0))
     )
+    remotes = st.sampled_from(["redis://host:6379/0", "unix:///path?db=1"])
+    values.setdefault("store", {})["remote"] = draw(remotes)
     return values
 
 
@@ -232,3 +234,20 @@ def test_sizes(text: str, size_bytes: int | None) -> None:
 def test_only_addresses_that_stay_on_this_machine_are_loopback() -> None:
     assert all(is_loopback(host) for host in ("127.0.0.1", "127.1.2.3", "::1", "localhost"))
     assert not any(is_loopback(host) for host in ("0.0.0.0", "::", "10.0.0.1", "box", "127.1"))
+
+
+@pytest.mark.parametrize(
+    "remote",
+    [
+        "redis://u:hunter2@h:1/0",
+        "redis://:hunter/2@h",
+        "unix://hunter2@/a.sock",
+        "redis://h/0?password=hunter2",
+    ],
+)
+def test_a_password_is_no_configuration(remote: str) -> None:
+    """It was shown by `antiphon config show`, and went into launch messages and decision logs."""
+    with pytest.raises(ConfigError, match=r"set store\.remote_password_file") as raised:
+        build({"store": {"remote": remote}})
+    assert "hunter" not in str(raised.value)
+    assert build({"store": {"remote": "redis://h:1/0", "remote_password_file": "/a"}})

@@ -100,7 +100,7 @@ async def test_it_asks_and_many_may_wait(folder: Path) -> None:
     heard, path = Heard(), folder / "store.sock"
     async with AnsweringStore(path) as store, watching(path, heard) as watched:
         await until(lambda: watched.present)
-        asks = [StoreAsk(op=StoreOp.PIN, keys=(KEY,) * n) for n in range(1, 20)]
+        asks = [StoreAsk(op=StoreOp.PIN, keys=(KEY,) * n, wait_s=10) for n in range(1, 20)]
         answers = await asyncio.gather(*(watched.ask(one, 10) for one in asks))
         assert [one.blocks for one in answers] == list(range(1, 20))
         assert store.asked == asks

@@ -53,6 +53,11 @@ class Values:
             self.kept.pop(name, None)
         self._said(())
 
+    def names(self, beginning: bytes, place: int) -> tuple[int, Sequence[bytes]]:
+        here = [name for name in self.kept if name[-1] // 64 == place]
+        self._said(())
+        return (place + 1) % 4, [name for name in here if name.startswith(beginning)]
+
     def reset(self) -> None:
         self.resets += 1
         self.released.set()
@@ -314,3 +319,30 @@ def test_after_close_everything_misses() -> None:
     assert put(tier, 1) == (False,)
     assert tier.present([key_of(0)]) == 0
     tier.close()
+
+
+def test_all_of_an_origin_is_cleared_and_nothing_of_others() -> None:
+    values = Values()
+    other = replace(ORIGIN, identity=bytes(reversed(ORIGIN.identity)) + b"other")
+    assert put(remote(values), *range(20)) == (True,) * 20
+    assert remote(values, other).clear(None) == ((), True)
+    values.kept[b"of somebody else"] = values.kept[b"antiphon:kv:1:" + bytes(32)] = b"something"
+    assert remote(values).clear(b"nobody") == ((), True)
+    gone, all_asked = remote(values).clear(b"tenant")
+    assert (sorted(gone), all_asked) == (sorted(key_of(n) for n in range(20)), True)
+    assert set(values.kept) == {b"of somebody else", b"antiphon:kv:1:" + bytes(32)}
+
+
+def test_a_system_that_cannot_be_asked_or_names_without_end_is_not_cleared(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    values = Values()
+    put(remote(values), 0, 1)
+    values.raises = ConnectionError("gone")
+    assert remote(values).clear(None) == ((), False)
+    assert remote(values).clear(None, [key_of(0)]) == ((), False)
+    values.raises = None
+    monkeypatch.setattr(values, "names", lambda beginning, place: (place + 1, []))
+    monkeypatch.setattr("antiphon.store.remote._MOST_PARTS", 10)
+    assert remote(values).clear(None) == ((), False)
+    assert remote(values).clear(None, [key_of(0), key_of(9)]) == ((key_of(0),), True)

@@ -1,16 +1,49 @@
 """Redis or Valkey as the remote tier: each block one value."""
 
+import logging
 import re
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from importlib import import_module
+from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
-from antiphon.errors import UsageError
+from antiphon.errors import ConfigError, UsageError
 from antiphon.types import Seconds
 
 _SCHEMES = ("redis", "rediss", "unix")
 _OPTIONS = ("db",)
+_OPEN_TO_OTHERS = 0o077
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class RemoteLogin:
+    """Who we are there. `user` None: the server's default one."""
+
+    password: str = field(repr=False)
+    user: str | None = None
+
+    @classmethod
+    def from_file(cls, path: Path) -> "RemoteLogin":
+        """The file's only line is the password, or of two the first is the user.
+
+        Raises `ConfigError`, without what is in it. Warns if others on this machine may read it.
+        """
+        where = f"store.remote_password_file {path}"
+        try:
+            lines = path.read_text("utf-8").splitlines()
+            mode = path.stat().st_mode
+        except (OSError, UnicodeDecodeError) as problem:
+            why = problem.strerror if isinstance(problem, OSError) else "it is no text"
+            raise ConfigError(f"{where}: can't be read ({why})") from None
+        if mode & _OPEN_TO_OTHERS:
+            _log.warning("%s is open to other users: chmod 600 it", path)
+        if len(lines) not in (1, 2) or not all(lines):
+            raise ConfigError(f"{where}: must be one line, the password, or two, user and password")
+        return cls(lines[-1], lines[0] if len(lines) == 2 else None)
 
 
 class RedisValues:
@@ -18,8 +51,15 @@ class RedisValues:
     failure; nothing is retried. Whoever can write there can give us KV: it must be our own.
     """
 
-    def __init__(self, url: str, *, timeout_s: Seconds = 0.5, ttl_s: Seconds | None = None) -> None:
-        """`url`: redis://[user:password@]host:port/db, rediss:// (TLS) or unix:///path?db=0.
+    def __init__(
+        self,
+        url: str,
+        login: RemoteLogin | None = None,
+        *,
+        timeout_s: Seconds = 0.5,
+        ttl_s: Seconds | None = None,
+    ) -> None:
+        """`url`: redis://host:port/db, rediss:// (TLS) or unix:///path?db=0.
 
         `timeout_s`: silence after which a connection is given up. `ttl_s`: how long after they were
         written values go; None: when Redis needs room (its `maxmemory-policy`; allkeys-lru is
@@ -27,6 +67,7 @@ class RedisValues:
         """
         self._redis = _library()
         self._url = _checked(url)
+        self._login = login
         self._timeout_s = timeout_s
         self._ttl_ms = None if ttl_s is None else max(1, round(ttl_s * 1000))
         self._client = self._new_client()
@@ -51,6 +92,12 @@ class RedisValues:
         """See `RemoteValues`."""
         self._run([("UNLINK", name) for name in names])
 
+    def names(self, beginning: bytes, place: int) -> tuple[int, Sequence[bytes]]:
+        """See `RemoteValues`."""
+        pattern = re.sub(rb"([][*?\\^])", rb"\\\1", beginning) + b"*"
+        [(following, found)] = self._run([("SCAN", str(place), "MATCH", pattern, "COUNT", "512")])
+        return int(following), found
+
     def reset(self) -> None:
         """See `RemoteValues`."""
         spent, self._client = self._client, self._new_client()
@@ -71,6 +118,8 @@ class RedisValues:
     def _new_client(self) -> Any:
         return self._redis.Redis.from_url(
             self._url,
+            username=self._login and self._login.user,
+            password=self._login and self._login.password,
             protocol=2,
             socket_timeout=self._timeout_s,
             socket_connect_timeout=self._timeout_s,
@@ -97,6 +146,10 @@ def _checked(url: str) -> str:
         raise UsageError(f"store.remote is no URL: {error}") from None
     if parts.scheme not in _SCHEMES:
         raise UsageError(f"store.remote must begin with {', '.join(f'{s}://' for s in _SCHEMES)}")
+    if "@" in url:
+        raise UsageError(
+            "store.remote holds a user or a password: they belong in store.remote_password_file"
+        )
     if unknown := sorted(set(options) - set(_OPTIONS)):
         raise UsageError(f"store.remote has the option {unknown[0]!r}; only db is understood")
     if parts.scheme != "unix" and not parts.hostname:

@@ -187,6 +187,7 @@ def _check_agreement(config: Config) -> None:
     kv, scheduler, http = config.kv, config.scheduler, config.http
     _check_cluster(config.cluster)
     _check_store(config.store)
+    _check_remote(config.store)
     _check_kv_events(kv, worker_count(config.cluster))
     if kv.block_tokens % kv.page_tokens:
         raise ConfigError(
@@ -244,6 +245,17 @@ def _check_store(store: StoreConfig) -> None:
         raise ConfigError(
             f"store.dir = {_show(store.dir)}: of no use while store.disk_bytes = 0: say how much "
             f"may be kept there (--store-disk)"
+        )
+
+
+def _check_remote(store: StoreConfig) -> None:
+    """Its address holds no secret: configurations are shown, logged and handed on. The message does
+    not repeat it."""
+    remote = store.remote or ""
+    if "@" in remote or "password" in remote.lower():
+        raise ConfigError(
+            "store.remote: holds a user or a password, and would be shown and logged: leave "
+            "only host, port and database there, and set store.remote_password_file"
         )
 
 

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import uvloop
 
-from antiphon.adapters.redis_tier import RedisValues
+from antiphon.adapters.redis_tier import RedisValues, RemoteLogin
 from antiphon.store.remote import RemoteValues
 from antiphon.store.transfer import MappedRegion, OwnedRegion
 from antiphon.types import Config, EngineConfig, KvShape, StoreConfig
@@ -127,12 +127,18 @@ async def serve_store(
 def slower_tiers(config: Config) -> SlowerTiers:
     """What the configuration says; the folder is made if it is not there, the system not asked.
 
-    Raises `UsageError` if the folder can't be made, others can enter it, or the address is none.
+    Raises `UsageError` if the folder can't be made, others can enter it, or the address is none;
+    `ConfigError` if the password's file can't be read.
     """
-    remote = config.store.remote
-    return SlowerTiers(
-        _disk_folder(config.store, config.engine), None if remote is None else RedisValues(remote)
-    )
+    return SlowerTiers(_disk_folder(config.store, config.engine), _remote(config.store))
+
+
+def _remote(config: StoreConfig) -> RemoteValues | None:
+    if config.remote is None:
+        return None
+    file = config.remote_password_file
+    login = RemoteLogin.from_file(Path(file)) if file is not None else None
+    return RedisValues(config.remote, login)
 
 
 def _disk_folder(config: StoreConfig, engine: EngineConfig) -> Path | None:

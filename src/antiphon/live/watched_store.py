@@ -13,6 +13,7 @@ import logging
 import secrets
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 
 from antiphon.core.said_of_kv import STORES_TIERS, wrong_in_answer, wrong_in_kv
@@ -98,6 +99,7 @@ class WatchedStore:
         calls, stream = self._calls, self._stream
         if calls is None or stream is None:
             raise PeerError("the KV store is not there now: its log says why, or try again")
+        ask = replace(ask, wait_s=timeout_s)
         try:
             async with asyncio.timeout(timeout_s):
                 answer = await calls.call(Kind.STORE_ASK, ask, (Kind.STORE_ANSWER,))

@@ -8,7 +8,7 @@ full or wrong is a miss within the deadline, and after a few of them nobody asks
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
 from concurrent.futures import TimeoutError as NotDone
 from functools import partial
@@ -30,6 +30,7 @@ from .record import (
     all_match,
     check_pages,
     decode_header,
+    most_header_bytes,
     unrecordable,
 )
 
@@ -39,6 +40,9 @@ Block: TypeAlias = tuple[RecordedBlock, Sequence[Page], Sequence[int]]
 _T = TypeVar("_T")
 _NAMESPACE = b"antiphon:kv:%d:" % VERSION
 _FAILURES, _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 3, 1.0, 60.0
+_NAMES_AT_ONCE = 512
+_MOST_PARTS = 2**20
+"""Of all names, each of some hundred: a system that says names without end is wrong."""
 _BATCH_BYTES = 32 << 20
 """Values that are in memory on their way at once."""
 
@@ -64,6 +68,11 @@ class RemoteValues(Protocol):
 
     def remove(self, names: Sequence[bytes]) -> None:
         """No value has these names any more."""
+        ...
+
+    def names(self, beginning: bytes, place: int) -> tuple[int, Sequence[bytes]]:
+        """From `place` on (0: the start), some of the names that begin so, and the next place (0:
+        the end). A name that is there all the time is said at least once."""
         ...
 
     def reset(self) -> None:
@@ -148,6 +157,22 @@ class RemoteTier:
 
         return not names or self._ask(remove, len(names), self._until(timeout_s)) is not None
 
+    def clear(
+        self, tenant: bytes | None, keys: Sequence[BlockKey] | None = None
+    ) -> tuple[tuple[BlockKey, ...], bool]:
+        """Forget the tenant's (None: anybody's) among the keys (None: all of this origin); which
+        they were, and whether all could be asked about.
+
+        Each step of it has `timeout_s`: all that is there is walked through.
+        """
+        gone: list[BlockKey] = []
+        for names in self._named(keys):
+            ours = None if names is None else self._ours(names, tenant)
+            if ours is None or not self.remove(ours):
+                return tuple(gone), False
+            gone += ours
+        return tuple(gone), True
+
     def put(self, blocks: Sequence[Block], timeout_s: Seconds | None = None) -> tuple[bool, ...]:
         """Keep these; which of them were taken. Raises `BugError` for pages of no block."""
         for _, pages, _ in blocks:
@@ -186,6 +211,41 @@ class RemoteTier:
         self._closed = True
         self._values.reset()
         self._thread.shutdown(wait=False, cancel_futures=True)
+
+    def _named(self, keys: Sequence[BlockKey] | None) -> Iterator[Sequence[bytes] | None]:
+        """Names of these, or of all blocks of anybody's, in parts; None: it could not be asked."""
+        if keys is not None:
+            for at in range(0, len(keys), _NAMES_AT_ONCE):
+                yield [_name(key) for key in keys[at : at + _NAMES_AT_ONCE]]
+            return
+        place = 0
+        for _ in range(_MOST_PARTS):
+            ask = partial(self._values.names, _NAMESPACE, place)
+            said = self._ask(lambda ask=ask: [ask()], 1, self._until(None))
+            if said is None:
+                yield None
+                return
+            ((place, names),) = said
+            yield names
+            if place == 0:
+                return
+        yield None
+
+    def _ours(self, names: Sequence[bytes], tenant: bytes | None) -> list[BlockKey] | None:
+        """Which of these are blocks of this origin, and of the tenant; None: it can't be said."""
+        if not names:
+            return []
+        get = partial(self._values.get, names, most_header_bytes(self._origin))
+        values = self._ask(get, len(names), self._until(None))
+        if values is None:
+            return None
+        return [
+            header.block.key
+            for header in (decode_header(value or b"") for value in values)
+            if isinstance(header, RecordHeader)
+            and header.origin == self._origin
+            and tenant in (None, header.block.tenant)
+        ]
 
     def _until(self, timeout_s: Seconds | None) -> Seconds:
         return self._clock() + (self._timeout_s if timeout_s is None else timeout_s)

@@ -256,6 +256,10 @@ class StoreConfig:
     remote: Annotated[str | None, Key("Remote tier, redis://host:port/db; without it: none.")] = (
         None
     )
+    remote_password_file: Annotated[
+        str | None,
+        Key("File of the remote's password; before it, on a line of its own, the user's name."),
+    ] = None
     policy: Annotated[
         str,
         Key(

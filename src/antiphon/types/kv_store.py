@@ -96,7 +96,8 @@ class PutBlock:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Put:
-    """Keep these if it is worth it. Not answered; `tenant` names whose quota they count for."""
+    """Keep these if it is worth it. Not answered; `tenant` names whose quota they count for: it is
+    in files and on other machines, so a digest of what must stay secret (`core.kv.tenant_of`)."""
 
     tenant: bytes
     blocks: tuple[PutBlock, ...]
@@ -207,7 +208,8 @@ class StoreOp(StrEnum):
     PREFETCH = "prefetch"
     """Bring blocks up to the host tier."""
     CLEAR = "clear"
-    """Forget these blocks, all of a tenant, or, with neither, all."""
+    """Forget these blocks, all of a tenant, or, with neither, all. Nothing that was put before is
+    found on any tier after the answer."""
     MOVE = "move"
     """To the tier that is named."""
     VERIFY = "verify"
@@ -216,12 +218,13 @@ class StoreOp(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoreAsk:
-    """An operator's wish."""
+    """An operator's wish. After `wait_s` (None: never) nobody waits for its end any more."""
 
     op: StoreOp
     keys: tuple[BlockKey, ...] = ()
     tenant: bytes | None = None
     tier: Tier | None = None
+    wait_s: Seconds | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -246,7 +249,7 @@ class TierStats:
 class StoreAnswer:
     """`tiers`: for each key, where it lies now (fastest first). `blocks`: how many were affected.
 
-    `problem`: why nothing was done.
+    `problem`: why nothing was done, or not all.
     """
 
     tiers: tuple[tuple[Tier, ...], ...] = ()

@@ -29,6 +29,7 @@ from antiphon.live.socket_folder import STORE_SOCKET
 from antiphon.live.store_process import serve_store, slower_tiers
 from antiphon.live.supervisor.child_process import ChildProcess, command_of
 from antiphon.live.supervisor.messages import Launch, Ready, Refused, Stop
+from antiphon.store.remote import RemoteValues
 from antiphon.store.transfer import MappedRegion, OwnedRegion
 from antiphon.types import (
     BlockKey,
@@ -164,20 +165,58 @@ async def real_store(
 
 
 @asynccontextmanager
-async def served(folder: Path, **store: Any) -> AsyncIterator[Path]:
+async def served(
+    folder: Path, *, values: RemoteValues | None = None, **store: Any
+) -> AsyncIterator[Path]:
     """The socket of a store that runs on this loop, which is quicker than a process; what breaks
-    it is raised at the end."""
+    it is raised at the end. `values`: its remote tier is this."""
     config = build({"store": {"memory_bytes": "1MiB", **store}, "cluster": CLUSTER})
     path, stop, ready = folder / STORE_SOCKET, asyncio.Event(), asyncio.Event()
-    serving = asyncio.create_task(
-        serve_store(config, path, slower_tiers(config), stop, on_ready=ready.set)
-    )
+    slower = slower_tiers(config)
+    slower = replace(slower, remote=values) if values is not None else slower
+    serving = asyncio.create_task(serve_store(config, path, slower, stop, on_ready=ready.set))
     await asyncio.wait_for(ready.wait(), DEADLINE_S)
     try:
         yield path
     finally:
         stop.set()
         await asyncio.wait_for(serving, DEADLINE_S)
+
+
+class RemoteDict:
+    """A remote system in this process. While it is `silent`, every call fails."""
+
+    def __init__(self) -> None:
+        self.kept: dict[bytes, bytes] = {}
+        self.silent = False
+
+    def exists(self, names: Sequence[bytes]) -> Sequence[bool]:
+        return [name in self._kept() for name in names]
+
+    def get(self, names: Sequence[bytes], most_bytes: int) -> Sequence[bytes | None]:
+        values = [self._kept().get(name) for name in names]
+        return [value and value[:most_bytes] for value in values]
+
+    def put(self, values: Sequence[tuple[bytes, bytes]]) -> Sequence[bool]:
+        self._kept().update(values)
+        return [True] * len(values)
+
+    def remove(self, names: Sequence[bytes]) -> None:
+        for name in names:
+            self._kept().pop(name, None)
+
+    def names(self, beginning: bytes, place: int) -> tuple[int, Sequence[bytes]]:
+        """As a hash table is walked through: what goes meanwhile moves nothing else."""
+        here = [name for name in self._kept() if name[-1] // 64 == place]
+        return (place + 1) % 4, [name for name in here if name.startswith(beginning)]
+
+    def reset(self) -> None:
+        pass
+
+    def _kept(self) -> dict[bytes, bytes]:
+        if self.silent:
+            raise ConnectionError("silent")
+        return self.kept
 
 
 # ── callers ──────────────────────────────────────────────────────────────────────────────────────

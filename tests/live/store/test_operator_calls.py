@@ -2,16 +2,21 @@
 
 import asyncio
 import threading
+import time
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
-from store_kit import FakeGateway, FakeWorker, served, until
+from store_kit import FakeGateway, FakeWorker, RemoteDict, keys_of, prompt, served, until
 
 from antiphon.core.tiers import Slot
 from antiphon.errors import PeerError
 from antiphon.live.store.host_memory import HostMemory
-from antiphon.types import StoreOp
+from antiphon.store.disk import DiskTier
+from antiphon.store.disk.recovery import Recovery
+from antiphon.store.record import RecordHeader, decode_header
+from antiphon.types import OfferedPage, StoreOp, Tier
 
 pytestmark = pytest.mark.timeout(120)
 
@@ -74,3 +79,285 @@ async def test_workers_of_another_model_end_what_an_operator_waits_for(
         keys = await other.put_prompt(blocks=2)
         assert (await gateway.ask(StoreOp.VERIFY, keys)).problem == ""
         other.close()
+
+
+# ── clear ────────────────────────────────────────────────────────────────────────────────────────
+
+
+async def test_what_was_cleared_is_in_the_remote_no_more_and_of_earlier_lives_neither(
+    folder: Path,
+) -> None:
+    remote = RemoteDict()
+    async with (
+        served(folder, values=remote) as path,
+        FakeWorker(path) as worker,
+        FakeGateway(path) as gateway,
+    ):
+        earlier = await worker.put_prompt(5)
+        await gateway.until(lambda: gateway.on(Tier.REMOTE) == set(earlier))
+    async with (
+        served(folder, values=remote) as path,
+        FakeWorker(path) as worker,
+        FakeWorker(path, tenant=b"other", name="mixed-1") as other,
+        FakeGateway(path) as gateway,
+    ):
+        keys = await worker.put_prompt(3, seed=1)
+        kept = await other.put_prompt(3)
+        await gateway.until(lambda: gateway.on(Tier.REMOTE) == {*keys, *kept})
+        answer = await gateway.ask(StoreOp.CLEAR, tenant=worker.tenant)
+        assert (answer.blocks, answer.problem) == (8, "")
+        assert len(remote.kept) == 3
+        assert (await worker.locate(keys)).blocks == (await worker.locate(earlier)).blocks == ()
+        assert len((await other.locate(kept)).blocks) == 3
+        assert (await gateway.ask(StoreOp.CLEAR, kept[1:])).blocks == 2
+        assert len((await other.locate(kept)).blocks) == 1
+        assert (await gateway.ask(StoreOp.CLEAR)).blocks == 1
+        assert remote.kept == {}
+
+
+async def test_what_could_not_be_cleared_is_said(folder: Path) -> None:
+    remote = RemoteDict()
+    async with (
+        served(folder, values=remote) as path,
+        FakeWorker(path) as worker,
+        FakeGateway(path) as gateway,
+    ):
+        keys = await worker.put_prompt(3)
+        await gateway.until(lambda: gateway.on(Tier.REMOTE) == set(keys))
+        remote.silent = True
+        answer = await gateway.ask(StoreOp.CLEAR)
+        assert answer.blocks == 3
+        assert "remote tier could not be asked" in answer.problem
+
+
+async def test_what_is_looked_for_while_it_is_cleared_does_not_come_back(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Memory was cleared, a reader brought the blocks up again, then the disk was cleared."""
+    gate, clear = Gate(), DiskTier.clear
+
+    def slow(tier: DiskTier, tenant: bytes | None = None) -> tuple[bytes, ...]:
+        gate.pass_through()
+        return clear(tier, tenant)
+
+    monkeypatch.setattr(DiskTier, "clear", slow)
+    async with (
+        served(folder, disk_bytes="8MiB", dir=str(folder / "kv")) as path,
+        FakeWorker(path) as worker,
+        FakeGateway(path) as gateway,
+    ):
+        keys = await worker.put_prompt(3)
+        await gateway.until(lambda: gateway.on(Tier.DISK) == set(keys))
+        asked = asyncio.create_task(gateway.ask(StoreOp.CLEAR))
+        await gate.reached()
+        worker.release(await worker.locate(keys))
+        gate.open()
+        assert (await asked).blocks == 3
+        assert (await worker.locate(keys)).blocks == ()
+        assert (await gateway.ask(StoreOp.LOOKUP, keys)).tiers == ((),) * 3
+
+
+async def test_what_waits_to_be_put_is_cleared_too(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gate, copy_in = Gate(), HostMemory.copy_in
+
+    def slow(memory: HostMemory, *what: Any) -> tuple[OfferedPage, ...] | None:
+        gate.pass_through()
+        return copy_in(memory, *what)
+
+    monkeypatch.setattr(HostMemory, "copy_in", slow)
+    async with (
+        served(folder) as path,
+        FakeWorker(path) as worker,
+        FakeWorker(path, tenant=b"other", name="mixed-1") as other,
+        FakeGateway(path) as gateway,
+    ):
+        keys = keys_of(prompt(40))
+        worker.send(*map(worker.sealed, keys, [None, *keys[:-1]]))
+        await gate.reached()
+        await gateway.ask(StoreOp.CLEAR, tenant=b"nobody")
+        await gateway.ask(StoreOp.CLEAR, tenant=worker.tenant)
+        gate.open()
+        await other.put_prompt(2)
+        await worker.put_prompt(2, seed=1)
+        assert gateway.on(Tier.HOST).isdisjoint(keys)
+        assert (await gateway.ask(StoreOp.LOOKUP, keys)).tiers == ((),) * 40
+
+
+# ── others' work ─────────────────────────────────────────────────────────────────────────────────
+
+
+async def test_a_move_waits_for_its_own_blocks_and_many_of_them_silence_nobody(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It waited until nothing at all was to be written: under load never."""
+    append, more, stop = DiskTier.append, 0, asyncio.Event()
+
+    def slow(tier: DiskTier, *block: Any) -> Any:
+        time.sleep(0.01)
+        return append(tier, *block)
+
+    monkeypatch.setattr(DiskTier, "append", slow)
+    async with (
+        served(folder, memory_bytes="16MiB", disk_bytes="8MiB", dir=str(folder / "kv")) as path,
+        FakeWorker(path) as worker,
+        FakeGateway(path) as gateway,
+    ):
+
+        async def traffic() -> None:
+            nonlocal more
+            while not stop.is_set():
+                for _ in range(10):
+                    more += 1
+                    worker.send(worker.sealed(keys_of(prompt(1, 1000 + more))[0], None))
+                await asyncio.sleep(0.05)
+
+        keys = await worker.put_prompt(20)
+        putting = asyncio.create_task(traffic())
+        asked = [
+            asyncio.create_task(gateway.ask(StoreOp.MOVE, keys, tier=Tier.DISK)) for _ in range(16)
+        ]
+        assert (await gateway.ask(StoreOp.STATS)).problem == ""
+        assert [answer.blocks for answer in await asyncio.gather(*asked)] == [20] * 16
+        assert not putting.done()
+        stop.set()
+        await putting
+
+
+async def test_what_takes_too_long_is_ended_and_said(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gate, append = Gate(), DiskTier.append
+
+    def slow(tier: DiskTier, *block: Any) -> Any:
+        gate.pass_through()
+        return append(tier, *block)
+
+    monkeypatch.setattr(DiskTier, "append", slow)
+    async with (
+        served(folder, disk_bytes="8MiB", dir=str(folder / "kv")) as path,
+        FakeWorker(path) as worker,
+        FakeGateway(path) as gateway,
+    ):
+        keys = await worker.put_prompt(3)
+        asked = [
+            asyncio.create_task(gateway.ask(StoreOp.MOVE, keys, tier=Tier.DISK)) for _ in range(16)
+        ]
+        await gate.reached()
+        late = await gateway.ask(StoreOp.MOVE, keys, tier=Tier.DISK)
+        assert "16 questions" in late.problem
+        assert (await gateway.ask(StoreOp.STATS)).problem == ""
+        for one in asked:
+            assert not one.done()
+        gate.open()
+        assert [answer.blocks for answer in await asyncio.gather(*asked)] == [3] * 16
+        nobody = await gateway.ask(StoreOp.MOVE, keys, tier=Tier.DISK, wait_s=-1.0)
+        assert "nobody can wait" in nobody.problem
+
+
+async def test_an_operators_patience_is_the_stores(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gate, append = Gate(), DiskTier.append
+
+    def slow(tier: DiskTier, *block: Any) -> Any:
+        gate.pass_through()
+        return append(tier, *block)
+
+    monkeypatch.setattr(DiskTier, "append", slow)
+    async with (
+        served(folder, disk_bytes="8MiB", dir=str(folder / "kv")) as path,
+        FakeWorker(path) as worker,
+        FakeGateway(path) as gateway,
+    ):
+        keys = await worker.put_prompt(3)
+        answer = await gateway.ask(StoreOp.MOVE, keys, tier=Tier.DISK, wait_s=0.05)
+        assert "not done in time" in answer.problem
+        assert (await gateway.ask(StoreOp.LOOKUP, keys)).tiers == ((Tier.HOST,),) * 3
+        gate.open()
+
+
+async def test_a_store_that_is_stopped_does_not_recover_its_disk_to_the_end(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Stopping, and beginning anew for another model, took as long as the recovery."""
+    gate, segment, close, seen = Gate(), Recovery._segment, DiskTier.close, []
+    async with (
+        served(folder, disk_bytes="1MiB", dir=str(folder / "kv")) as path,
+        FakeWorker(path) as worker,
+        FakeGateway(path) as gateway,
+    ):
+        for seed in range(3):
+            keys = await worker.put_prompt(30, seed)
+            await gateway.until(lambda keys=keys: gateway.on(Tier.DISK) >= set(keys))
+    segments = len(list((folder / "kv").glob("*.kv")))
+
+    def slow(recovery: Recovery, number: int) -> None:
+        gate.pass_through()
+        seen.append(number)
+        segment(recovery, number)
+
+    def closing(tier: DiskTier) -> None:
+        threading.Timer(0.2, gate.open).start()
+        close(tier)
+
+    monkeypatch.setattr(Recovery, "_segment", slow)
+    monkeypatch.setattr(DiskTier, "close", closing)
+    async with (
+        served(folder, disk_bytes="1MiB", dir=str(folder / "kv")) as path,
+        FakeWorker(path),
+    ):
+        await gate.reached()
+    assert 1 <= len(seen) < segments
+
+
+# ── whose ────────────────────────────────────────────────────────────────────────────────────────
+
+
+async def test_what_is_brought_up_from_the_remote_is_its_tenants_as_workers_name_it(
+    folder: Path,
+) -> None:
+    """It was nobody's: no quota, and a clear of its tenant did not find it."""
+    remote = RemoteDict()
+    async with (
+        served(folder, values=remote) as path,
+        FakeWorker(path) as worker,
+        FakeGateway(path) as gateway,
+    ):
+        keys = await worker.put_prompt(3)
+        await gateway.until(lambda: gateway.on(Tier.REMOTE) == set(keys))
+    headers = [decode_header(value) for value in remote.kept.values()]
+    assert all(isinstance(one, RecordHeader) for one in headers)
+    assert {one.block.tenant for one in headers if isinstance(one, RecordHeader)} == {worker.tenant}
+    async with (
+        served(folder, values=remote) as path,
+        FakeWorker(path) as worker,
+        FakeGateway(path) as gateway,
+    ):
+        assert (await gateway.ask(StoreOp.PREFETCH, keys, tenant=worker.tenant)).blocks == 3
+        remote.silent = True
+        assert (await gateway.ask(StoreOp.CLEAR, tenant=worker.tenant)).blocks == 3
+        assert gateway.on(Tier.HOST) == set()
+
+
+async def test_what_is_cleared_while_a_recovered_disk_is_announced_is_not_announced_after(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("antiphon.live.store.disk_blocks.ANNOUNCED_AT_ONCE", 1)
+    table = {"disk_bytes": "8MiB", "dir": str(folder / "kv")}
+    async with (
+        served(folder, **table) as path,
+        FakeWorker(path) as worker,
+        FakeGateway(path) as gateway,
+    ):
+        keys = await worker.put_prompt(60)
+        await gateway.until(lambda: gateway.on(Tier.DISK) == set(keys))
+    async with served(folder, **table) as path, FakeGateway(path) as gateway, FakeWorker(path):
+        await gateway.until(lambda: bool(gateway.on(Tier.DISK)))
+        await gateway.ask(StoreOp.CLEAR)
+        for _ in range(100):
+            await asyncio.sleep(0)
+        tiers = (await gateway.ask(StoreOp.LOOKUP, keys)).tiers
+        assert tiers == ((),) * 60
+        assert gateway.held == set()

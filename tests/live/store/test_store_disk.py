@@ -253,7 +253,11 @@ async def test_blocks_in_doubt_are_on_no_tier_any_more(folder: Path) -> None:
         await gateway.until(lambda: gateway.held == left)
         assert await worker.fetch(more) == contents(keys[:2])
         await store.restart()
-        async with FakeWorker(store.path, name="mixed-1") as again:
+        async with (
+            FakeWorker(store.path, name="mixed-1") as again,
+            FakeGateway(store.path) as watching,
+        ):
+            await watching.until(lambda: watching.on(Tier.DISK) == set(keys[:2]))
             assert (await again.locate(more)).from_disk == 2
 
 

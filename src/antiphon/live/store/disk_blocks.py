@@ -26,6 +26,9 @@ from antiphon.wire import QuietLog
 from .host_memory import HeldBlock, HostBlocks
 from .write_behind import WriteBehind
 
+ANNOUNCED_AT_ONCE = 1024
+"""Of the blocks that were found at the start: about a millisecond."""
+
 _log = logging.getLogger(__name__)
 _Outcome = Appended | NotAppended
 
@@ -66,21 +69,28 @@ class DiskBlocks:
         if key not in self._keys:
             self._behind.offer(key)
 
-    async def quiet(self) -> None:
-        """Return when nothing waits to be written."""
-        await self._behind.quiet()
+    def prune(self) -> None:
+        """What was cleared from the host tier is not to be written."""
+        self._behind.prune()
+
+    async def settled(self, keys: Sequence[BlockKey]) -> None:
+        """Return when none of these waits to be written any more."""
+        await self._behind.settled(keys)
 
     async def run(self) -> None:
         """See the class."""
         loop = asyncio.get_running_loop()
-        for record in await loop.run_in_executor(self._writer, self._tier.recover):
-            self._found(record.key)
+        found = await loop.run_in_executor(self._writer, self._tier.recover)
+        for place, record in enumerate(found):
+            if place % ANNOUNCED_AT_ONCE == 0:
+                await asyncio.sleep(0)  # others want to be served, and may clear what was found
+            if self._tier.block(record.key) is not None:
+                self._found(record.key)
         await self._behind.run()
 
     async def close(self) -> None:
-        """Once `run` is over: flush, and let go of the folder."""
-        loop = asyncio.get_running_loop()
-        await loop.run_in_executor(self._writer, self._tier.close)
+        """Once `run` is over: flush, and let go of the folder. What still runs is told to end."""
+        await asyncio.to_thread(self._tier.close)
         self._reader.shutdown(wait=False)
         self._writer.shutdown(wait=False)
 

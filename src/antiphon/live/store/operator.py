@@ -1,6 +1,7 @@
 """What operators may ask of a store, and how it is done."""
 
 import asyncio
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
@@ -15,11 +16,17 @@ from antiphon.types import (
     TierStats,
 )
 
-from .tiered_blocks import TieredBlocks, tenant_name
+from .disk_blocks import DiskBlocks
+from .tiered_blocks import TieredBlocks
 
 MOST_KEYS = 2**16
-_VERIFIED_AT_ONCE = 64
+_BLOCKS_AT_ONCE = 64
 _HOLDER = "operator"
+_REMOTE_SILENT = (
+    "memory and disk are cleared, but the remote tier could not be asked about all that it has: "
+    "what is there can be found again; clear once more when it answers"
+)
+_LATE = "it was not done in time: what is done stays done"
 _OVER = "meanwhile the store stopped, or began anew for workers of another model or layout"
 
 
@@ -37,7 +44,11 @@ class StoreOperator:
         blocks = self._blocks()
         if blocks is None:
             return self._empty(ask)
-        answer = await blocks.using(self._answer(blocks, ask))
+        try:
+            async with asyncio.timeout(ask.wait_s):
+                answer = await blocks.using(self._answer(blocks, ask))
+        except TimeoutError:
+            return StoreAnswer(problem=_LATE)
         return answer if answer is not None else StoreAnswer(problem=_OVER)
 
     async def _answer(self, blocks: TieredBlocks, ask: StoreAsk) -> StoreAnswer:
@@ -50,14 +61,14 @@ class StoreOperator:
                     blocks=blocks.host.present(ask.keys),
                 )
             case StoreOp.PIN:
-                await self._bring_up(blocks, ask.keys)
+                await self._bring_up(blocks, ask)
                 return StoreAnswer(blocks=blocks.host.pin(ask.keys, blocks.now()))
             case StoreOp.UNPIN:
                 return StoreAnswer(blocks=blocks.host.unpin(ask.keys))
             case StoreOp.PREFETCH:
-                return StoreAnswer(blocks=await self._bring_up(blocks, ask.keys))
+                return StoreAnswer(blocks=await self._bring_up(blocks, ask))
             case StoreOp.CLEAR:
-                return StoreAnswer(blocks=await _clear(blocks, ask))
+                return await _clear(blocks, ask)
             case StoreOp.MOVE:
                 return await self._move(blocks, ask)
             case StoreOp.VERIFY:
@@ -72,9 +83,10 @@ class StoreOperator:
             )
         return StoreAnswer(tiers=((),) * len(ask.keys))
 
-    async def _bring_up(self, blocks: TieredBlocks, keys: Sequence[BlockKey]) -> int:
+    async def _bring_up(self, blocks: TieredBlocks, ask: StoreAsk) -> int:
         """The longest prefix that can be had into shared memory; how many blocks it has."""
-        lease, slots, _ = await blocks.locate(keys, None, self._config.fetch_timeout_s, _HOLDER)
+        wait_s = self._config.fetch_timeout_s
+        lease, slots, _ = await blocks.locate(ask.keys, ask.tenant, wait_s, _HOLDER)
         if lease is not None:
             blocks.release(lease)
         return len(slots)
@@ -85,24 +97,35 @@ class StoreOperator:
             return StoreAnswer(problem="there is no disk tier: set store.disk_bytes (--store-disk)")
         match ask.tier:
             case Tier.HOST:
-                count = await self._bring_up(blocks, ask.keys)
+                count = await self._bring_up(blocks, ask)
                 await blocks.disk.clear(None, ask.keys[:count])
                 return StoreAnswer(blocks=count)
             case Tier.DISK:
-                for key in ask.keys:
-                    blocks.disk.offer(key)
-                await blocks.disk.quiet()
-                moved = [key for key in ask.keys if key in blocks.disk]
-                for key in moved:
-                    blocks.host.drop(key)
-                return StoreAnswer(blocks=len(moved))
+                return StoreAnswer(blocks=await _to_disk(blocks, blocks.disk, ask.keys))
             case _:
                 return StoreAnswer(problem="blocks can be moved to host or disk")
+
+
+async def _to_disk(blocks: TieredBlocks, disk: DiskBlocks, keys: Sequence[BlockKey]) -> int:
+    """How many are there now, and in memory no more. Each part is waited for by itself: others'
+    blocks need not be written."""
+    count = 0
+    for part in _parts(keys):
+        for key in part:
+            disk.offer(key)
+        await disk.settled(part)
+        moved = [key for key in part if key in disk]
+        for key in moved:
+            blocks.host.drop(key)
+        count += len(moved)
+    return count
 
 
 def _problem(ask: StoreAsk) -> str:
     if len(ask.keys) > MOST_KEYS:
         return f"at most {MOST_KEYS} blocks can be asked about at once"
+    if ask.wait_s is not None and not 0 <= ask.wait_s < math.inf:
+        return f"nobody can wait for {ask.wait_s} s"
     if any(len(key) != KEY_BYTES for key in ask.keys):
         return f"a block's key has {KEY_BYTES} bytes"
     return ""
@@ -115,13 +138,9 @@ def _stats(blocks: TieredBlocks) -> tuple[TierStats, ...]:
     return (host, *(tier.stats() for tier in (blocks.disk, blocks.remote) if tier is not None))
 
 
-async def _clear(blocks: TieredBlocks, ask: StoreAsk) -> int:
-    """How many places of blocks were cleared, or, if more, blocks of one tier."""
-    tenant = None if ask.tenant is None else tenant_name(ask.tenant)
-    keys = ask.keys or None
-    in_memory = blocks.host.clear(tenant, keys)
-    on_disk = 0 if blocks.disk is None else await blocks.disk.clear(tenant, keys)
-    return max(in_memory, on_disk)
+async def _clear(blocks: TieredBlocks, ask: StoreAsk) -> StoreAnswer:
+    count, all_asked = await blocks.clear(ask.tenant, ask.keys or None)
+    return StoreAnswer(blocks=count, problem="" if all_asked else _REMOTE_SILENT)
 
 
 async def _verify(blocks: TieredBlocks, keys: Sequence[BlockKey] | None) -> int:
@@ -153,4 +172,4 @@ async def _verify_in_memory(blocks: TieredBlocks, keys: Sequence[BlockKey]) -> i
 
 
 def _parts(keys: Sequence[BlockKey]) -> list[Sequence[BlockKey]]:
-    return [keys[at : at + _VERIFIED_AT_ONCE] for at in range(0, len(keys), _VERIFIED_AT_ONCE)]
+    return [keys[at : at + _BLOCKS_AT_ONCE] for at in range(0, len(keys), _BLOCKS_AT_ONCE)]

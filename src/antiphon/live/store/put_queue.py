@@ -60,11 +60,17 @@ class PutQueue(Generic[Owner]):
             self._of[owner] = queue
         return owner, taken
 
-    def drop(self, keys: Collection[BlockKey]) -> int:
-        """Nobody wants these blocks any more; how many it were. O(all that wait). Mutates."""
+    def drop(self, keys: Collection[BlockKey] | None, tenant: bytes | None = None) -> int:
+        """Nobody wants these blocks (None: any), of that tenant (None: of any), any more; how many
+        it were. O(all that wait). Mutates."""
         before = self._waiting
         for owner, queue in list(self._of.items()):
-            kept = deque(one for one in queue if one.block.key not in keys)
+            kept = deque(
+                one
+                for one in queue
+                if (keys is not None and one.block.key not in keys)
+                or tenant not in (None, one.tenant)
+            )
             self._waiting -= len(queue) - len(kept)
             if kept:
                 self._of[owner] = kept

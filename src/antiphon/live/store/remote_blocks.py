@@ -56,6 +56,10 @@ class RemoteBlocks:
         if key not in self._keys:
             self._behind.offer(key)
 
+    def prune(self) -> None:
+        """What was cleared from the host tier is not to be written."""
+        self._behind.prune()
+
     async def run(self) -> None:
         """See the class."""
         await self._behind.run()
@@ -109,6 +113,18 @@ class RemoteBlocks:
         await asyncio.shield(loop.run_in_executor(self._writer, self._tier.remove, keys))
         for key in keys:
             self._gone(key)
+
+    async def clear(
+        self, tenant: bytes | None, keys: Sequence[BlockKey] | None
+    ) -> tuple[int, bool]:
+        """Forget the tenant's among the keys (None: any), after what is being written now; how many
+        it were, and whether all could be asked about. What earlier lives have put is meant too."""
+        loop = asyncio.get_running_loop()
+        work = loop.run_in_executor(self._writer, self._tier.clear, tenant, keys)
+        gone, all_asked = await asyncio.shield(work)
+        for key in gone:
+            self._gone(key)
+        return len(gone), all_asked
 
     def stats(self) -> TierStats:
         """Counts, with what was never handed over."""

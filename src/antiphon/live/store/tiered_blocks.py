@@ -5,7 +5,6 @@ Locate ──► host tier under a lease ◄── begin_put ─ read ─ end_pu
 """
 
 import asyncio
-import hashlib
 import secrets
 from collections.abc import Callable, Coroutine, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -51,11 +50,6 @@ class Source:
     name: str
     numerics: str
     memory: MappedRegion
-
-
-def tenant_name(tenant: bytes) -> bytes:
-    """A tenant as the store's tiers and files call it: what came is a secret of the gateway's."""
-    return hashlib.blake2b(tenant, digest_size=16, person=b"antiphon.tenant").digest()
 
 
 class TieredBlocks:
@@ -180,6 +174,33 @@ class TieredBlocks:
         for tier in (self.disk, self.remote):
             if tier is not None:
                 self._spawn(tier.remove(keys))
+
+    async def clear(
+        self, tenant: bytes | None, keys: Sequence[BlockKey] | None
+    ) -> tuple[int, bool]:
+        """Forget the tenant's (None: anybody's) among the keys (None: all), on all tiers: whatever
+        came before this is found nowhere after it. How many places of blocks were cleared, or, if
+        more, blocks of one tier; False: the remote tier could not be asked about all.
+
+        Slowest first: what readers bring up meanwhile goes with the next tier.
+        """
+        self._drop("cleared", self._queue.drop(None if keys is None else frozenset(keys), tenant))
+        in_memory, on_disk, on_remote, all_asked = self._clear_memory(tenant, keys), 0, 0, True
+        if self.remote is not None:
+            on_remote, all_asked = await self.remote.clear(tenant, keys)
+            in_memory += self._clear_memory(tenant, keys)
+        if self.disk is not None:
+            on_disk = await self.disk.clear(tenant, keys)
+            self._clear_memory(tenant, keys)
+        return max(in_memory, on_disk, on_remote), all_asked
+
+    def _clear_memory(self, tenant: bytes | None, keys: Sequence[BlockKey] | None) -> int:
+        """With what waits to be written from there."""
+        count = self.host.clear(tenant, keys)
+        for tier in (self.disk, self.remote):
+            if tier is not None:
+                tier.prune()
+        return count
 
     def _drop(self, why: str, count: int) -> None:
         if count:

@@ -21,7 +21,7 @@ from antiphon.types import (
 )
 from antiphon.wire import Frame, FrameError, FrameStream, Kind, decode
 
-from .tiered_blocks import Source, TieredBlocks, tenant_name
+from .tiered_blocks import Source, TieredBlocks
 
 MOST_LOCATES = 64
 """So many of one worker may wait for an answer; more are answered with nothing at once."""
@@ -140,4 +140,4 @@ class WorkerSession:
 def _tenant(tenant: bytes) -> bytes:
     if len(tenant) > _MOST_TENANT_BYTES:
         raise FrameError(f"a tenant's name has at most {_MOST_TENANT_BYTES} bytes")
-    return tenant_name(tenant)
+    return tenant

@@ -42,6 +42,8 @@ class WriteBehind(Generic[Result]):
         self._name = name
         self._most = most_waiting
         self._waiting: dict[BlockKey, None] = {}
+        self._writing: frozenset[BlockKey] = frozenset()
+        self._written_some = asyncio.Event()
         self._news = asyncio.Event()
         self._idle = asyncio.Event()
         self._idle.set()
@@ -61,9 +63,20 @@ class WriteBehind(Generic[Result]):
         self._idle.clear()
         self._news.set()
 
+    def prune(self) -> None:
+        """What was cleared from the host tier does not wait any more, even if it comes back."""
+        for key in [key for key in self._waiting if key not in self._host.tier]:
+            del self._waiting[key]
+
     async def quiet(self) -> None:
         """Return when nothing waits, and nothing is written."""
         await self._idle.wait()
+
+    async def settled(self, keys: Sequence[BlockKey]) -> None:
+        """Return when none of these waits, or is written, any more."""
+        left = keys
+        while left := [key for key in left if key in self._waiting or key in self._writing]:
+            await self._written_some.wait()
 
     async def run(self) -> None:
         """Write, until cancelled: then what is being written is written, and no more."""
@@ -71,7 +84,11 @@ class WriteBehind(Generic[Result]):
             await self._news.wait()
             blocks = self._take()
             if blocks:
+                self._writing = frozenset(one.sealed.record.key for one in blocks)
                 await self._write_these(blocks)
+                self._writing = frozenset()
+            self._written_some.set()
+            self._written_some = asyncio.Event()
             if not self._waiting:
                 self._news.clear()
                 self._idle.set()

@@ -15,6 +15,7 @@ from .record_header import (
     RecordHeader,
     RecordProblem,
     decode_header,
+    most_header_bytes,
     peek,
     unrecordable,
 )
@@ -40,6 +41,7 @@ __all__ = [
     "check_pages",
     "checksum_problem",
     "decode_header",
+    "most_header_bytes",
     "new_pages",
     "peek",
     "unrecordable",

@@ -56,6 +56,11 @@ MOST_HEADER_BYTES = _NAMES_END + MOST_CHUNKS * _ROW.size + ALIGNMENT
 _PERSON = b"antiphon.rec.1"
 
 
+def most_header_bytes(origin: KvOrigin) -> int:
+    """No header of a block of this origin is longer."""
+    return _NAMES_END + origin.pages_per_block * _ROW.size + ALIGNMENT
+
+
 class Codec(IntEnum):
     """How chunks are kept. Numbers are frozen; those beyond RAW are not written yet."""
 
