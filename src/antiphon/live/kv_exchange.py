@@ -87,6 +87,7 @@ class KvExchange:
             store.heard.add(self._write_back.heard)
             self._fetch = StoreFetch(
                 store.session,
+                store.settled,
                 timeout_s=store.fetch_timeout_s,
                 clock=clock,
                 on_end=self._fetched,
