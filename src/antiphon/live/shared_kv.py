@@ -59,8 +59,10 @@ class SharedKv:
             access = StoreAccess(
                 session=self._store.session,
                 settled=self._store.settled,
+                on_session=self._store.on_session,
                 heard=heard,
                 fetch_timeout_s=config.store.fetch_timeout_s,
+                pace_s=config.cluster.heartbeat_s,
             )
         self.exchange = Exchange(pages=region, path=self._path, store=access)
 

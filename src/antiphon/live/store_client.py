@@ -96,6 +96,7 @@ class StoreClient:
         self._settled = asyncio.Event()
         self._settled.set()
         self._settled_by: Seconds = 0.0
+        self._began: list[Callable[[], None]] = []
         self._renewed = False
         """Whether a new life has begun since the last hello."""
 
@@ -114,6 +115,10 @@ class StoreClient:
         self._begin_settling()
         self._task = asyncio.get_running_loop().create_task(self._run(), name="store-client")
         self._task.add_done_callback(_raise)
+
+    def on_session(self, began: Callable[[], None]) -> None:
+        """Have `began` called at the begin of each session, before anybody else can use it."""
+        self._began.append(began)
 
     async def settled(self) -> None:
         """Return when no attempt is under way whose end is worth waiting for.
@@ -188,6 +193,8 @@ class StoreClient:
                 raise PeerError("the worker has begun a new life meanwhile")
             self._session, self._warned = session, ""
             self._settled.set()
+            for began in self._began:
+                began()
             ending = await over
         finally:
             if self._stream is not None:

@@ -94,11 +94,14 @@ class StoreAccess:
     """What a worker needs to use the store.
 
     `session` is the present one, if there is any; `settled` returns when it is not worth waiting
-    for one any more; `heard` passes on what the worker's page pool
-    says; `fetch_timeout_s` is the most that a request waits for what the store has.
+    for one any more; `on_session` has its argument called at the begin of each. `heard` passes on
+    what the worker's page pool says; `fetch_timeout_s` is the most that a request waits for what
+    the store has. `pace_s`: so often a bit may be done that nobody waits for.
     """
 
     session: Callable[[], StoreSession | None]
     settled: Callable[[], Awaitable[None]]
     heard: KvListeners
+    on_session: Callable[[Callable[[], None]], None]
     fetch_timeout_s: Seconds
+    pace_s: Seconds
