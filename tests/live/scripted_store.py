@@ -81,6 +81,7 @@ class ScriptedStore:
         self.answer: Callable[[Locate], Located | None] = self.located
         """None: this one is not answered."""
         self.beat: tuple[float, float] | None = (0.05, 20.0)
+        self._answering = asyncio.Event()
         self._unanswered: list[tuple[FrameStream, int]] = []
         self._leases = itertools.count(1)
         self._tasks: set[asyncio.Task[None]] = set()
@@ -92,6 +93,11 @@ class ScriptedStore:
         welcome = StoreWelcome(store=Incarnation("s-1"), kv=self.shape, lease_ttl_s=5.0)
         data = encode(Kind.STORE_WELCOME, welcome)
         send_all_at_once(connection, data, [self.region.fd] if fds is None else fds)
+
+    def answer_hellos(self) -> None:
+        """Welcome all from now on, and those that wait."""
+        self.welcome = self.say_welcome
+        self._answering.set()
 
     def located(self, locate: Locate) -> Located:
         found = tuple(
@@ -181,7 +187,8 @@ class ScriptedStore:
                 connection.close()
                 return
             if self.welcome is None:
-                await asyncio.Event().wait()
+                await self._answering.wait()
+            if self.welcome is None:
                 return
             (descriptor,) = descriptors
             memory = MappedRegion(descriptor, self.region)

@@ -175,6 +175,69 @@ async def test_a_store_that_answers_no_hello_holds_nobody_up(
     await until(lambda: open_descriptors() <= before)
 
 
+async def settles(one: StoreClient) -> bool:
+    """Whether nobody has to wait now."""
+    try:
+        await asyncio.wait_for(one.settled(), 0.05)
+    except TimeoutError:
+        return False
+    return True
+
+
+async def test_who_needs_the_store_waits_until_the_first_attempt_has_ended(
+    folder: Path, region: OwnedRegion, threads: ThreadPoolExecutor
+) -> None:
+    async with ScriptedStore(folder, SHAPE) as store:
+        store.welcome = None
+        async with using(client(store.path, region, threads)) as one:
+            assert not await settles(one)
+            store.answer_hellos()
+            await one.settled()
+            assert one.session() is not None
+
+
+async def test_nobody_waits_for_a_store_that_is_away_or_refuses(
+    folder: Path, region: OwnedRegion, threads: ThreadPoolExecutor
+) -> None:
+    async with using(client(folder / "store.sock", region, threads)) as one:
+        await one.settled()
+        assert "No such file" in one.problem
+        assert await settles(one)
+        async with ScriptedStore(folder, SHAPE) as store:
+            store.refuse = StoreRefused(StoreRefusal.MODEL, "another model is here")
+            await until(lambda: one.state is StoreState.REFUSED)
+            assert await settles(one)
+
+
+async def test_nobody_waits_long_for_a_store_that_answers_no_hello(
+    folder: Path, region: OwnedRegion, threads: ThreadPoolExecutor, monkeypatch
+) -> None:
+    monkeypatch.setattr(store_client, "SETTLING_S", 0.2)
+    async with ScriptedStore(folder, SHAPE) as store:
+        store.welcome = None
+        async with using(client(store.path, region, threads)) as one:
+            assert not await settles(one)
+            await asyncio.wait_for(one.settled(), 30)
+            assert one.session() is None and len(store.hellos) == 1
+            assert await settles(one)
+
+
+async def test_a_new_life_is_waited_for_like_the_first(
+    folder: Path, region: OwnedRegion, threads: ThreadPoolExecutor
+) -> None:
+    life = "w0-1"
+    async with (
+        ScriptedStore(folder, SHAPE) as store,
+        using(client(store.path, region, threads, hello=lambda: hello(region, life))) as one,
+    ):
+        first = await session_of(one)
+        assert await settles(one)
+        life = "w0-2"
+        one.new_life()
+        await one.settled()
+        assert one.session() not in (None, first)
+
+
 def _other_shape(store: ScriptedStore, connection) -> None:
     kv = replace(store.shape, layout="other")
     welcome = StoreWelcome(store=Incarnation("s"), kv=kv, lease_ttl_s=5.0)

@@ -58,6 +58,7 @@ class Side:
         self.when_ended: Callable[[FetchEnded], None] = lambda _: None
         self.fetches = StoreFetch(
             self.client.session,
+            self.client.settled,
             timeout_s=timeout_s,
             clock=time.monotonic,
             on_end=self._end,
@@ -215,6 +216,49 @@ async def test_without_a_store_it_ends_at_once(tmp_path: Path) -> None:
         assert ended.good == (False,) * BLOCKS
         assert ended.problem == "the KV store is not there"
         assert side.fetches.missed == {NotFetched.ABSENT: BLOCKS}
+
+
+async def test_a_fetch_that_comes_before_the_session_waits_for_it(tmp_path: Path) -> None:
+    """The first request after a worker's restart was computed, though the store had its prompt."""
+    async with sides(tmp_path) as side:
+        side.store.welcome = None
+        side.client.new_life()
+        side.fetches.begin(fetch())
+        await until(lambda: len(side.store.hellos) == 2)
+        await asyncio.sleep(0.02)
+        assert side.ended == [] and side.store.asked == []
+        side.store.answer_hellos()
+        await until(lambda: len(side.ended) == 1)
+        assert side.ended[0].good == (True,) * BLOCKS
+
+
+async def test_no_fetch_waits_for_a_store_that_was_away_a_moment_ago(tmp_path: Path) -> None:
+    """Else each request would pay its whole deadline for a store that is gone."""
+    async with sides(tmp_path, timeout_s=1000.0) as side:
+        await side.store.close()
+        await until(lambda: "No such file" in side.client.problem)
+        for number in range(20):
+            assert (await side.run(fetch(f"r{number}"))).problem == "the KV store is not there"
+
+
+async def test_a_fetch_waits_for_no_session_beyond_its_own_time(tmp_path: Path) -> None:
+    async with sides(tmp_path, timeout_s=0.1) as side:
+        side.store.welcome = None
+        side.client.new_life()
+        ended = await side.run(fetch())
+        assert ended.good == (False,) * BLOCKS and ended.seconds >= 0.1
+        assert side.fetches.missed == {NotFetched.ABSENT: BLOCKS}
+
+
+async def test_an_abort_ends_a_fetch_that_waits_for_a_session(tmp_path: Path) -> None:
+    async with sides(tmp_path, timeout_s=1000.0) as side:
+        side.store.welcome = None
+        side.client.new_life()
+        side.fetches.begin(fetch())
+        await until(lambda: len(side.store.hellos) == 2)
+        side.fetches.cancel(R, 1)
+        await until(lambda: len(side.ended) == 1)
+        assert side.fetches.missed == {NotFetched.ENDED: BLOCKS}
 
 
 async def test_a_store_that_dies_meanwhile_ends_it_at_once(tmp_path: Path) -> None:

@@ -87,3 +87,24 @@ async def test_killed_stopped_and_restarted_nothing_changes_but_where_kv_comes_f
             os.kill(store.pid, signal.SIGCONT)
         await ready(side)
         await side.rest()
+
+
+async def test_a_store_that_was_killed_and_has_no_disk_gets_it_from_a_worker(folder: Path) -> None:
+    """A put that was lost never came again."""
+    expected = await said_alone(folder, request("r", PROMPT))
+    async with real_store(folder, cluster=LOST) as store:
+        async with store_worker(folder, "first", **LOST) as side:
+            await ready(side)
+            assert await side.ask(request("r", PROMPT)) == (expected,)
+            await store.kill()
+            await until(lambda: not side.connected)
+            await store.start()
+            await ready(side)
+            async with FakeGateway(store.path) as gateway:
+                await gateway.until(lambda: len(gateway.on(Tier.HOST)) == BLOCKS)
+            await side.rest()
+        async with store_worker(folder, "second", **LOST) as side:
+            await ready(side)
+            asked = request("again", PROMPT)
+            assert await side.ask(asked, fetch=KNOWN) == (expected,)
+            assert side.fetched(asked).fetched_tokens == KNOWN

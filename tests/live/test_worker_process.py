@@ -15,6 +15,7 @@ from scripted_store import ScriptedStore
 from antiphon.core.config import as_mapping, build
 from antiphon.core.handover import LeaseBook
 from antiphon.errors import BugError, PeerError, UsageError
+from antiphon.live import store_client
 from antiphon.live.kv_commit import KvCommit
 from antiphon.live.loaded_engine import LoadedEngine
 from antiphon.live.socket_folder import data_socket
@@ -166,6 +167,37 @@ async def test_too_little_memory_for_kv_ends_the_process_with_the_remedy(tmp_pat
     async with Process(tmp_path, region=region, commit=KvCommit(region)) as process:
         with pytest.raises(UsageError, match=r"lower kv\.memory_bytes"):
             await process.code
+    region.close()
+
+
+async def test_it_joins_when_it_has_the_store(tmp_path: Path) -> None:
+    """The first request after a restart was computed, though the store had its prompt."""
+    region = OwnedRegion(KV)
+    tmp_path.chmod(0o700)
+    async with ScriptedStore(tmp_path, KV) as store:
+        store.welcome = None
+        async with Process(tmp_path, region=region) as process:
+            joining = asyncio.create_task(process.door.link())
+            await until(lambda: len(store.hellos) == 1)
+            await asyncio.sleep(0.1)
+            assert not joining.done()
+            store.answer_hellos()
+            await joining
+            assert len(store.callers) == 1
+    region.close()
+
+
+async def test_it_joins_without_a_store_that_does_not_answer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(store_client, "SETTLING_S", 0.1)
+    region = OwnedRegion(KV)
+    tmp_path.chmod(0o700)
+    async with ScriptedStore(tmp_path, KV) as store:
+        store.welcome = None
+        async with Process(tmp_path, region=region) as process:
+            await process.door.link()
+            assert len(store.hellos) == 1 and not store.callers
     region.close()
 
 

@@ -318,6 +318,38 @@ async def test_a_store_that_dies_in_the_middle_is_a_miss(
         assert side.fetched(asked).fetched_tokens == KNOWN
 
 
+async def test_a_store_that_has_lost_all_gets_it_from_the_workers_cache(
+    folder: Path, store: ScriptedStore, expected: tuple[int, ...]
+) -> None:
+    """A put never came again: the hottest prompts, which workers have, were in no store."""
+    async with store_worker(folder) as side:
+        await until(lambda: side.connected)
+        assert await side.ask(request("r", PROMPT)) == (expected,)
+        await until(lambda: len(store.kept) == BLOCKS)
+        await store.close()
+        store.kept.clear()
+        await store.open()
+        await until(lambda: len(store.kept) == BLOCKS)
+        await side.rest()
+    async with store_worker(folder, "other") as side:
+        await until(lambda: side.connected)
+        asked = request("again", PROMPT)
+        assert await side.ask(asked, fetch=KNOWN) == (expected,)
+        assert side.fetched(asked).fetched_tokens == KNOWN
+
+
+async def test_a_request_that_comes_with_the_worker_gets_its_prompt_from_the_store(
+    folder: Path, store: ScriptedStore, expected: tuple[int, ...]
+) -> None:
+    """After each restart the first one was computed: the session began a moment too late."""
+    await filled(folder, store)
+    async with store_worker(folder) as side:
+        assert not side.connected
+        asked = request("r", PROMPT)
+        assert await side.ask(asked, fetch=KNOWN) == (expected,)
+        assert side.fetched(asked).fetched_tokens == KNOWN
+
+
 async def test_a_store_that_refuses_changes_nothing(
     folder: Path, store: ScriptedStore, expected: tuple[int, ...]
 ) -> None:

@@ -3,6 +3,7 @@
 Prefilled ──► Sealing ──► Offer                       other workers: `Exchange.pages`
 Pull ──► PageCopier ──► PullEnded ──► pulled          `Exchange.path`
 BlockStored ──► WriteBack ──► Put                     the store: `Exchange.store`
+a session begins ──► PoolOffer ──► WriteBack
 Fetch ──► StoreFetch ──► FetchEnded ──► fetched
 """
 
@@ -26,6 +27,7 @@ from antiphon.types import (
 from antiphon.wire import QuietLog
 
 from .page_copier import PageCopier
+from .pool_offer import PoolOffer, blocks_a_slice
 from .pull_path import PullPath, SealedPages
 from .sealing import Sealing
 from .store_fetch import FetchEnded, StoreFetch
@@ -79,14 +81,25 @@ class KvExchange:
             on_broken=on_broken,
         )
         self._write_back: WriteBack | None = None
+        self._pool_offer: PoolOffer | None = None
         self._fetch: StoreFetch | None = None
         self._session: Callable[[], StoreSession | None] = lambda: None
         if (store := exchange.store) is not None:
             self._session = store.session
             self._write_back = WriteBack(exchange.pages, store.session)
             store.heard.add(self._write_back.heard)
+            self._pool_offer = PoolOffer(
+                self._write_back,
+                scheduler.named_blocks,
+                scheduler.named_block,
+                slice_blocks=blocks_a_slice(_block_bytes(info())),
+                pace_s=store.pace_s,
+                on_broken=on_broken,
+            )
+            store.on_session(self._pool_offer.session_began)
             self._fetch = StoreFetch(
                 store.session,
+                store.settled,
                 timeout_s=store.fetch_timeout_s,
                 clock=clock,
                 on_end=self._fetched,
@@ -186,6 +199,13 @@ class KvExchange:
         """Wait until nothing is under way."""
         await self._sealing.close()
         await self._copier.close()
+        if self._pool_offer is not None:
+            await self._pool_offer.close()
         if self._fetch is not None:
             await self._fetch.close()
         self._threads.shutdown()
+
+
+def _block_bytes(info: WorkerInfo) -> int:
+    kv = info.kv
+    return 0 if kv is None else kv.page_bytes * (kv.block_tokens // kv.page_tokens)

@@ -58,8 +58,11 @@ class SharedKv:
             )
             access = StoreAccess(
                 session=self._store.session,
+                settled=self._store.settled,
+                on_session=self._store.on_session,
                 heard=heard,
                 fetch_timeout_s=config.store.fetch_timeout_s,
+                pace_s=config.cluster.heartbeat_s,
             )
         self.exchange = Exchange(pages=region, path=self._path, store=access)
 
@@ -80,6 +83,11 @@ class SharedKv:
             yield
         finally:
             await self._port.close()
+
+    async def settled(self) -> None:
+        """Return when the first attempt to use the store has ended, or takes too long."""
+        if self._store is not None:
+            await self._store.settled()
 
     def new_life(self) -> None:
         """The worker has another incarnation now: what others were told is over."""

@@ -6,6 +6,7 @@
 
 The store may come later than the worker, go, come again, stand still, or refuse. None of it is a
 worker's trouble: without a session nothing is asked, and it tries again for as long as it lives.
+Who needs the store while an attempt is under way can wait for its end: see `settled`.
 """
 
 import asyncio
@@ -14,6 +15,7 @@ import os
 import socket
 from collections.abc import Callable, Sequence
 from concurrent.futures import Executor, Future
+from contextlib import suppress
 from enum import StrEnum
 from pathlib import Path
 
@@ -42,6 +44,8 @@ HELLO_TIMEOUT_S: Seconds = 60.0
 """The store maps the worker's memory before it answers: 0.1 s a GiB."""
 ANSWER_TIMEOUT_S: Seconds = 30.0
 """Whoever asks waits less; an answer that comes later still has to be answered for."""
+SETTLING_S: Seconds = 2.0
+"""So long others wait for an attempt that has no end; memory is mapped within it up to 20 GiB."""
 _FIRST_WAIT_S, _LONGEST_WAIT_S = 0.02, 1.0
 _ANSWERS = {int(kind): FROM_STORE[kind] for kind in (Kind.STORE_WELCOME, Kind.STORE_REFUSED)}
 _RECEIVES = {int(kind): FROM_STORE[kind] for kind in (Kind.HEARTBEAT, Kind.LOCATED)}
@@ -90,6 +94,12 @@ class StoreClient:
         self.problem = "nobody was asked yet"
         """Why there is no session, as long as there is none."""
         self._warned = ""
+        self._settled = asyncio.Event()
+        self._settled.set()
+        self._settled_by: Seconds = 0.0
+        self._began: list[Callable[[], None]] = []
+        self._renewed = False
+        """Whether a new life has begun since the last hello."""
 
     @property
     def state(self) -> StoreState:
@@ -103,24 +113,45 @@ class StoreClient:
 
     def start(self) -> None:
         """Begin to look for the store. Needs a running event loop."""
+        self._begin_settling()
         self._task = asyncio.get_running_loop().create_task(self._run(), name="store-client")
         self._task.add_done_callback(_raise)
+
+    def on_session(self, began: Callable[[], None]) -> None:
+        """Have `began` called at the begin of each session, before anybody else can use it."""
+        self._began.append(began)
+
+    async def settled(self) -> None:
+        """Return when no attempt is under way whose end is worth waiting for.
+
+        An attempt begins with `start`, with a new life, and with each hello; it ends with a session
+        or a problem, and within `SETTLING_S` for whoever waits. A store that was away or refused a
+        moment ago is not waited for.
+        """
+        with suppress(TimeoutError):
+            async with asyncio.timeout(max(0.0, self._settled_by - self._clock())):
+                await self._settled.wait()
 
     async def close(self) -> None:
         """Leave the store; its memory goes when the thread has come to it."""
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
+        self._settled.set()
 
     def new_life(self) -> None:
         """The worker has another incarnation now: the store has to be told, by another stream."""
+        self._renewed = True
+        if self.session() is not None:
+            self._begin_settling()
         if self._stream is not None:
             self._stream.end("the worker has begun a new life")
 
     async def _run(self) -> None:
         wait_s = _FIRST_WAIT_S
         while True:
-            since = self._clock()
+            since, self._renewed = self._clock(), False
+            self._begin_settling()
             try:
                 await self._use()
             except _RefusedError as error:
@@ -130,10 +161,17 @@ class StoreClient:
                 self._without(StoreState.ABSENT, problem, warn=True)
             except (OSError, PeerError) as error:
                 self._without(StoreState.ABSENT, str(error), warn=wait_s == _LONGEST_WAIT_S)
-            if self._clock() - since > _LONGEST_WAIT_S:
+            if not self._renewed:
+                self._settled.set()
+            if self._renewed or self._clock() - since > _LONGEST_WAIT_S:
                 wait_s = _FIRST_WAIT_S
             await asyncio.sleep(wait_s)
             wait_s = min(2 * wait_s, _LONGEST_WAIT_S)
+
+    def _begin_settling(self) -> None:
+        if self._settled.is_set():
+            self._settled.clear()
+            self._settled_by = self._clock() + SETTLING_S
 
     def _without(self, state: StoreState, problem: str, *, warn: bool) -> None:
         """There is no session. A store that starts is there before the first warning."""
@@ -155,6 +193,9 @@ class StoreClient:
             if self._hello() != hello:
                 raise PeerError("the worker has begun a new life meanwhile")
             self._session, self._warned = session, ""
+            self._settled.set()
+            for began in self._began:
+                began()
             ending = await over
         finally:
             if self._stream is not None:

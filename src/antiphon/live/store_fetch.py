@@ -10,7 +10,7 @@ with those blocks that are proven to be what was asked for; the request computes
 import asyncio
 import threading
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import partial
@@ -74,12 +74,14 @@ class _Run:
 class StoreFetch:
     """Runs fetches side by side. `on_end` is called once for each, on the event loop.
 
+    A fetch that finds no `session` waits until `settled` returns, and looks again.
     `on_broken` is called if a law was broken meanwhile. `missed` only grows.
     """
 
     def __init__(
         self,
         session: Callable[[], StoreSession | None],
+        settled: Callable[[], Awaitable[None]],
         *,
         timeout_s: Seconds,
         clock: Callable[[], Seconds],
@@ -89,6 +91,7 @@ class StoreFetch:
         self.missed: Counter[str] = Counter()
         """Blocks that did not come, by `NotFetched` or `Miss`."""
         self._session = session
+        self._settled = settled
         self._timeout_s = timeout_s
         self._clock = clock
         self._on_end = on_end
@@ -146,8 +149,10 @@ class StoreFetch:
         )
 
     async def _get(self, run: _Run) -> _Got:
-        session = self._session()
+        session = self._session() or await self._session_that_comes(run)
         if session is None:
+            if run.over.done():
+                return _Got(0, *self._why_given_up(run))
             return _Got(0, NotFetched.ABSENT, "the KV store is not there")
         try:
             located = await self._located(session, run)
@@ -160,6 +165,14 @@ class StoreFetch:
         finally:
             if located.lease is not None:
                 session.release(located.lease)
+
+    async def _session_that_comes(self, run: _Run) -> StoreSession | None:
+        """The worker may have begun a moment ago: the router knows of no such delay."""
+        settling = asyncio.ensure_future(self._settled())
+        await self._wait(run, settling)
+        settling.cancel()
+        await asyncio.gather(settling, return_exceptions=True)
+        return self._session()
 
     async def _located(self, session: StoreSession, run: _Run) -> Located | None:
         """The store's answer; None: it did not come in time. Then it is answered when it comes."""

@@ -1,7 +1,7 @@
 """One life of a worker's stream to the store: what can be asked, and the memory to copy from."""
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import Executor, Future
 from contextlib import suppress
 from dataclasses import dataclass
@@ -93,10 +93,15 @@ class StoreSession:
 class StoreAccess:
     """What a worker needs to use the store.
 
-    `session` is the present one, if there is any; `heard` passes on what the worker's page pool
-    says; `fetch_timeout_s` is the most that a request waits for what the store has.
+    `session` is the present one, if there is any; `settled` returns when it is not worth waiting
+    for one any more; `on_session` has its argument called at the begin of each. `heard` passes on
+    what the worker's page pool says; `fetch_timeout_s` is the most that a request waits for what
+    the store has. `pace_s`: so often a bit may be done that nobody waits for.
     """
 
     session: Callable[[], StoreSession | None]
+    settled: Callable[[], Awaitable[None]]
     heard: KvListeners
+    on_session: Callable[[Callable[[], None]], None]
     fetch_timeout_s: Seconds
+    pace_s: Seconds

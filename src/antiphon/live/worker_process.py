@@ -8,7 +8,7 @@ import contextlib
 import os
 import secrets
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import Future
 from functools import partial
 from pathlib import Path
@@ -92,7 +92,8 @@ async def serve_worker(parent: Parent, loaded: LoadedEngine, log: DecisionLog | 
                 partial(_committed, asyncio.get_running_loop(), broken)
             )
         journal = _journal(loaded)
-        await _join_and_serve(parent, worker, renewed, journal, stop, broken)
+        settled = kv.settled if kv is not None else None
+        await _join_and_serve(parent, worker, renewed, journal, settled, stop, broken)
         return 0 if worker.healthy else 1
 
 
@@ -115,13 +116,15 @@ async def _join_and_serve(
     worker: Worker,
     renewed: Sequence[Callable[[], None]],
     journal: KvJournal,
+    settled: Callable[[], Awaitable[None]] | None,
     stop: asyncio.Event,
     broken: asyncio.Future[None],
 ) -> None:
     """Until told to stop, or the engine is beyond help. Raises what `broken` was given.
 
     `renewed` are called at each new life of the worker: what others were told is over. The gateway
-    hears what `journal` notes.
+    hears what `journal` notes. It is joined once `settled` returns: the first request may need the
+    store.
     """
 
     async def new_life() -> None:
@@ -137,8 +140,14 @@ async def _join_and_serve(
         on_joined=lambda: parent.tell(Ready()),
         journal=journal,
     )
+
+    async def serve() -> None:
+        if settled is not None:
+            await settled()
+        await port.run()
+
     beat_s = parent.config.cluster.heartbeat_s
-    serving = asyncio.create_task(port.run())
+    serving = asyncio.create_task(serve())
     ends: tuple[asyncio.Future[Any], ...] = (
         broken,
         serving,

@@ -37,15 +37,29 @@ class Drop(StrEnum):
 
 
 class WriteBack:
-    """`heard` is the page pool's listener. `put_blocks` and `dropped` only grow."""
+    """`heard` is the page pool's listener. `put_blocks` and `dropped` only grow. `on_late` gets the
+    keys of blocks that a store that is there was not told of.
+    """
 
     def __init__(self, pages: SealedPages, session: Callable[[], StoreSession | None]) -> None:
         self.put_blocks = 0
         self.dropped: Counter[Drop] = Counter()
+        self.on_late: Callable[[Sequence[BlockKey]], None] = lambda keys: None
         self._pages = pages
         self._session = session
         self._complete: dict[BlockKey, BlockStored] = {}
         self._doubtful: dict[BlockKey, None] = {}
+
+    @property
+    def takes(self) -> bool:
+        """Whether there is a store now."""
+        return self._session() is not None
+
+    @property
+    def at_leisure(self) -> bool:
+        """Whether the store has read all that was sent."""
+        session = self._session()
+        return session is not None and not session.unsent_bytes
 
     def heard(self, event: KvEvent) -> None:
         """A block was completed, or is gone."""
@@ -68,11 +82,14 @@ class WriteBack:
         """
         if self._doubtful:
             self._have_forgotten()
-        if not self._complete:
-            return
-        blocks = sorted(self._complete.values(), key=_tenant)
-        self._complete.clear()
-        for tenant, some in groupby(blocks, key=_tenant):
+        if self._complete:
+            blocks = tuple(self._complete.values())
+            self._complete.clear()
+            self.offer(blocks)
+
+    def offer(self, blocks: Sequence[BlockStored]) -> None:
+        """Seal and put these, which must be named at this moment. Never waits."""
+        for tenant, some in groupby(sorted(blocks, key=_tenant), key=_tenant):
             own = list(some)
             most = max(1, _PAGES_A_MESSAGE // max(1, len(own[0].pages)))
             for start in range(0, len(own), most):
@@ -84,6 +101,7 @@ class WriteBack:
             self.dropped[Drop.ABSENT] += len(blocks)
         elif session.unsent_bytes > MAX_UNSENT_BYTES:
             self.dropped[Drop.BEHIND] += len(blocks)
+            self.on_late([block.key for block in blocks])
         else:
             put = Put(tenant=tenant, blocks=self._sealed(blocks))
             try:

@@ -99,7 +99,7 @@ class PoolMachine(RuleBasedStateMachine):
             return
         path = (*path, step)
         name = key(*path)
-        stored = self.pool.commit(name, keys[-1] if keys else None, block)
+        stored = self.pool.commit(name, keys[-1] if keys else None, block, tenant=bytes(path[:1]))
         assert stored == (name not in self.named)
         if stored:
             self.named[name] = block
@@ -159,6 +159,13 @@ class PoolMachine(RuleBasedStateMachine):
                     del told[name]
                     doubtful += event.doubtful
         assert told == self.named and doubtful == self.forgotten
+
+    @invariant()
+    def i5_a_block_is_said_again_as_it_was_told(self) -> None:
+        said = {one.key: one for one in self.events if isinstance(one, BlockStored)}
+        for name, event in said.items():
+            assert self.pool.block(name) == (event if name in self.named else None)
+        assert list(self.pool.named()) == list(self.named), "first named first"
 
     @invariant()
     def i5_what_is_found_is_what_was_named(self) -> None:

@@ -57,6 +57,8 @@ class OutOfMemory:
 class _Block:
     key: BlockKey
     pages: tuple[PageId, ...]
+    parent: BlockKey | None
+    tenant: bytes
     live: int = field(default=0)
     """Pages of it that somebody refers to; 0: the block may be evicted."""
 
@@ -110,8 +112,18 @@ class PagePool:
         return self.free_pages + self.cached_pages
 
     def named(self) -> Sequence[BlockKey]:
-        """The keys of all blocks that `match` can find now. Does not mutate."""
+        """The keys of all blocks that `match` can find now, first named first. Does not mutate."""
         return tuple(self._named)
+
+    def block(self, key: BlockKey) -> BlockStored | None:
+        """What the listener was told of the block, but for its tokens, if `match` finds it now.
+
+        Does not mutate.
+        """
+        block = self._named.get(key)
+        if block is None:
+            return None
+        return BlockStored(key, block.parent, pages=block.pages, tenant=block.tenant)
 
     def match(self, keys: Iterable[BlockKey]) -> Match:
         """Longest run of cached blocks that `keys` (a chain from position 0) begins with.
@@ -169,7 +181,7 @@ class PagePool:
         """Name the held pages of a complete block, so that `match` finds it from now on.
 
         False (and nothing changed) if the key is cached already or the prefix cache is off: the
-        pages then stay private. `tokens` and `tenant` are for the listener alone.
+        pages then stay private. `parent`, `tokens` and `tenant` are for the listener.
         """
         if not self.prefix_cache or key in self._named:
             return False
@@ -178,7 +190,7 @@ class PagePool:
         for page in pages:
             if not self._references[page] or self._block_of[page] is not None:
                 raise BugError(f"page {page} can't be named: nobody holds it, or it has a block")
-        block = _Block(key, tuple(pages), live=len(pages))
+        block = _Block(key, tuple(pages), parent, tenant, live=len(pages))
         for page in pages:
             self._block_of[page] = block
         self._named[key] = block

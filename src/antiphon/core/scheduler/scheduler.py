@@ -22,6 +22,7 @@ from antiphon.types import (
     Aborted,
     Admitted,
     BlockKey,
+    BlockStored,
     Fetch,
     FinishReason,
     KvConfig,
@@ -341,8 +342,12 @@ class Scheduler:
         )
 
     def named_blocks(self) -> Sequence[BlockKey]:
-        """The keys of all blocks in the prefix cache. Does not mutate."""
+        """The keys of all blocks in the prefix cache, first named first. Does not mutate."""
         return self._pool.named()
+
+    def named_block(self, key: BlockKey) -> BlockStored | None:
+        """Where a block of the prefix cache lies now; its tokens are not said. Does not mutate."""
+        return self._pool.block(key)
 
     def has(self, id: RequestId, attempt: int) -> bool:
         """Whether this attempt of the request waits, runs or is on its way here."""
