@@ -199,6 +199,7 @@ class OwnStore:
         self._write_back = WriteBack(self._region, self._client.session)
         self._fetch = StoreFetch(
             self._client.session,
+            settled=self._client.settled,
             timeout_s=WAIT_S,
             clock=time.monotonic,
             on_end=lambda ended: self._ended[ended.request].set_result(ended),

@@ -14,6 +14,9 @@ from typing import NamedTuple
 from antiphon.types import BlockKey
 
 
+_MOST_EQUAL = 2**16
+
+
 @dataclass(slots=True, eq=False)
 class Slot:
     """One bit of the table, and the keys of the blocks that have it."""
@@ -67,6 +70,7 @@ class BlockTable:
 
     def __init__(self) -> None:
         self._bits: dict[BlockKey, int] = {}
+        self._equal: dict[int, int] = {}
         self._free: list[int] = []
         self._opened = 0
         self._closed: list[Slot] = []
@@ -86,7 +90,7 @@ class BlockTable:
         """The slot has this block. Mutates."""
         slot.keys.add(key)
         bits = self._bits.get(key)
-        self._bits[key] = slot.bit if bits is None else bits | slot.bit
+        self._bits[key] = slot.bit if bits is None else self._one(bits | slot.bit)
 
     def remove(self, slot: Slot, key: BlockKey) -> None:
         """The slot lacks this block. Mutates."""
@@ -131,9 +135,15 @@ class BlockTable:
         walk.step(blocks, 0)
         return Walk(walk.ends, walk.runs)
 
+    def _one(self, bits: int) -> int:
+        """Equal sets of slots are one object: those that a walk meets again are in the cache."""
+        if len(self._equal) >= _MOST_EQUAL:
+            self._equal.clear()
+        return self._equal.setdefault(bits, bits)
+
     def _clear(self, slot: Slot, key: BlockKey) -> None:
         left = self._bits[key] & ~slot.bit
         if left:
-            self._bits[key] = left
+            self._bits[key] = self._one(left)
         else:
             del self._bits[key]
