@@ -136,9 +136,12 @@ def rows(size: int, options: argparse.Namespace, cores: tuple[int, int]) -> list
         found = []
         for count in (1, SEVERAL) if size <= SEVERAL_SIZE else (1,):
             for what in ("get", "put"):
+                own.turn("put", everything)  # what the last row left as it was could go in this one
+                own.put_calls_s.clear()
                 found.append(one_row(what, size, count, ways, values, options.rounds))
                 say(found[-1], own if what == "put" else None)
         if size == SIZES[0]:
+            own.turn("put", everything)
             found += look_ups(size, ways, options.rounds)
         return found
 

@@ -13,7 +13,6 @@ from typing import NamedTuple
 
 from antiphon.types import BlockKey
 
-
 _MOST_EQUAL = 2**16
 
 
