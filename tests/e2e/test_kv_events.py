@@ -1,7 +1,6 @@
 """Another router's follower learns which prompts a real cluster's workers have."""
 
 import signal
-import socket
 from pathlib import Path
 from typing import Any
 
@@ -10,24 +9,10 @@ import msgspec
 import zmq
 from e2e_process import Served, config_file, joined
 
+from antiphon.testing.free_ports import free_ports
+
 BLOCK = 64
 END = (-1).to_bytes(8, "big", signed=True)
-
-
-def neighbours(count: int) -> int:
-    """The first of so many ports that follow each other, free a moment ago."""
-    for first in range(30_000, 60_000, count):
-        sockets = [socket.socket() for _ in range(count)]
-        try:
-            for number, one in enumerate(sockets):
-                one.bind(("127.0.0.1", first + number))
-            return first
-        except OSError:
-            continue
-        finally:
-            for one in sockets:
-                one.close()
-    raise AssertionError("no free ports")
 
 
 def everything(context: "zmq.Context[Any]", port: int) -> list[list[Any]]:
@@ -45,7 +30,7 @@ def everything(context: "zmq.Context[Any]", port: int) -> list[list[Any]]:
 
 
 def test_followers_see_the_blocks_of_a_prompt_where_it_ran(tiny: Path, tmp_path: Path) -> None:
-    first = neighbours(4)
+    first = free_ports(4)
     file = config_file(
         tmp_path / "followed.toml",
         model={"name": str(tiny)},

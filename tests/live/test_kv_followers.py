@@ -10,23 +10,8 @@ from antiphon.core.config import build
 from antiphon.errors import UsageError
 from antiphon.live.kv_followers import followed
 from antiphon.live.kv_listeners import KvListeners
+from antiphon.testing.free_ports import free_ports
 from antiphon.types import BlockStored, WorkerId
-
-
-def free_ports(count: int) -> int:
-    """The first of so many neighbours that nobody listens at."""
-    for first in range(20_000, 60_000, count):
-        sockets = [socket.socket() for _ in range(count)]
-        try:
-            for number, one in enumerate(sockets):
-                one.bind(("127.0.0.1", first + number))
-            return first
-        except OSError:
-            continue
-        finally:
-            for one in sockets:
-                one.close()
-    raise AssertionError("no free ports")
 
 
 def test_nobody_follows_unless_it_is_configured() -> None:
