@@ -1,5 +1,6 @@
 """The vocabulary: frozen dataclasses and names, no behaviour; all else imports from here."""
 
+from .calls import CallError, CallRecord, LoadRun, TokenSource
 from .commands import (
     Abort,
     Adopt,
@@ -159,6 +160,8 @@ __all__ = [
     "BlockKey",
     "BlockRemoved",
     "BlockStored",
+    "CallError",
+    "CallRecord",
     "Chunk",
     "ClusterConfig",
     "Command",
@@ -200,6 +203,7 @@ __all__ = [
     "LeaseId",
     "LeaseRefusal",
     "LeaseRefused",
+    "LoadRun",
     "Locate",
     "Located",
     "LogConfig",
@@ -265,6 +269,7 @@ __all__ = [
     "TierStats",
     "TokenGenerated",
     "TokenId",
+    "TokenSource",
     "Unknown",
     "Welcome",
     "WorkerId",

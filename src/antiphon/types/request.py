@@ -9,7 +9,7 @@ from .sampling import SamplingParams
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Slo:
-    """Latency targets: time to first token, and time per output token after it."""
+    """Latency targets: time to first token, and time per output token after it. inf: no target."""
 
     ttft_s: Seconds
     tpot_s: Seconds

@@ -1,6 +1,7 @@
 """What requests ask: chats of made-up text, each a function of (seed, number)."""
 
 from dataclasses import dataclass
+from enum import StrEnum
 
 from antiphon.core.draws import Draws
 
@@ -42,6 +43,13 @@ class AskMix:
     """Words that all prompts begin with: a system prompt."""
 
 
+class Api(StrEnum):
+    """The route of the OpenAI API that an ask is sent to."""
+
+    CHAT = "chat"
+    COMPLETION = "completion"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ask:
     """One chat. With a seed, and without chance when `temperature` is 0: its answer is fixed."""
@@ -60,6 +68,11 @@ class Ask:
     stop: tuple[str, ...] = ()
     top_logprobs: int | None = None
     """Alternatives a token; None: no log-probabilities at all."""
+    ignore_eos: bool = False
+    """Go on to `max_tokens` whatever the model would like: an answer of known length."""
+    api: Api = Api.CHAT
+    model: str | None = None
+    """None: the one that the client asks for all others."""
 
 
 def ask(mix: AskMix, seed: int, number: int) -> Ask:
