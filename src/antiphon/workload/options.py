@@ -132,7 +132,9 @@ def check(options: object, what: str) -> None:
             continue
         low, high = field.option.low, field.option.high
         if not low <= value <= high or (field.option.above_low and value == low):
-            raise UsageError(f"{what}: {field.key} must be {_range(field.option)}, not {value:g}")
+            raise UsageError(
+                f"{what}: {field.key} must be {_range(field.option)}, not {_plain(value)}"
+            )
 
 
 def parse_duration(text: str) -> float | None:
@@ -195,8 +197,15 @@ def _number(text: str) -> float | None:
 
 
 def _range(option: Option) -> str:
-    least = f"above {option.low:g}" if option.above_low else f"from {option.low:g}"
-    return f"{least} on" if option.high == math.inf else f"{least} to {option.high:g}"
+    low, high = _plain(option.low), _plain(option.high)
+    if option.above_low:
+        return f"above {low}" if option.high == math.inf else f"above {low} and up to {high}"
+    return f"from {low} on" if option.high == math.inf else f"from {low} to {high}"
+
+
+def _plain(number: float) -> str:
+    """Whole numbers with all their digits."""
+    return f"{number:.0f}" if number == round(number, 0) < 2**53 else f"{number:g}"
 
 
 def _text(field: _Field, value: Any) -> str:
@@ -210,7 +219,7 @@ def _text(field: _Field, value: Any) -> str:
         return str(value)
     if field.name.endswith("_s") and not field.name.endswith("_per_s"):
         return duration_text(value)
-    return f"{value:g}"
+    return _plain(value)
 
 
 def _shown(text: str) -> str:

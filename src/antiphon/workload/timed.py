@@ -27,6 +27,18 @@ class TimedWorkload(Protocol):
         ...
 
 
+@runtime_checkable
+class FileWorkload(Protocol):
+    """A workload made of a user's file, in which anything may be wrong."""
+
+    def check_file(self, seed: int, *, own_times: bool) -> None:
+        """Read it to its end. Raises `UsageError` for the first thing that is wrong.
+
+        `own_times`: whether its sessions need times.
+        """
+        ...
+
+
 def timed(
     workload: Workload,
     arrivals: Arrivals | OwnTimes,
@@ -38,8 +50,11 @@ def timed(
     """Sessions in order of time: the first `limit`, and only those before `duration_s`.
 
     Ends when the workload does; may go on without end. Made as they are asked for. Raises
-    `UsageError`, at once, for the own times of a workload that has none.
+    `UsageError`, at once, for the own times of a workload that has none, and for a file with
+    anything wrong in it: it is read once before, so that no run ends in the middle.
     """
+    if isinstance(workload, FileWorkload):
+        workload.check_file(seed, own_times=isinstance(arrivals, OwnTimes))
     match arrivals:
         case OwnTimes():
             begun = _at_own_times(_with_times(workload), arrivals, seed)

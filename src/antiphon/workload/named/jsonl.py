@@ -65,6 +65,13 @@ class JsonLines:
             count += 1
         return count / (end - begin) if end > begin else None
 
+    def check_file(self, seed: int, *, own_times: bool) -> None:
+        """See `FileWorkload`."""
+        del seed  # the same for all
+        last = 0.0
+        for rows in self._grouped():
+            last = self._began_at(rows[0], last) if own_times else last
+
     def _rounds(self, seed: int) -> Iterator[Session]:
         while True:
             for rows in self._grouped():
@@ -87,6 +94,8 @@ class JsonLines:
             ended.add(name)
             for place, row in enumerate(rows):
                 self._check(row, place)
+                if row.slo_class not in ("", rows[0].slo_class):
+                    raise self._wrong(row, "slo_class: must be that of the session's first row")
             yield rows
 
     def _check(self, row: PromptRow, place: int) -> None:

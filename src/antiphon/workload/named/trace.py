@@ -57,35 +57,49 @@ class Trace:
 
     def timed_sessions(self, seed: int) -> Iterator[TimedSession]:
         """At the trace's own times, the first at 0. Raises `UsageError` if no row fits."""
-        number = -1
-        for number, row in enumerate(trace_asks(self._rows(seed), self._scale, seed=seed)):
+        for row in trace_asks(self._fitting(seed), self._scale, seed=seed):
             ask = replace(row.ask, ignore_eos=True)
-            yield TimedSession(
-                row.at_s, Session(number=number, turns=(Turn(ask=ask),), slo_class=NAME)
-            )
-        if number < 0:
-            raise UsageError(
-                f"{self.file}: no row fits max_context={self.max_context}: raise it, or make "
-                f"prompts smaller with block (it is {self.block})"
-            )
+            session = Session(number=ask.number, turns=(Turn(ask=ask),), slo_class=NAME)
+            yield TimedSession(row.at_s, session)
 
     def own_rate_per_s(self, seed: int) -> float | None:
         """Rows a second that fit, over the whole trace; None if they all come at once."""
         count, begin, end = 0, 0.0, 0.0
-        for row in fitting(self._rows(seed), self._scale):
+        for row in self._fitting(seed):
             begin, end = (row.at_s if not count else begin), row.at_s
             count += 1
         return count / (end - begin) if end > begin else None
 
-    def _rows(self, seed: int) -> Iterator[TraceRow]:
-        rows = read_trace(self.file)
-        for row in thinned(rows, self.share, seed) if self.share < 1 else rows:
+    def check_file(self, seed: int, *, own_times: bool) -> None:
+        """See `FileWorkload`."""
+        del own_times  # every row has one
+        for _ in self._fitting(seed):
+            pass
+
+    def _fitting(self, seed: int) -> Iterator[TraceRow]:
+        """Rows that are kept and fit; at least one."""
+        rows, row = self._checked(), None
+        for row in fitting(
+            thinned(rows, self.share, seed) if self.share < 1 else rows, self._scale
+        ):
+            yield row
+        if row is None:
+            raise UsageError(
+                f"{self.file}: no row fits max_context={self.max_context}: raise it, keep more of "
+                f"the trace (share is {self.share:g}) or make it smaller (block is {self.block})"
+            )
+
+    def _checked(self) -> Iterator[TraceRow]:
+        row = None
+        for row in read_trace(self.file):
             if row.hash_ids and max(row.hash_ids) > MOST_HASH_ID:
                 raise UsageError(
                     f"{self.file}: hash_ids: {max(row.hash_ids)} is over {MOST_HASH_ID}: "
                     "number them from 0 on"
                 )
             yield row
+        if row is None:
+            raise UsageError(f"{self.file}: has no rows: give a trace of at least one request")
 
     @property
     def _scale(self) -> TraceScale:
