@@ -26,7 +26,8 @@ from .named import (
     WorkloadKind,
     parse_workload,
 )
-from .options import OptionLine, duration_text, parse_duration
+from .number_text import duration_text, parse_duration
+from .options import OptionLine
 from .sessions import AnswerOf, Message, Part, Session, TimedSession, Turn, Workload
 from .timed import TimedWorkload, calls_per_session, timed
 from .trace_prompts import TraceAsk, TraceScale, at_rate, at_speed, thinned, trace_asks

@@ -21,7 +21,8 @@ from antiphon.errors import UsageError
 from antiphon.types import Seconds
 
 from .chance import gamma
-from .options import Option, check, duration_text
+from .number_text import duration_text
+from .options import Option, check
 
 MOST_PER_S = 1e6
 LEAST_PER_S = 1e-6

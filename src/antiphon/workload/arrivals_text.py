@@ -6,6 +6,7 @@ from typing import TypeAlias
 from antiphon.errors import UsageError
 
 from .arrivals import Arrivals, Constant, GammaBursts, OnOff, OwnTimes, Poisson, Sine
+from .number_text import shown
 from .options import OptionLine, build, option_lines, split_name
 
 AnyArrivals: TypeAlias = Arrivals | OwnTimes
@@ -46,7 +47,7 @@ def parse_arrivals(text: str, rate_per_s: float | None = None) -> AnyArrivals:
     kinds = [kind for kind in ARRIVALS if kind.name == name]
     if not kinds:
         examples = ", ".join(kind.example for kind in ARRIVALS)
-        raise UsageError(f'arrivals: must be one of {examples}, not "{name[:60]}"')
+        raise UsageError(f"arrivals: must be one of {examples}, not {shown(name)}")
     kind = next((kind for kind in kinds if _names_all(kind, options)), kinds[0])
     if rate_per_s is not None:
         Poisson(rate_per_s)

@@ -33,10 +33,34 @@ def quoted(answer_tokens: int) -> int:
     return answer_tokens + -(-answer_tokens // ANSWER_SLACK)
 
 
-def check_room(what: str, needed: int, left: int, max_context: int) -> None:
-    """Raise `UsageError` if even the shortest calls of a workload don't fit."""
+def spare(what: str, needed: int, left: int, max_context: int) -> int:
+    """Tokens of `left` that the shortest calls of a workload don't need.
+
+    Raises `UsageError` if even these don't fit.
+    """
     if needed > left:
         raise UsageError(
             f"{what}: max_context is {max_context}, but its shortest calls need "
             f"{max_context + needed - left} tokens: raise it, or ask for shorter lengths"
         )
+    return left - needed
+
+
+class Budget:
+    """Spare tokens, which lengths above their least take until nothing is left."""
+
+    def __init__(self, spare_tokens: int) -> None:
+        self._spare = spare_tokens
+
+    def take(self, drawn: int, least: int) -> int:
+        """The length that was drawn, or as much of it as there is room for. Mutates."""
+        taken = min(drawn, least + self._spare)
+        self._spare -= taken - least
+        return taken
+
+    def take_quoted(self, drawn: int, least: int) -> int:
+        """The same for an answer that a later prompt quotes."""
+        most = least + self._spare * ANSWER_SLACK // (ANSWER_SLACK + 1)
+        taken = min(drawn, most)
+        self._spare -= quoted(taken) - quoted(least)
+        return taken

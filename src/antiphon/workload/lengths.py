@@ -20,6 +20,7 @@ from antiphon.core.draws import Draws
 from antiphon.errors import UsageError
 
 from .chance import STANDARD_NORMAL, standard_normal
+from .number_text import parse_number, parse_whole, shown
 
 MOST_TOKENS = 2**20
 _MOST_CHOICES = 1000
@@ -206,8 +207,11 @@ def _parse_shape(name: str, text: str) -> Lengths:
     for part in text.split(","):
         key, _, value = (side.strip() for side in part.partition("="))
         if key not in ("mean", "sd", "p99", "min", "max") or key in given:
-            raise UsageError(f'"{part[:40]}" is no parameter of {name}: {_REMEDY}')
-        given[key] = _number(key, value)
+            raise UsageError(f"{shown(part)} is no parameter of {name}: {_REMEDY}")
+        number = parse_number(value)
+        if number is None:
+            raise UsageError(f"{key} must be a number, not {shown(value)}")
+        given[key] = number
     low, high = (_whole(given, key, other) for key, other in (("min", 1), ("max", MOST_TOKENS)))
     match sorted(given.keys() - {"min", "max"}):
         case ["mean", "sd"] if name == "normal":
@@ -221,22 +225,15 @@ def _parse_shape(name: str, text: str) -> Lengths:
 
 
 def _tokens(part: str, whole: str) -> int:
-    part = part.strip()
-    if not (part.isascii() and part.isdigit() and len(part) < 16):
-        raise UsageError(f'"{whole[:60]}" {_REMEDY}')
-    return int(part)
-
-
-def _number(key: str, text: str) -> float:
-    try:
-        return float(text)
-    except ValueError:
-        raise UsageError(f'{key} must be a number, not "{text[:40]}"') from None
+    tokens = parse_whole(part.strip())
+    if tokens is None:
+        raise UsageError(f"{shown(whole)} {_REMEDY}")
+    return tokens
 
 
 def _whole(given: Mapping[str, float], key: str, default: int) -> int:
     value = given.get(key, default)
-    if value != value or value in (math.inf, -math.inf) or value != int(value):
+    if value != int(value):
         raise UsageError(f"{key} must be a whole number of tokens, not {value:g}")
     return int(value)
 

@@ -9,7 +9,6 @@ options: what follows it and is no key of the outer ones belongs to it
 """
 
 import math
-import re
 from collections.abc import Collection, Mapping
 from dataclasses import MISSING, dataclass, fields
 from enum import StrEnum
@@ -20,14 +19,19 @@ from typing import Any, TypeVar, get_args, get_type_hints
 from antiphon.errors import UsageError
 
 from .lengths import Lengths, parse_lengths
+from .number_text import (
+    duration_text,
+    number_text,
+    parse_duration,
+    parse_number,
+    parse_whole,
+    shown,
+)
 
 T = TypeVar("T")
 
 MOST_CHARS = 4096
 """Longest text of a workload, its arrivals or its lengths."""
-_SHOWN_CHARS = 60
-_DURATION = re.compile(r"(\d{1,9}(?:\.\d{1,9})?)(ms|s|min|h)?", re.ASCII)
-_UNITS_S = {"ms": 1e-3, None: 1.0, "s": 1.0, "min": 60.0, "h": 3600.0}
 _YES_NO = {"yes": True, "no": False}
 
 
@@ -77,7 +81,7 @@ def option_lines(kind: type, defaults: Mapping[str, object]) -> tuple[OptionLine
 def split_name(text: str) -> tuple[str, str]:
     """What is before and after the first colon. Raises `UsageError` if it is far too long."""
     if len(text) > MOST_CHARS:
-        raise UsageError(f"{_shown(text)}: must have at most {MOST_CHARS} characters")
+        raise UsageError(f"{shown(text)}: must have at most {MOST_CHARS} characters")
     name, _, rest = text.partition(":")
     return name.strip(), rest.strip()
 
@@ -95,12 +99,12 @@ def split_options(text: str, keys: Collection[str], what: str) -> dict[str, str]
         if key not in keys and last and ":" in found[last]:
             found[last] += f",{part.strip()}"
         elif not equals or not key or not value:
-            raise UsageError(f"{what}: {_shown(part)} must be an option such as key=value")
+            raise UsageError(f"{what}: {shown(part)} must be an option such as key=value")
         elif key in found:
             raise UsageError(f"{what}: {key} is given twice: keep one")
         elif key not in keys:
             known = ", ".join(keys) or "none at all"
-            raise UsageError(f"{what}: there is no option {_shown(key)}: its options are {known}")
+            raise UsageError(f"{what}: there is no option {shown(key)}: its options are {known}")
         else:
             found[key], last = value, key
     return found
@@ -124,28 +128,24 @@ def build(kind: type[T], what: str, text: str, defaults: Mapping[str, object]) -
 def check(options: object, what: str) -> None:
     """Raise `UsageError` for the first number of `options` that is out of its range.
 
-    `options` is a dataclass of options; for its `__post_init__`.
+    `options` is a dataclass of options; for its `__post_init__`. Of a distribution, the ends count.
     """
     for field in _fields(type(options)):
         value = getattr(options, field.name)
-        if not isinstance(value, int | float) or isinstance(value, bool):
+        if isinstance(value, Lengths):
+            ends = (value.low, value.high)
+        elif isinstance(value, int | float) and not isinstance(value, bool):
+            ends = (value,)
+        else:
             continue
-        low, high = field.option.low, field.option.high
-        if not low <= value <= high or (field.option.above_low and value == low):
-            raise UsageError(
-                f"{what}: {field.key} must be {_range(field.option)}, not {_plain(value)}"
-            )
+        for end in ends:
+            if not _is_within(field.option, end):
+                wanted = _range(field.option)
+                raise UsageError(f"{what}: {field.key} must be {wanted}, not {number_text(end)}")
 
 
-def parse_duration(text: str) -> float | None:
-    """Seconds of a time such as "60s", "1.5min", "200ms" or "90"; None if it is none."""
-    match = _DURATION.fullmatch(text)
-    return float(match[1]) * _UNITS_S[match[2]] if match else None
-
-
-def duration_text(seconds: float) -> str:
-    """As `parse_duration` reads it."""
-    return f"{seconds:g}s"
+def _is_within(option: Option, number: float) -> bool:
+    return option.low <= number <= option.high and not (option.above_low and number == option.low)
 
 
 def _fields(kind: type) -> list[_Field]:
@@ -169,43 +169,26 @@ def _value(field: _Field, text: str, what: str) -> object:
     if kind is bool:
         wanted, value = "yes or no", _YES_NO.get(text)
     elif kind is int:
-        wanted, value = f"a whole number {_range(field.option)}", _whole(text)
+        wanted, value = f"a whole number {_range(field.option)}", parse_whole(text)
     elif kind is float and field.name.endswith("_s") and not field.name.endswith("_per_s"):
         wanted, value = "a time such as 30s, 200ms or 2min", parse_duration(text)
     elif kind is float:
-        wanted, value = f"a number {_range(field.option)}", _number(text)
+        wanted, value = f"a number {_range(field.option)}", parse_number(text)
     elif issubclass(kind, StrEnum):
         wanted = " or ".join(kind)
         value = kind(text) if text in list(kind) else None
     else:
         wanted, value = "a name", kind(text)
     if value is None:
-        raise UsageError(f"{name} must be {wanted}, not {_shown(text)}")
+        raise UsageError(f"{name} must be {wanted}, not {shown(text)}")
     return value
 
 
-def _whole(text: str) -> int | None:
-    return int(text) if text.isascii() and text.isdigit() and len(text) < 16 else None
-
-
-def _number(text: str) -> float | None:
-    try:
-        value = float(text)
-    except ValueError:
-        return None
-    return value if math.isfinite(value) else None
-
-
 def _range(option: Option) -> str:
-    low, high = _plain(option.low), _plain(option.high)
+    low, high = number_text(option.low), number_text(option.high)
     if option.above_low:
         return f"above {low}" if option.high == math.inf else f"above {low} and up to {high}"
     return f"from {low} on" if option.high == math.inf else f"from {low} to {high}"
-
-
-def _plain(number: float) -> str:
-    """Whole numbers with all their digits."""
-    return f"{number:.0f}" if number == round(number, 0) < 2**53 else f"{number:g}"
 
 
 def _text(field: _Field, value: Any) -> str:
@@ -219,9 +202,4 @@ def _text(field: _Field, value: Any) -> str:
         return str(value)
     if field.name.endswith("_s") and not field.name.endswith("_per_s"):
         return duration_text(value)
-    return _plain(value)
-
-
-def _shown(text: str) -> str:
-    short = text if len(text) <= _SHOWN_CHARS else f"{text[: _SHOWN_CHARS - 3]}..."
-    return f'"{short}"'
+    return number_text(value)

@@ -1,3 +1,4 @@
+import math
 from collections import Counter
 from itertools import islice
 
@@ -41,8 +42,8 @@ def test_it_ends_when_a_part_does(tmp_path) -> None:  # type: ignore[no-untyped-
         ("mix:chat", '"chat" must be an option such as key=value'),
         ("mix:chat=0", "every share must be above 0"),
         ("mix:chat=-1", "every share must be above 0"),
-        ("mix:chat=nan", "every share must be above 0"),
-        ("mix:chat=inf", "every share must be above 0"),
+        ("mix:chat=nan", 'mix: chat must be a share such as 0.7, not "nan"'),
+        ("mix:chat=inf", "mix: chat must be a share such as 0.7"),
         ("mix:chat=half", 'mix: chat must be a share such as 0.7, not "half"'),
         ("mix:chat=1,chat=2", "mix: chat is given twice: keep one"),
         ("mix:trace=1", 'mix: there is no option "trace": its options are fixed, chat'),
@@ -59,3 +60,6 @@ def test_what_is_wrong_is_named(text: str, problem: str) -> None:
 def test_a_mix_of_nothing_is_refused() -> None:
     with pytest.raises(UsageError, match="mix: must have from 1 to 32 parts"):
         Mix(())
+    for share in (math.nan, math.inf, 0.0):
+        with pytest.raises(UsageError, match="mix: every share must be above 0"):
+            Mix(((parse_workload("fixed"), share),))

@@ -22,6 +22,14 @@ TEXTS = (
     f"trace:{EXCERPTS / 'mooncake_conversation.jsonl'}",
     f"trace:{EXCERPTS / 'azure_code.csv'}",
 )
+WILD = (
+    "fixed:input=1-9000,output=lognormal:mean=500,sd=5000,system=300",
+    "multi-turn:turns=1-1000,question=1-3000,answer=lognormal:mean=500,sd=2000",
+    "rag:document=1-5000,question=normal:mean=100,sd=5000,answer=1-3000,system=0",
+    "completion:file=1-9000,calls=1-200,typed=1-900,output=1-5000",
+    "agents:fan_out=1-9,task=1-3000,plan=1-3000,result=1-3000,step=lognormal:mean=9,sd=999",
+)
+"""Lengths far above any context."""
 EXAMPLES = settings(deadline=None, max_examples=25)
 workloads = st.sampled_from(TEXTS).map(parse_workload)
 seeds = st.integers(0, 2**40)
@@ -30,7 +38,7 @@ seeds = st.integers(0, 2**40)
 @st.composite
 def within(draw: st.DrawFn) -> tuple[Workload, int]:
     """A workload that is made to fit a context, and that context."""
-    name = draw(st.sampled_from([*ENDLESS, "mix:chat=1,rag=1,agents=2"]))
+    name = draw(st.sampled_from([*ENDLESS, *WILD, "mix:chat=1,rag=1,agents=2"]))
     context = draw(st.integers(1600, 9000))
     between = "," if ":" in name else ":"
     return parse_workload(f"{name}{between}max_context={context}"), context

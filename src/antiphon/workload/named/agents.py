@@ -14,11 +14,12 @@ from antiphon.core.draws import Draws
 from antiphon.types import Seconds
 
 from ..chance import exponential
-from ..context import DEFAULT_CONTEXT, MaxContext, check_room, quoted, room
+from ..context import DEFAULT_CONTEXT, Budget, MaxContext, quoted, room, spare
 from ..known_length import known_length
-from ..lengths import Lengths, UniformLength, fixed_length
+from ..lengths import Lengths, UniformLength
+from ..number_text import duration_text
 from ..numbering import numbered
-from ..options import Option, check, duration_text
+from ..options import Option, check
 from ..prompt_text import text
 from ..sessions import AnswerOf, Message, Session, Turn
 
@@ -29,7 +30,8 @@ _PLAN = UniformLength(64, 128)
 _RESULT = UniformLength(50, 300)
 _STEP = UniformLength(32, 96)
 _WRITE = UniformLength(100, 250)
-_WRITE_ORDER = fixed_length(16)
+_ORDER_TOKENS = 16
+"""Of the user's last message: write now."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,10 +39,11 @@ class Agents:
     """Workflows. All calls begin alike: system prompt with tools, task, plan.
 
     Calls of tools start once the plan is there and the tool has run (exponential gaps); the writer
-    sees their results and the answers to them. Tools' results are cut to fit `max_context`.
+    sees their results and the answers to them. Lengths are cut, the last tools' first, to fit
+    `max_context`.
     """
 
-    fan_out: Annotated[Lengths, Option("calls side by side")] = _FAN_OUT
+    fan_out: Annotated[Lengths, Option("calls side by side", high=100)] = _FAN_OUT
     task: Annotated[Lengths, Option("tokens of the task")] = _TASK
     plan: Annotated[Lengths, Option("tokens of the plan")] = _PLAN
     result: Annotated[Lengths, Option("tokens that a tool returns")] = _RESULT
@@ -57,11 +60,7 @@ class Agents:
 
     def __post_init__(self) -> None:
         check(self, NAME)
-        most = self.fan_out.high
-        each = self.result.low + quoted(self.step.high)
-        needed = self.task.high + quoted(self.plan.high) + most * each
-        needed += _WRITE_ORDER.high + self.write.high
-        check_room(NAME, needed, self._room(most), self.max_context)
+        self._spare()
 
     @property
     def description(self) -> str:
@@ -80,41 +79,36 @@ class Agents:
         return numbered(self._session(seed, draws, number) for number in count())
 
     def _session(self, seed: int, draws: Draws, number: int) -> Session:
-        here = (NAME, number)
-        task = text(self.task.draw(draws, *here, "task"), seed, *here, "task")
-        plan = self.plan.draw(draws, *here, "plan")
-        system = (Message("system", (text(self.system, seed, NAME, "system"),)),)
-        begin = system if self.system else ()
+        here, budget = (NAME, number), Budget(self._spare())
+        words = budget.take(self.task.draw(draws, *here, "task"), self.task.low)
+        plan = budget.take_quoted(self.plan.draw(draws, *here, "plan"), self.plan.low)
+        write = budget.take(self.write.draw(draws, *here, "write"), self.write.low)
+        task = text(words, seed, *here, "task")
+        system = Message("system", (text(self.system, seed, NAME, "system"),))
+        begin = (system,) if self.system else ()
         planned = (*begin, Message("user", (task,)), Message("assistant", (AnswerOf(0),)))
-        turns = [
-            Turn(
-                ask=known_length(task, plan, draws, *here, "plan", model=self.planner_model),
-                history=begin,
-            )
-        ]
-        history = list(planned)
-        many = self.fan_out.draw(draws, *here, "fan-out")
-        for place in range(1, many + 1):
-            turns.append(self._tool_turn(seed, draws, number, place, planned))
+        planner = known_length(task, plan, draws, *here, "plan", model=self.planner_model)
+        turns, history = [Turn(ask=planner, history=begin)], [*planned]
+        tools = range(1, 1 + self.fan_out.draw(draws, *here, "fan-out"))
+        for place in tools:
+            turns.append(self._tool_turn(seed, draws, (*here, place), budget, planned))
             history.append(Message("user", (turns[place].ask.text,)))
             history.append(Message("assistant", (AnswerOf(place),)))
-        order = text(_WRITE_ORDER.high, seed, *here, "write")
-        write = self.write.draw(draws, *here, "write")
-        turns.append(
-            Turn(
-                ask=known_length(order, write, draws, *here, "write", model=self.writer_model),
-                history=tuple(history),
-                after=tuple(range(1, many + 1)),
-            )
-        )
+        order = text(_ORDER_TOKENS, seed, *here, "write")
+        writer = known_length(order, write, draws, *here, "write", model=self.writer_model)
+        turns.append(Turn(ask=writer, history=tuple(history), after=tuple(tools)))
         return Session(number=number, turns=tuple(turns), slo_class=NAME)
 
     def _tool_turn(
-        self, seed: int, draws: Draws, number: int, place: int, planned: tuple[Message, ...]
+        self,
+        seed: int,
+        draws: Draws,
+        here: tuple[str | int, ...],
+        budget: Budget,
+        planned: tuple[Message, ...],
     ) -> Turn:
-        here = (NAME, number, place)
-        result = min(self.result.draw(draws, *here, "result"), self._most_result)
-        step = self.step.draw(draws, *here, "step")
+        step = budget.take_quoted(self.step.draw(draws, *here, "step"), self.step.low)
+        result = budget.take(self.result.draw(draws, *here, "result"), self.result.low)
         words = text(result, seed, *here, "result")
         return Turn(
             ask=known_length(words, step, draws, *here, model=self.tool_model),
@@ -123,12 +117,9 @@ class Agents:
             pause_s=exponential(self.tool_gap_s, draws, *here, "gap"),
         )
 
-    @property
-    def _most_result(self) -> int:
-        """Tokens of a tool's result for which the writer's call fits, whatever is drawn."""
-        others = self.task.high + quoted(self.plan.high) + _WRITE_ORDER.high + self.write.high
-        left = self._room(self.fan_out.high) - others
-        return left // self.fan_out.high - quoted(self.step.high)
-
-    def _room(self, fan_out: int) -> int:
-        return room(self.max_context, 4 + 2 * fan_out) - self.system
+    def _spare(self) -> int:
+        """Beside the shortest of everything in the writer's call, which is the longest."""
+        tools = self.fan_out.high
+        needed = self.system + self.task.low + quoted(self.plan.low) + _ORDER_TOKENS
+        needed += self.write.low + tools * (self.result.low + quoted(self.step.low))
+        return spare(NAME, needed, room(self.max_context, 4 + 2 * tools), self.max_context)

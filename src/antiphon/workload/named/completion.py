@@ -10,11 +10,12 @@ from antiphon.types import Seconds
 
 from ..asks import Api
 from ..chance import exponential
-from ..context import DEFAULT_CONTEXT, MaxContext, check_room, room
+from ..context import DEFAULT_CONTEXT, MaxContext, room, spare
 from ..known_length import known_length
 from ..lengths import Lengths, LognormalLength, UniformLength
+from ..number_text import duration_text
 from ..numbering import numbered
-from ..options import Option, check, duration_text
+from ..options import Option, check
 from ..prompt_text import words
 from ..sessions import Session, Turn
 
@@ -34,7 +35,7 @@ class Completion:
     """
 
     file: Annotated[Lengths, Option("tokens of the file at first")] = _FILE
-    calls: Annotated[Lengths, Option("completions in a session")] = _CALLS
+    calls: Annotated[Lengths, Option("completions in a session", high=200)] = _CALLS
     typed: Annotated[Lengths, Option("tokens typed between two completions")] = _TYPED
     output: Annotated[Lengths, Option("tokens of a completion")] = _OUTPUT
     pause_s: Annotated[
@@ -44,7 +45,7 @@ class Completion:
 
     def __post_init__(self) -> None:
         check(self, NAME)
-        check_room(NAME, self.file.low + self.output.low, self._room, self.max_context)
+        spare(NAME, self.file.low + self.output.low, self._room, self.max_context)
 
     @property
     def description(self) -> str:

@@ -9,11 +9,12 @@ from antiphon.core.draws import Draws
 from antiphon.types import Seconds
 
 from ..chance import exponential
-from ..context import DEFAULT_CONTEXT, MaxContext, check_room, quoted, room
+from ..context import DEFAULT_CONTEXT, Budget, MaxContext, quoted, room, spare
 from ..known_length import known_length
 from ..lengths import Lengths, LognormalLength, UniformLength
+from ..number_text import duration_text
 from ..numbering import numbered
-from ..options import Option, check, duration_text
+from ..options import Option, check
 from ..prompt_text import text
 from ..sessions import AnswerOf, Message, Session, Turn
 
@@ -31,7 +32,7 @@ class MultiTurn:
     turn would not fit `max_context`. Think times are exponential.
     """
 
-    turns: Annotated[Lengths, Option("questions of a chat")] = _TURNS
+    turns: Annotated[Lengths, Option("questions of a chat", high=1000)] = _TURNS
     question: Annotated[Lengths, Option("tokens of a question")] = _QUESTION
     answer: Annotated[Lengths, Option("tokens of an answer")] = _ANSWER
     think_s: Annotated[
@@ -42,7 +43,7 @@ class MultiTurn:
 
     def __post_init__(self) -> None:
         check(self, NAME)
-        check_room(NAME, self.question.low + self.answer.low, self._room(0), self.max_context)
+        spare(NAME, self._shortest, self._room(0), self.max_context)
 
     @property
     def description(self) -> str:
@@ -59,33 +60,37 @@ class MultiTurn:
         return numbered(self._session(seed, draws, number) for number in count())
 
     def _session(self, seed: int, draws: Draws, number: int) -> Session:
-        history = [Message("system", (text(self.system, seed, NAME, "system"),))]
-        history = history if self.system else []
+        history: list[Message] = []
+        if self.system:
+            history.append(Message("system", (text(self.system, seed, NAME, "system"),)))
         turns: list[Turn] = []
         said = 0
         for place in range(self.turns.draw(draws, NAME, number, "turns")):
-            left = self._room(place) - said
-            if left < self.question.low + self.answer.low:
+            here = (NAME, number, place)
+            left = self._room(place) - said - self._shortest
+            if left < 0:
                 break
-            answer = self.answer.draw(draws, NAME, number, place, "answer")
-            answer = min(answer, left - self.question.low)
-            question = self.question.draw(draws, NAME, number, place, "question")
-            question = min(question, left - answer)
-            words = text(question, seed, NAME, number, place)
+            budget = Budget(left)
+            answer = budget.take(self.answer.draw(draws, *here, "answer"), self.answer.low)
+            question = budget.take(self.question.draw(draws, *here, "question"), self.question.low)
+            words = text(question, seed, *here)
             turns.append(
                 Turn(
-                    ask=known_length(words, answer, draws, NAME, number, place),
+                    ask=known_length(words, answer, draws, *here),
                     history=tuple(history),
                     after=(place - 1,) if place else (),
-                    pause_s=exponential(self.think_s, draws, NAME, number, place, "think")
-                    if place
-                    else 0.0,
+                    pause_s=exponential(self.think_s, draws, *here, "think") if place else 0.0,
                 )
             )
             history.append(Message("user", (words,)))
             history.append(Message("assistant", (AnswerOf(place),)))
             said += question + quoted(answer)
         return Session(number=number, turns=tuple(turns), slo_class=NAME)
+
+    @property
+    def _shortest(self) -> int:
+        """Tokens of the shortest question with the shortest answer."""
+        return self.question.low + self.answer.low
 
     def _room(self, place: int) -> int:
         """For what is said until the end of that turn."""

@@ -8,7 +8,7 @@ from typing import Annotated
 from antiphon.core.draws import Draws
 from antiphon.errors import UsageError
 
-from ..context import DEFAULT_CONTEXT, MaxContext, check_room, room
+from ..context import DEFAULT_CONTEXT, Budget, MaxContext, room, spare
 from ..known_length import known_length
 from ..lengths import Lengths, UniformLength
 from ..numbering import numbered
@@ -48,8 +48,7 @@ class Rag:
                 f"{NAME}: retrieved must be at most documents ({self.documents}), "
                 f"not {self.retrieved}"
             )
-        shortest = self.retrieved * self.document.low + self.question.low + self.answer.low
-        check_room(NAME, shortest, self._room, self.max_context)
+        self._spare()
 
     @property
     def description(self) -> str:
@@ -67,24 +66,26 @@ class Rag:
 
     def document_text(self, rank: int, seed: int) -> str:
         """The document of that popularity, 0 the most popular."""
-        most = (self._room - self.question.low - self.answer.low) // self.retrieved
+        most = self.document.low + self._spare() // self.retrieved
         words = self.document.draw(Draws(seed), NAME, "document", rank, "tokens")
         return text(min(words, most), seed, NAME, "document", rank)
 
     def _session(self, seed: int, draws: Draws, popularity: Zipf, number: int) -> Session:
-        ranks = popularity.draw(self.retrieved, draws, NAME, number, "document")
-        documents = [self.document_text(rank, seed) for rank in ranks]
-        left = self._room - sum(len(document.split()) for document in documents)
-        answer = self.answer.draw(draws, NAME, number, "answer")
-        answer = min(answer, left - self.question.low)
-        question = self.question.draw(draws, NAME, number, "question")
-        words = text(min(question, left - answer), seed, NAME, "question", number)
-        ask = known_length("\n\n".join([*documents, words]), answer, draws, NAME, number)
+        here, budget = (NAME, number), Budget(self._spare())
+        documents: list[str] = []
+        for rank in popularity.draw(self.retrieved, draws, *here, "document"):
+            documents.append(self.document_text(rank, seed))
+            budget.take(len(documents[-1].split()), self.document.low)
+        answer = budget.take(self.answer.draw(draws, *here, "answer"), self.answer.low)
+        question = budget.take(self.question.draw(draws, *here, "question"), self.question.low)
+        words = text(question, seed, NAME, "question", number)
+        ask = known_length("\n\n".join([*documents, words]), answer, draws, *here)
         system = (Message("system", (text(self.system, seed, NAME, "system"),)),)
         turn = Turn(ask=ask, history=system if self.system else ())
         return Session(number=number, turns=(turn,), slo_class=NAME)
 
-    @property
-    def _room(self) -> int:
-        """For documents, question and answer; a blank line is a token."""
-        return room(self.max_context, 2) - self.system - self.retrieved
+    def _spare(self) -> int:
+        """Beside the shortest of everything; a blank line is a token."""
+        needed = self.system + self.retrieved * (self.document.low + 1)
+        needed += self.question.low + self.answer.low
+        return spare(NAME, needed, room(self.max_context, 2), self.max_context)

@@ -8,6 +8,7 @@ from antiphon.errors import UsageError
 
 from ..asks import Api
 from ..lengths import LognormalLength, fixed_length
+from ..number_text import parse_number, shown
 from ..options import OptionLine, build, option_lines, split_name, split_options
 from ..sessions import Workload
 from . import agents, completion, jsonl, mix, multi_turn, rag, trace
@@ -104,7 +105,7 @@ def parse_workload(text: str) -> Workload:
 def _kind(name: str) -> WorkloadKind:
     kind = _BY_NAME.get(name)
     if kind is None:
-        raise UsageError(f'workload: must be one of {", ".join(_BY_NAME)}, not "{name[:60]}"')
+        raise UsageError(f"workload: must be one of {', '.join(_BY_NAME)}, not {shown(name)}")
     return kind
 
 
@@ -123,9 +124,7 @@ def _parse_mix(options: str) -> Mix:
 
 
 def _share(name: str, text: str) -> float:
-    try:
-        return float(text)
-    except ValueError:
-        raise UsageError(
-            f'{mix.NAME}: {name} must be a share such as 0.7, not "{text[:40]}"'
-        ) from None
+    share = parse_number(text)
+    if share is None:
+        raise UsageError(f"{mix.NAME}: {name} must be a share such as 0.7, not {shown(text)}")
+    return share

@@ -8,7 +8,7 @@ from typing import Annotated
 from antiphon.core.draws import Draws
 
 from ..asks import Api
-from ..context import DEFAULT_CONTEXT, MaxContext, check_room, room
+from ..context import DEFAULT_CONTEXT, Budget, MaxContext, room, spare
 from ..known_length import known_length
 from ..lengths import Lengths
 from ..numbering import numbered
@@ -39,12 +39,7 @@ class SingleCalls:
 
     def __post_init__(self) -> None:
         check(self, self.name)
-        check_room(
-            self.name,
-            self._scaled(self.input.low) + self._scaled(self.output.low),
-            self._room,
-            self.max_context,
-        )
+        self._spare()
 
     @property
     def description(self) -> str:
@@ -61,11 +56,11 @@ class SingleCalls:
         return numbered(self._session(seed, draws, number) for number in count())
 
     def _session(self, seed: int, draws: Draws, number: int) -> Session:
-        output = self._scaled(self.output.draw(draws, self.name, number, "output"))
-        output = min(output, self._room - self._scaled(self.input.low))
-        words = self._scaled(self.input.draw(draws, self.name, number, "input"))
-        prompt = text(min(words, self._room - output), seed, self.name, number)
-        ask = known_length(prompt, output, draws, self.name, number, api=self.api)
+        budget, here = Budget(self._spare()), (self.name, number)
+        output = self._take(budget, self.output, draws, *here, "output")
+        words = self._take(budget, self.input, draws, *here, "input")
+        prompt = text(words, seed, *here)
+        ask = known_length(prompt, output, draws, *here, api=self.api)
         return Session(
             number=number,
             turns=(Turn(ask=ask, history=self._history(seed)),),
@@ -81,9 +76,13 @@ class SingleCalls:
     def _system_tokens(self) -> int:
         return self.system if self.api is Api.CHAT else 0
 
-    @property
-    def _room(self) -> int:
-        return room(self.max_context, 2) - self._system_tokens
+    def _spare(self) -> int:
+        needed = self._scaled(self.input.low) + self._scaled(self.output.low) + self._system_tokens
+        return spare(self.name, needed, room(self.max_context, 2), self.max_context)
+
+    def _take(self, budget: Budget, lengths: Lengths, draws: Draws, *purpose: str | int) -> int:
+        drawn = self._scaled(lengths.draw(draws, *purpose))
+        return budget.take(drawn, self._scaled(lengths.low))
 
     def _scaled(self, tokens: int) -> int:
         return max(1, round(tokens * self.scale))

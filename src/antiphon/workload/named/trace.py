@@ -7,7 +7,7 @@ from typing import Annotated
 
 from antiphon.errors import UsageError
 
-from ..context import DEFAULT_CONTEXT, MaxContext, check_room, room
+from ..context import DEFAULT_CONTEXT, MaxContext, room, spare
 from ..options import Option, check
 from ..sessions import Session, TimedSession, Turn
 from ..trace_prompts import ID_WORDS, MOST_HASH_ID, TraceScale, fitting, thinned, trace_asks
@@ -39,7 +39,7 @@ class Trace:
 
     def __post_init__(self) -> None:
         check(self, NAME)
-        check_room(NAME, ID_WORDS + self.max_output, room(self.max_context, 1), self.max_context)
+        spare(NAME, ID_WORDS + self.max_output, room(self.max_context, 1), self.max_context)
 
     @property
     def description(self) -> str:
