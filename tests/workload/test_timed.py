@@ -11,6 +11,7 @@ from antiphon.workload import (
     OwnTimes,
     Poisson,
     calls_per_session,
+    has_own_times,
     parse_workload,
     timed,
 )
@@ -47,6 +48,7 @@ def test_the_rate_may_change_without_what_is_sent() -> None:
 
 @pytest.mark.parametrize("name", ["fixed", "multi-turn", "mix:chat=1"])
 def test_own_times_need_a_file(name: str) -> None:
+    assert not has_own_times(parse_workload(name))
     with pytest.raises(UsageError, match="arrivals trace: the workload has no times of its own"):
         timed(parse_workload(name), OwnTimes(), seed=1)
 

@@ -29,7 +29,7 @@ from .named import (
 from .number_text import duration_text, parse_duration
 from .options import OptionLine
 from .sessions import AnswerOf, Message, Part, Session, TimedSession, Turn, Workload
-from .timed import TimedWorkload, calls_per_session, timed
+from .timed import TimedWorkload, calls_per_session, has_own_times, timed
 from .trace_prompts import TraceAsk, TraceScale, at_rate, at_speed, thinned, trace_asks
 from .traces import TRACE_BLOCK_TOKENS, TraceRow, read_azure, read_mooncake, read_trace
 
@@ -81,6 +81,7 @@ __all__ = [
     "calls_per_session",
     "duration_text",
     "fixed_length",
+    "has_own_times",
     "lognormal_by_p99",
     "parse_arrivals",
     "parse_duration",

@@ -65,6 +65,11 @@ class _Field:
     default: object
     """`MISSING`: it must be given."""
 
+    @property
+    def is_time(self) -> bool:
+        """Whether it is in seconds."""
+        return self.name.endswith("_s") and not self.name.endswith("_per_s")
+
 
 def option_lines(kind: type, defaults: Mapping[str, object]) -> tuple[OptionLine, ...]:
     """The options of a dataclass in order of its fields. `defaults` go before its own."""
@@ -170,7 +175,7 @@ def _value(field: _Field, text: str, what: str) -> object:
         wanted, value = "yes or no", _YES_NO.get(text)
     elif kind is int:
         wanted, value = f"a whole number {_range(field.option)}", parse_whole(text)
-    elif kind is float and field.name.endswith("_s") and not field.name.endswith("_per_s"):
+    elif field.is_time:
         wanted, value = "a time such as 30s, 200ms or 2min", parse_duration(text)
     elif kind is float:
         wanted, value = f"a number {_range(field.option)}", parse_number(text)
@@ -200,6 +205,6 @@ def _text(field: _Field, value: Any) -> str:
         return value.text
     if isinstance(value, str | Path):
         return str(value)
-    if field.name.endswith("_s") and not field.name.endswith("_per_s"):
+    if field.is_time:
         return duration_text(value)
     return number_text(value)

@@ -16,7 +16,11 @@ _SAMPLE = 500
 
 @runtime_checkable
 class TimedWorkload(Protocol):
-    """A workload that knows when its sessions began: a trace, or a file with times."""
+    """A workload that may know when its sessions began: a trace, or a file with times."""
+
+    def has_times(self) -> bool:
+        """Whether it does. May read the file's beginning, and raise `UsageError`."""
+        ...
 
     def timed_sessions(self, seed: int) -> Iterator[TimedSession]:
         """Sessions in order of time."""
@@ -62,6 +66,11 @@ def timed(
             pairs = zip(arrivals.times(seed), workload.sessions(seed), strict=False)
             begun = (TimedSession(at_s, session) for at_s, session in pairs)
     return islice(takewhile(lambda one: one.at_s < duration_s, begun), limit)
+
+
+def has_own_times(workload: Workload) -> bool:
+    """Whether `OwnTimes` can be its arrivals. Raises `UsageError` for a file that can't be read."""
+    return isinstance(workload, TimedWorkload) and workload.has_times()
 
 
 def calls_per_session(workload: Workload, seed: int) -> float:

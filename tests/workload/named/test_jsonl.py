@@ -15,6 +15,7 @@ from antiphon.workload import (
     OwnTimes,
     Poisson,
     Session,
+    has_own_times,
     parse_workload,
     timed,
 )
@@ -110,6 +111,8 @@ def test_a_file_may_have_its_own_times(file: Path) -> None:
     assert [len(one.session.turns) for one in begun] == [1, 2, 1]
     assert [one.at_s for one in timed(workload, OwnTimes(speed=2), seed=1)] == [0.5, 0.75, 2.5]
     assert workload.own_rate_per_s(1) == pytest.approx(3 / 4)
+    assert has_own_times(workload)
+    assert not has_own_times(JsonLines(file=written(file, {"prompt": "a"})))
 
 
 BAD_ROWS: list[tuple[str, str]] = [

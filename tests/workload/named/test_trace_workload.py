@@ -12,6 +12,7 @@ from antiphon.workload import (
     Session,
     Trace,
     calls_per_session,
+    has_own_times,
     parse_workload,
     read_trace,
     timed,
@@ -72,6 +73,7 @@ def test_azure_is_known_by_its_header_and_shares_nothing() -> None:
 
 def test_own_times_are_kept_sped_up_or_scaled_to_a_rate() -> None:
     trace, rows = Trace(file=AZURE), list(read_trace(AZURE))
+    assert has_own_times(trace)
     for arrivals, factor in (
         (OwnTimes(), 1),
         (OwnTimes(speed=4), 4),

@@ -55,6 +55,10 @@ class JsonLines:
         for session in numbered(remembered()):
             yield TimedSession(at[-1], session)
 
+    def has_times(self) -> bool:
+        """See `TimedWorkload`. The first line tells for all."""
+        return next(read_prompts(self.file)).at_s is not None
+
     def own_rate_per_s(self, seed: int) -> float | None:
         """Sessions a second over the whole file; None if they all come at once."""
         del seed  # the same for all

@@ -62,6 +62,10 @@ class Trace:
             session = Session(number=ask.number, turns=(Turn(ask=ask),), slo_class=NAME)
             yield TimedSession(row.at_s, session)
 
+    def has_times(self) -> bool:
+        """See `TimedWorkload`."""
+        return True
+
     def own_rate_per_s(self, seed: int) -> float | None:
         """Rows a second that fit, over the whole trace; None if they all come at once."""
         count, begin, end = 0, 0.0, 0.0
