@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from antiphon.errors import UsageError
 from antiphon.workload import AnswerOf, Session, Turn, Workload, parse_workload
+from antiphon.workload.context import quoted
 
 EXCERPTS = Path(__file__).parents[1] / "excerpts"
 ENDLESS = ("fixed", "chat", "code", "summarise", "multi-turn", "rag", "completion", "agents")
@@ -25,7 +26,7 @@ TEXTS = (
 WILD = (
     "fixed:input=1-9000,output=lognormal:mean=500,sd=5000,system=300",
     "multi-turn:turns=1-1000,question=1-3000,answer=lognormal:mean=500,sd=2000",
-    "rag:document=1-5000,question=normal:mean=100,sd=5000,answer=1-3000,system=0",
+    "rag:document=1-5000,question=normal:mean=100,sd=5000,answer=1-3000,system=300",
     "completion:file=1-9000,calls=1-200,typed=1-900,output=1-5000",
     "agents:fan_out=1-9,task=1-3000,plan=1-3000,result=1-3000,step=lognormal:mean=9,sd=999",
 )
@@ -67,12 +68,12 @@ def before(session: Session, place: int) -> set[int]:
 
 
 def total_tokens(session: Session, turn: Turn) -> int:
-    """Words of the prompt, answers at their full length, and the output."""
+    """Words of the prompt, answers as long as quoted ones are taken to be, and the output."""
     total = len(turn.ask.text.split()) + turn.ask.max_tokens
     for message in turn.history:
         for part in message.parts:
             if isinstance(part, AnswerOf):
-                total += session.turns[part.turn].ask.max_tokens
+                total += quoted(session.turns[part.turn].ask.max_tokens)
             else:
                 total += len(part.split())
     return total
@@ -103,10 +104,10 @@ def test_turns_wait_only_for_earlier_ones_and_quote_only_those(
 ) -> None:
     for session, place, turn in turns_of(some(workload, seed)):
         assert all(0 <= one < place for one in turn.after)
-        quoted = {
+        answers = {
             part.turn for one in turn.history for part in one.parts if isinstance(part, AnswerOf)
         }
-        assert quoted <= before(session, place)
+        assert answers <= before(session, place)
         assert turn.pause_s >= 0
 
 
