@@ -55,7 +55,7 @@ WORKLOADS: tuple[WorkloadKind, ...] = (
         input=fixed_length(512),
         output=fixed_length(128),
     ),
-    # Means: DistServe (OSDI 2024), figure 7. It tells no deviations; these are a choice of ours.
+    # Means as quoted from DistServe (OSDI 2024), figure 7; deviations are a choice of ours.
     _single(
         "chat",
         "single questions, lengths like ShareGPT's",
