@@ -34,6 +34,14 @@ def test_finds_the_knee_of_noisy_calls_within_5_percent_in_runs_of_a_minute(widt
     assert -0.05 <= errors[0] <= errors[-1] <= 0.05
 
 
+def test_with_too_few_calls_it_would_not() -> None:
+    # The control of the two tests beside it: their bounds can be missed.
+    rules = SearchRules(run_s=4.0, longest_run_s=4.0, least_calls=20, runs_per_rate=1)
+    errors = errors_of(rules, logistic(13.0, 0.15, 0.9), 13.0)
+    assert errors[0] < -0.05
+    assert errors[-1] > 0.05
+
+
 @pytest.mark.parametrize(("wait", "run_s"), [(6.0, 8000.0), (10.0, 4000.0)])
 def test_finds_the_knee_of_a_queue_within_5_percent(wait: float, run_s: float) -> None:
     # Service takes a second. Calls of one queue wait together, so it takes more of them to be sure.
@@ -88,7 +96,7 @@ def rules_of_any_kind(draw: st.DrawFn) -> SearchRules:
 
 
 @given(rules_of_any_kind(), st.integers(0, 2**32), st.sampled_from([1, 20, 500]))
-@settings(deadline=None, max_examples=300)
+@settings(deadline=None, max_examples=200)
 def test_ends_within_its_runs_and_bounds_whatever_it_is_told(
     rules: SearchRules, seed: int, most_calls: int
 ) -> None:
@@ -211,6 +219,12 @@ def test_out_of_runs_it_says_what_it_knows() -> None:
     assert len(runs) == 3
     assert found.stopped is StopReason.OUT_OF_RUNS
     assert (found.rate_per_s, found.fails_at_per_s) == (2.0, 4.0)
+
+
+def test_a_second_look_is_a_run_like_others() -> None:
+    search = GoodputSearch(SearchRules(lowest_per_s=1.0, most_runs=1))
+    search.observe(1.0, counted(0, 1000))
+    assert search.result().stopped is StopReason.OUT_OF_RUNS
 
 
 def test_the_last_run_that_was_allowed_may_be_the_one_that_was_needed() -> None:

@@ -83,7 +83,9 @@ class GoodputSearch:
         low, high = _bracket(self._probes())
         step = self._unsettled(low, high) or self._onward(low, high)
         if isinstance(step, StopReason):
-            return self._unconfirmed(low, high) or step
+            step = self._unconfirmed(low, high) or step
+        if isinstance(step, StopReason):
+            return step
         runs = sum(measured.runs for measured in self._measured.values())
         return step if runs < self._rules.most_runs else StopReason.OUT_OF_RUNS
 

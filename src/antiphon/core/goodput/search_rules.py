@@ -70,7 +70,7 @@ class StopReason(StrEnum):
     ALL_PASS = "all_pass"
     """The highest rate that was allowed passes: goodput may be above it."""
     OUT_OF_RUNS = "out_of_runs"
-    """As many runs as were allowed: the bracket is wider than was wanted."""
+    """As many runs as were allowed: the bracket is wider, or less sure, than was wanted."""
     NO_CALLS = "no_calls"
     """A run had no call after its warm-up: there was nothing to judge by."""
     UNFINISHED = "unfinished"
