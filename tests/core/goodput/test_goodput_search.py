@@ -15,6 +15,7 @@ from antiphon.core.goodput import (
     RunAt,
     SearchRules,
     StopReason,
+    difference,
 )
 from antiphon.errors import BugError, UsageError
 
@@ -124,8 +125,13 @@ def assert_consistent(found: Goodput) -> None:
     assert found.rate_per_s == max((p.rate_per_s for p in found.probes if p.passes), default=0.0)
     failing = [probe.rate_per_s for probe in found.probes if not probe.passes]
     assert found.fails_at_per_s == min(failing, default=None)
+    assert found.clear_pass_per_s <= found.rate_per_s
     if found.fails_at_per_s is not None:
         assert found.rate_per_s < found.fails_at_per_s
+    if found.clear_fail_per_s is not None:
+        assert found.fails_at_per_s is not None
+        assert found.fails_at_per_s <= found.clear_fail_per_s
+    assert not found.estimate.excludes(found.per_device)
 
 
 def test_a_server_that_never_meets_them_has_a_goodput_of_0_and_a_reason() -> None:
@@ -203,6 +209,16 @@ def test_what_is_unsure_shows_in_the_clear_rates() -> None:
     found = search.result()
     assert (found.rate_per_s, found.fails_at_per_s) == (2.0, 2.1)
     assert (found.clear_pass_per_s, found.clear_fail_per_s) == (1.0, 4.0)
+
+
+def test_two_searches_differ_if_what_is_clear_of_them_does() -> None:
+    slow, _runs = searched(GoodputSearch(SearchRules()), logistic(10.0, 0.1, 0.9), 1)
+    same, _runs = searched(GoodputSearch(SearchRules()), logistic(10.0, 0.1, 0.9), 2)
+    fast, _runs = searched(GoodputSearch(SearchRules()), logistic(15.0, 0.1, 0.9), 3)
+    assert not difference(same.estimate, slow.estimate).excludes(0.0)
+    assert difference(fast.estimate, slow.estimate).excludes(0.0)
+    shared, _runs = searched(GoodputSearch(SearchRules(devices=2)), logistic(20.0, 0.1, 0.9), 4)
+    assert not difference(shared.estimate, slow.estimate).excludes(0.0)
 
 
 def test_a_run_without_calls_ends_it_with_that_reason() -> None:
