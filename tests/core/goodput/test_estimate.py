@@ -127,6 +127,13 @@ def test_the_design_effect_lies_between_one_call_and_all(batches: list[tuple[int
     assert 1.0 <= design_effect(batches) <= max(1, 9 * len(batches))
 
 
+@given(st.integers(2, 10), st.data())
+@settings(deadline=None, max_examples=50)
+def test_batches_of_one_call_have_no_neighbours_to_tell_of(of: int, data: st.DataObject) -> None:
+    met = data.draw(st.lists(st.booleans(), min_size=of, max_size=of))
+    assert design_effect_of(met) == pytest.approx(1.0)
+
+
 def test_independent_calls_count_in_full() -> None:
     chance = random.Random(3)
     effects = [design_effect_of([chance.random() < 0.9 for _ in range(500)]) for _ in range(200)]

@@ -66,8 +66,9 @@ def design_effect(batches: Sequence[tuple[int, int]]) -> float:
         return 1.0
     value = met / of
     scatter = sum((one - value * calls) ** 2 for one, calls in batches)
-    scatter *= len(batches) / (len(batches) - 1)
-    return min(float(of), max(1.0, scatter / (of * value * (1 - value))))
+    scatter /= len(batches) - 1
+    coin = value * (1 - value) * of / (of - 1)
+    return min(float(of), max(1.0, scatter / coin * len(batches) / of))
 
 
 def design_effect_of(outcomes: Sequence[bool]) -> float:
