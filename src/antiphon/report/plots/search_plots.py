@@ -1,0 +1,133 @@
+"""Attainment against what a search varies: the rate, or how tight the targets are."""
+
+from collections.abc import Sequence
+from math import isfinite
+from typing import Any
+
+from antiphon.core.goodput import Estimate, Goodput, SloScale
+
+from .. import wording
+from .canvas import BLUE, GREEN, INK, ORANGE, PURPLE, RED, Plot, is_wide, percent_axis, round_ticks
+
+
+def rate_plot(found: Goodput) -> Plot:
+    """Every rate that was measured, with its interval, and the goodput that was found."""
+
+    def draw(figure: Any) -> None:
+        axes = figure.subplots()
+        rates = [probe.rate_per_s for probe in found.probes]
+        _goal(axes, found.target)
+        _shares(axes, rates, [probe.attainment.ttft() for probe in found.probes], "TTFT alone")
+        _shares(axes, rates, [probe.attainment.tpot() for probe in found.probes], "TPOT alone")
+        for passes, label, color, marker in (
+            (True, "both targets: passes", BLUE, "o"),
+            (False, "both targets: fails", RED, "X"),
+        ):
+            chosen = [probe for probe in found.probes if probe.passes is passes]
+            _points(
+                axes,
+                [probe.rate_per_s for probe in chosen],
+                [probe.attainment.both() for probe in chosen],
+                (label, color, marker),
+            )
+        if found.clear_fail_per_s is not None and found.clear_pass_per_s > 0:
+            axes.axvspan(found.clear_pass_per_s, found.clear_fail_per_s, color=ORANGE, alpha=0.14)
+        if found.rate_per_s > 0:
+            _mark(axes, found.rate_per_s, f"goodput {wording.rate(found.rate_per_s)}")
+        _scale(axes, rates)
+        axes.set_xlabel("requests/s, of the whole system")
+        _legend(figure, axes)
+
+    return Plot(
+        name="rates",
+        description="Attainment against the rate of requests, with 95 % intervals",
+        size_in=(9.0, 4.4),
+        draw=draw,
+    )
+
+
+def scale_plot(found: SloScale) -> Plot:
+    """Attainment when both targets are so many times as long, and the tightest that holds."""
+
+    def draw(figure: Any) -> None:
+        axes = figure.subplots()
+        scales = [point.scale for point in found.curve]
+        both = [point.attainment.both() for point in found.curve]
+        _goal(axes, found.target)
+        _shares(axes, scales, [point.attainment.ttft() for point in found.curve], "TTFT alone")
+        _shares(axes, scales, [point.attainment.tpot() for point in found.curve], "TPOT alone")
+        axes.plot(scales, [estimate.value for estimate in both], color=BLUE)
+        _points(axes, scales, both, ("both targets", BLUE, "o"))
+        if isfinite(found.tightest.value) and found.tightest.value > 0:
+            _mark(axes, found.tightest.value, f"tightest {wording.number(found.tightest.value)}")
+        _scale(axes, scales)
+        axes.set_xlabel("SLO scale: both targets are so many times as long (left: stricter)")
+        _legend(figure, axes)
+
+    return Plot(
+        name="scales",
+        description="Attainment against the scale of the targets, with 95 % intervals",
+        size_in=(9.0, 4.4),
+        draw=draw,
+    )
+
+
+def _goal(axes: Any, goal: float) -> None:
+    axes.axhline(
+        goal, color=INK, linewidth=1.1, linestyle=(0, (4, 3)), label=f"goal: {100 * goal:g} %"
+    )
+    percent_axis(axes, label="attainment")
+
+
+def _shares(axes: Any, at: Sequence[float], estimates: Sequence[Estimate], label: str) -> None:
+    color, style = (GREEN, "--") if label.startswith("TTFT") else (PURPLE, ":")
+    axes.plot(at, [one.value for one in estimates], color=color, linestyle=style, label=label)
+
+
+def _points(
+    axes: Any, at: Sequence[float], estimates: Sequence[Estimate], look: tuple[str, str, str]
+) -> None:
+    if not at:
+        return
+    label, color, marker = look
+    below = [one.value - one.low for one in estimates]
+    above = [one.high - one.value for one in estimates]
+    axes.errorbar(
+        at,
+        [one.value for one in estimates],
+        yerr=[below, above],
+        fmt=marker,
+        color=color,
+        capsize=3,
+        label=label,
+    )
+
+
+def _mark(axes: Any, at: float, text: str) -> None:
+    axes.axvline(at, color=ORANGE, linewidth=1.4)
+    axes.annotate(
+        text,
+        (at, 0.0),
+        xytext=(-4, 4),
+        textcoords="offset points",
+        rotation=90,
+        ha="right",
+        va="bottom",
+        color=INK,
+    )
+
+
+def _scale(axes: Any, values: Sequence[float]) -> None:
+    from matplotlib.ticker import FuncFormatter, NullFormatter
+
+    if not values or not is_wide(min(values), 5 * max(values)):
+        return
+    axes.set_xscale("log")
+    round_ticks(axes.xaxis)
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _place: f"{value:g}"))
+    axes.xaxis.set_minor_formatter(NullFormatter())
+
+
+def _legend(figure: Any, axes: Any) -> None:
+    handles, labels = axes.get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside upper left", ncols=5)
