@@ -5,9 +5,10 @@ records ─► summarise ─► RunSummary ─┬─► summary_table     termin
                                     └─► RunWriter         folder ─► open_run ─► compare
 """
 
-from .comparison import Against, Better, Cell, Comparison, Row, compare
+from .compare_report import compare_page, compare_searches_page
+from .comparison import Against, Better, Cell, Comparison, Row
 from .findings import doubts, headline, scale_headline, search_headline
-from .pages import compare_page, run_page, scale_page, search_page
+from .run_comparison import compare
 from .run_folder import (
     REPORT,
     SEARCH,
@@ -20,8 +21,11 @@ from .run_folder import (
     write_bytes,
     write_file,
 )
+from .run_report import run_page
 from .run_summary import Failures, Group, Latencies, RunSummary, Sessions, summarise
 from .saved_search import SavedSearch, open_search, save_search
+from .search_comparison import compare_searches
+from .search_report import scale_page, search_page
 from .terminal import compare_table, printed, search_table, summary_table
 from .time_line import Interval
 
@@ -44,6 +48,8 @@ __all__ = [
     "Sessions",
     "compare",
     "compare_page",
+    "compare_searches",
+    "compare_searches_page",
     "compare_table",
     "doubts",
     "headline",

@@ -1,32 +1,23 @@
-"""Runs side by side, each against the first."""
+"""Numbers side by side, each against the first."""
 
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from math import inf, isinf
+from pathlib import Path
 
-from antiphon.core.goodput import (
-    Estimate,
-    after_warmup,
-    difference,
-    percentile,
-    percentile_estimate,
-    share,
-)
+from antiphon.core.goodput import Estimate, difference
 from antiphon.errors import UsageError
-from antiphon.types import LoadRun, Seconds
+from antiphon.types import LoadRun
 
 from . import wording
-from .run_folder import SavedRun
-from .run_summary import Latencies
 
 LEGEND = (
     "Ratios are to the first run. A difference is within noise unless the 95 % interval of the "
     "difference excludes 0; of twenty rows of equal servers one is expected to look different all "
     "the same. Where a single run cannot say how noisy a number is, only the ratio is given."
 )
-_ALIKE = (
+ALIKE = (
     "model",
     "workload",
     "arrivals",
@@ -37,9 +28,7 @@ _ALIKE = (
     "devices",
     "seed",
 )
-"""What must be equal for a difference to be the servers'."""
-_GOODPUT = "goodput/s per device"
-_PARTS = (0.5, 0.9, 0.99)
+"""Fields of `LoadRun` that must be equal for a difference to be the servers'."""
 
 
 class Better(StrEnum):
@@ -101,29 +90,12 @@ class Comparison:
     legend: str = LEGEND
 
 
-def compare(runs: Sequence[SavedRun]) -> Comparison:
-    """The runs, each against the first. Raises `UsageError` for fewer than two."""
-    if len(runs) < 2:
-        raise UsageError(f"compare: needs at least two runs, not {len(runs)}")
-    names = _names(runs)
-    columns = [_numbers(saved) for saved in runs]
-    rows = [_row(numbers) for numbers in zip(*columns, strict=True)]
-    return Comparison(
-        headline=_headline(names, next(row for row in rows if row.name == _GOODPUT)),
-        names=names,
-        rows=tuple(row for row in rows if any(cell.estimate is not None for cell in row.cells)),
-        warnings=(*_unlike(runs), *_doubts(runs, names)),
-    )
-
-
-def differing(first: LoadRun, second: LoadRun) -> tuple[str, ...]:
-    """What two runs do not have in common, though they would have to for a fair comparison."""
-    return tuple(name for name in _ALIKE if getattr(first, name) != getattr(second, name))
-
-
 @dataclass(frozen=True, slots=True)
-class _Number:
-    """One run's number for a row. `noise_known`: its estimate's bounds say how noisy it is."""
+class Number:
+    """One run's number for a row, before it is held against the first's.
+
+    `noise_known`: its estimate's bounds say how noisy it is.
+    """
 
     name: str
     better: Better
@@ -132,84 +104,8 @@ class _Number:
     noise_known: bool = True
 
 
-def _numbers(saved: SavedRun) -> list[_Number]:
-    """All rows of one run, in the same order for every run."""
-    summary = saved.summary
-    times = Latencies.of(after_warmup(saved.records, saved.run.warmup_s))
-    overall, sessions = summary.overall, summary.sessions
-    whole = sessions.share if sessions.most_calls > 1 else None
-    failed = share(summary.calls - summary.ok, summary.calls)
-    return [
-        _Number("met both targets", Better.HIGHER, wording.share, overall.both),
-        _Number("met TTFT", Better.HIGHER, wording.share, overall.ttft),
-        _Number("met TPOT", Better.HIGHER, wording.share, overall.tpot),
-        _Number("sessions met all", Better.HIGHER, wording.share, whole),
-        _Number(_GOODPUT, Better.HIGHER, wording.number, goodput_of(saved)),
-        _Number("failed", Better.LOWER, wording.share, failed),
-        *_latency_numbers("TTFT", times.ttft_s),
-        *_latency_numbers("TPOT", times.tpot_s),
-        *_gap_numbers(times.itl_s, summary.served),
-        *_latency_numbers("end to end", times.e2e_s),
-        _once("requests/s", Better.HIGHER, summary.ok_per_s),
-        _once("output tokens/s", Better.HIGHER, summary.output_tokens_per_s),
-        _once("prompt tokens/s", Better.HIGHER, summary.prompt_tokens_per_s),
-        _once("share of prompts cached", Better.NEITHER, summary.cached_share, wording.share),
-    ]
-
-
-def goodput_of(saved: SavedRun) -> Estimate:
-    """Calls within targets, per second and device; as uncertain as the share of them."""
-    both = saved.summary.overall.both
-    scale = saved.summary.offered_per_s / saved.run.devices
-    return Estimate(scale * both.value, scale * both.low, scale * both.high)
-
-
-def _once(
-    name: str, better: Better, value: float, text: Callable[[float], str] = wording.number
-) -> _Number:
-    """A number of which a run has only one."""
-    return _Number(name, better, text, Estimate(value, value, value), noise_known=False)
-
-
-def _latency_numbers(name: str, values: Sequence[Seconds]) -> list[_Number]:
-    return [
-        _Number(
-            f"{name} p{100 * part:.0f}",
-            Better.LOWER,
-            wording.seconds,
-            percentile_estimate(values, part) if values else None,
-        )
-        for part in _PARTS
-    ]
-
-
-def _gap_numbers(gaps_s: Sequence[Seconds], calls: int) -> list[_Number]:
-    """Percentiles of the gaps between pieces, with bounds as if each call had only one.
-
-    A call's gaps are far from independent of each other. The other extreme, that it says no more
-    than one of them would, errs on the side of noise.
-    """
-    return [
-        _Number(
-            f"ITL p{100 * part:.0f}",
-            Better.LOWER,
-            wording.seconds,
-            _of_calls(gaps_s, part, calls) if gaps_s else None,
-        )
-        for part in _PARTS
-    ]
-
-
-def _of_calls(gaps_s: Sequence[Seconds], part: float, calls: int) -> Estimate:
-    places = percentile_estimate([place / max(1, calls - 1) for place in range(calls)], part)
-    return Estimate(
-        percentile(gaps_s, part),
-        percentile(gaps_s, places.low),
-        inf if isinf(places.high) else percentile(gaps_s, places.high),
-    )
-
-
-def _row(numbers: Sequence[_Number]) -> Row:
+def row_of(numbers: Sequence[Number]) -> Row:
+    """All runs' numbers of one kind, the first run's first."""
     first = numbers[0]
     return Row(
         name=first.name,
@@ -226,7 +122,7 @@ def _row(numbers: Sequence[_Number]) -> Row:
     )
 
 
-def _against(one: _Number, first: _Number) -> Against:
+def _against(one: Number, first: Number) -> Against:
     if one.estimate is None or first.estimate is None or not one.noise_known:
         return Against.UNKNOWN
     change = difference(one.estimate, first.estimate)
@@ -241,42 +137,39 @@ def _ratio(estimate: Estimate | None, first: Estimate | None) -> float | None:
     return estimate.value / first.value
 
 
-def _headline(names: Sequence[str], goodput: Row) -> str:
-    """What became of each other run's goodput, against the first's."""
-    others = [
-        f"{name} {cell.against_first}" for name, cell in zip(names, goodput.cells, strict=True)
-    ][1:]
-    return f"Calls within targets, per second and device, against {names[0]}: {', '.join(others)}."
+def names_of(runs: Sequence[LoadRun], folders: Sequence[Path]) -> tuple[str, ...]:
+    """Titles where they tell runs apart, else with folders, else with places.
 
-
-def _names(runs: Sequence[SavedRun]) -> tuple[str, ...]:
-    """Titles where they tell runs apart, else with folders, else with places."""
-    titles = [saved.run.title or saved.folder.name for saved in runs]
+    Raises `UsageError` for fewer than two runs: there is nothing to compare.
+    """
+    if len(runs) < 2:
+        raise UsageError(f"compare: needs at least two runs, not {len(runs)}")
+    titles = [run.title or folder.name for run, folder in zip(runs, folders, strict=True)]
     with_folders = [
-        f"{title} ({saved.folder.name})" for title, saved in zip(titles, runs, strict=True)
+        f"{title} ({folder.name})" for title, folder in zip(titles, folders, strict=True)
     ]
-    numbered = [f"{place}: {name}" for place, name in enumerate(with_folders, 1)]
     for names in (titles, with_folders):
         if max(Counter(names).values()) == 1:
             return tuple(names)
-    return tuple(numbered)
+    return tuple(f"{place}: {name}" for place, name in enumerate(with_folders, 1))
 
 
-def _unlike(runs: Sequence[SavedRun]) -> list[str]:
-    names = [name for saved in runs[1:] for name in differing(runs[0].run, saved.run)]
-    unlike = [name for name in _ALIKE if name in names]
-    if not unlike:
+def unlike(runs: Sequence[LoadRun], alike: Sequence[str] = ALIKE) -> list[str]:
+    """A warning that names what runs do not have in common with the first, if anything."""
+    names = [
+        name
+        for name in alike
+        if any(getattr(run, name) != getattr(runs[0], name) for run in runs[1:])
+    ]
+    if not names:
         return []
     return [
-        f"The runs differ in more than the server: {', '.join(unlike)}. Differences between their "
+        f"The runs differ in more than the server: {', '.join(names)}. Differences between their "
         "numbers may come from that."
     ]
 
 
-def _doubts(runs: Sequence[SavedRun], names: Sequence[str]) -> list[str]:
-    found: list[str] = []
-    for name, saved in zip(names, runs, strict=True):
-        if not saved.whole:
-            found.append(f"{name}: was interrupted.")
-        found += [f"{name}: {doubt}" for doubt in saved.run.notes]
-    return found
+def headline_of(what: str, names: Sequence[str], row: Row) -> str:
+    """What became of one number of each other run, against the first's."""
+    others = [f"{name} {cell.against_first}" for name, cell in zip(names, row.cells, strict=True)]
+    return f"{what}, against {names[0]}: {', '.join(others[1:])}."

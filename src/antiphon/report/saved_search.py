@@ -7,8 +7,8 @@ from antiphon.core.goodput import Goodput, SloScale
 from antiphon.errors import UsageError
 from antiphon.types import LoadRun
 
-from .pages import scale_page, search_page
 from .run_folder import REPORT, SEARCH, read_file, write_bytes, write_file
+from .search_report import scale_page, search_page
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -3,7 +3,7 @@
 from .canvas import Plot, png, svg
 from .goodput_bars import Bar, goodput_bars
 from .latency_curves import Curve, latency_curves
-from .search_plots import rate_plot, scale_plot
+from .search_plots import rate_curves, rate_plot, scale_curves, scale_plot
 from .time_line_plot import time_line_plot
 
 __all__ = [
@@ -13,7 +13,9 @@ __all__ = [
     "goodput_bars",
     "latency_curves",
     "png",
+    "rate_curves",
     "rate_plot",
+    "scale_curves",
     "scale_plot",
     "svg",
     "time_line_plot",

@@ -7,7 +7,22 @@ from typing import Any
 from antiphon.core.goodput import Estimate, Goodput, SloScale
 
 from .. import wording
-from .canvas import BLUE, GREEN, INK, ORANGE, PURPLE, RED, Plot, is_wide, percent_axis, round_ticks
+from ..goodput_range import goodput_range
+from .canvas import (
+    BLUE,
+    GREEN,
+    INK,
+    MARKERS,
+    ORANGE,
+    PURPLE,
+    RED,
+    SERIES,
+    STYLES,
+    Plot,
+    is_wide,
+    percent_axis,
+    round_ticks,
+)
 
 
 def rate_plot(found: Goodput) -> Plot:
@@ -30,8 +45,10 @@ def rate_plot(found: Goodput) -> Plot:
                 [probe.attainment.both() for probe in chosen],
                 (label, color, marker),
             )
-        if found.clear_fail_per_s is not None and found.clear_pass_per_s > 0:
-            axes.axvspan(found.clear_pass_per_s, found.clear_fail_per_s, color=ORANGE, alpha=0.14)
+        sure = goodput_range(found)
+        if sure.low > 0 and isfinite(sure.high):
+            low, high = sure.low * found.devices, sure.high * found.devices
+            axes.axvspan(low, high, color=ORANGE, alpha=0.2, linewidth=0)
         if found.rate_per_s > 0:
             _mark(axes, found.rate_per_s, f"goodput {wording.rate(found.rate_per_s)}")
         _scale(axes, rates)
@@ -68,6 +85,58 @@ def scale_plot(found: SloScale) -> Plot:
         name="scales",
         description="Attainment against the scale of the targets, with 95 % intervals",
         size_in=(9.0, 4.4),
+        draw=draw,
+    )
+
+
+def rate_curves(named: Sequence[tuple[str, Goodput]]) -> Plot:
+    """Attainment against the rate per device, of several searches; the first six are shown."""
+    curves = [
+        (
+            name,
+            [probe.rate_per_s / found.devices for probe in found.probes],
+            [probe.attainment.both() for probe in found.probes],
+        )
+        for name, found in named
+    ]
+    return _beside("ratecurves", curves, named[0][1].target, "requests/s per device")
+
+
+def scale_curves(named: Sequence[tuple[str, SloScale]]) -> Plot:
+    """Attainment against the scale of the targets, of several searches; six are shown."""
+    curves = [
+        (
+            name,
+            [point.scale for point in found.curve],
+            [point.attainment.both() for point in found.curve],
+        )
+        for name, found in named
+    ]
+    return _beside("scalecurves", curves, named[0][1].target, "SLO scale (left: stricter)")
+
+
+_Curve = tuple[str, list[float], list[Estimate]]
+
+
+def _beside(name: str, curves: Sequence[_Curve], goal: float, label: str) -> Plot:
+    shown = curves[: len(SERIES)]
+
+    def draw(figure: Any) -> None:
+        axes = figure.subplots()
+        _goal(axes, goal)
+        for place, (title, at, estimates) in enumerate(shown):
+            if at:
+                _points(axes, at, estimates, (title, SERIES[place], MARKERS[place]))
+                values = [one.value for one in estimates]
+                axes.plot(at, values, color=SERIES[place], linestyle=STYLES[place])
+        _scale(axes, [value for _title, at, _estimates in shown for value in at])
+        axes.set_xlabel(label)
+        _legend(figure, axes, columns=3)
+
+    return Plot(
+        name=name,
+        description=f"Attainment against {label}, of several searches",
+        size_in=(9.0, 4.6),
         draw=draw,
     )
 
@@ -128,6 +197,6 @@ def _scale(axes: Any, values: Sequence[float]) -> None:
     axes.xaxis.set_minor_formatter(NullFormatter())
 
 
-def _legend(figure: Any, axes: Any) -> None:
+def _legend(figure: Any, axes: Any, columns: int = 5) -> None:
     handles, labels = axes.get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside upper left", ncols=5)
+    figure.legend(handles, labels, loc="outside upper left", ncols=columns)

@@ -1,0 +1,55 @@
+"""How sure a goodput is: the band of attainment, and where it leaves the goal."""
+
+from dataclasses import replace
+from math import inf
+
+import pytest
+from found_searches import GOODPUT, NOTHING_MEASURED, NOTHING_PASSES, probe
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from antiphon.core.goodput import Goodput, share
+from antiphon.report.goodput_range import goodput_range
+
+
+def test_bounds_lie_where_the_band_leaves_the_goal() -> None:
+    """By hand: the lower edge is 0.9300 at 1.5/s and 0.8137 at 2/s; the upper 0.9069 and 0.2888."""
+    low, high = share(98, 100).low, share(89, 100).low
+    up, down = share(85, 100).high, share(20, 100).high
+    found = goodput_range(GOODPUT)
+    assert found.value == 1.0
+    assert found.low == pytest.approx((1.5 + 0.5 * (low - 0.9) / (low - high)) / 2)
+    assert found.high == pytest.approx((2.1 + 1.9 * (up - 0.9) / (up - down)) / 2)
+    assert 0.75 < found.low < 1.0 < found.high < 2.0
+
+
+def test_bounds_that_were_not_measured_are_open() -> None:
+    assert goodput_range(NOTHING_MEASURED) == goodput_range(NOTHING_MEASURED)
+    assert (goodput_range(NOTHING_MEASURED).low, goodput_range(NOTHING_MEASURED).high) == (0.0, inf)
+    assert (goodput_range(NOTHING_PASSES).low, goodput_range(NOTHING_PASSES).high) == (0.0, 0.0)
+    rises = replace(GOODPUT, probes=(probe(1.0, 99),), rate_per_s=1.0)
+    assert goodput_range(rises).high == inf
+
+
+@settings(deadline=None)
+@given(st.lists(st.integers(0, 100), min_size=1, max_size=8), st.integers(0, 8))
+def test_the_result_lies_within_its_bounds(met: list[int], passing: int) -> None:
+    probes = tuple(probe(place + 1.0, count) for place, count in enumerate(met))
+    found: Goodput = replace(
+        GOODPUT, probes=probes, rate_per_s=float(min(passing, len(met))), devices=3
+    )
+    estimate = goodput_range(found)
+    assert 0 <= estimate.low <= estimate.value <= estimate.high
+
+
+def test_more_calls_make_it_surer() -> None:
+    def of(calls: int) -> Goodput:
+        probes = tuple(
+            replace(one, attainment=replace(one.attainment, calls=100 * calls, met=met * calls))
+            for one, met in zip(GOODPUT.probes, (99, 98, 89, 85, 20), strict=True)
+        )
+        return replace(GOODPUT, probes=probes)
+
+    few, many = goodput_range(of(1)), goodput_range(of(50))
+    assert few.low < many.low
+    assert many.high < few.high
