@@ -6,6 +6,7 @@ records ─► summarise ─► RunSummary ─┬─► summary_table     termin
 """
 
 from .compare_report import compare_page, compare_searches_page
+from .compared_folders import ComparedFolders, compare_folders
 from .comparison import Against, Better, Cell, Comparison, Row
 from .findings import doubts, headline, scale_headline, search_headline
 from .run_comparison import compare
@@ -26,6 +27,7 @@ from .run_summary import Failures, Group, Latencies, RunSummary, Sessions, summa
 from .saved_search import SavedSearch, open_search, save_search
 from .search_comparison import compare_searches
 from .search_report import scale_page, search_page
+from .strict_json import encode_file
 from .terminal import compare_table, printed, search_table, summary_table
 from .time_line import Interval
 
@@ -35,6 +37,7 @@ __all__ = [
     "Against",
     "Better",
     "Cell",
+    "ComparedFolders",
     "Comparison",
     "Failures",
     "Group",
@@ -47,11 +50,13 @@ __all__ = [
     "SavedSearch",
     "Sessions",
     "compare",
+    "compare_folders",
     "compare_page",
     "compare_searches",
     "compare_searches_page",
     "compare_table",
     "doubts",
+    "encode_file",
     "headline",
     "open_run",
     "open_search",

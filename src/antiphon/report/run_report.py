@@ -37,8 +37,8 @@ def run_page(run: LoadRun, summary: RunSummary, records: Sequence[CallRecord]) -
         curves=drawn(latency_curves(_curves(summary, counted))),
         curves_caption=(
             "The share of the served calls that took at most so long. Where a curve crosses the "
-            "dashed line of a target is the share that met it; the dotted line is 90 %. The "
-            "scale is logarithmic: the right end is the slowest calls."
+            "dashed line of a target is the share of them that met it; the dotted line is 90 %. "
+            "The scale is logarithmic: the right end is the slowest calls."
         ),
         time_line=drawn(time_line) if summary.time_line else "",
         failures=[
