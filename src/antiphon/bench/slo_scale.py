@@ -32,4 +32,4 @@ async def find_slo_scale(
             await drain()
         first = False
         records = answered(await measure(step.rate_per_s, warmup_s + step.duration_s))
-        search.observe(tuple(after_warmup(records, warmup_s)))
+        search.observe(after_warmup(records, warmup_s))

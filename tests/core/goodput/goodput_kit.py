@@ -166,14 +166,15 @@ def queue(wait: float, warmup_s: float = 100.0) -> Server:
     """An M/D/1 queue, call by call (Lindley's recursion), that starts empty."""
 
     def run(chance: random.Random, rate: float, duration_s: float) -> Attainment:
-        now, waiting, met, of = chance.expovariate(rate), 0.0, 0, 0
-        while now < warmup_s + duration_s:
+        gaps, end_s = chance.expovariate, warmup_s + duration_s
+        now, waiting, met, of = gaps(rate), 0.0, 0, 0
+        while now < end_s:
             if now >= warmup_s:
                 of += 1
                 met += waiting <= wait
-            gap = chance.expovariate(rate)
-            waiting = max(0.0, waiting + 1.0 - gap)
+            gap = gaps(rate)
             now += gap
+            waiting = waiting + 1.0 - gap if gap < waiting + 1.0 else 0.0
         return counted(met, of)
 
     return run

@@ -92,7 +92,7 @@ def test_of_no_calls_nothing_is_known() -> None:
     assert (nothing.value, nothing.low, nothing.high) == (0.0, 0.0, 1.0)
 
 
-@given(st.lists(calls(), max_size=12), st.lists(calls(), max_size=12), tables)
+@given(st.lists(calls(), max_size=6), st.lists(calls(), max_size=6), tables)
 @settings(deadline=None, max_examples=200)
 def test_joint_is_at_most_each_and_parts_add_up(
     some: list[CallRecord], others: list[CallRecord], slos: Slos

@@ -51,7 +51,7 @@ def test_targets_are_the_classes_own_else_everybodys_else_none() -> None:
 
 
 @given(calls(), slos, st.floats(1.0, 10.0), st.floats(1.0, 10.0))
-@settings(deadline=None, max_examples=300)
+@settings(deadline=None, max_examples=150)
 def test_softer_targets_are_met_by_whoever_met_the_harder(
     record: CallRecord, slo: Slo, more: float, yet_more: float
 ) -> None:
@@ -62,14 +62,14 @@ def test_softer_targets_are_met_by_whoever_met_the_harder(
 
 
 @given(calls(), slos)
-@settings(deadline=None, max_examples=300)
+@settings(deadline=None, max_examples=150)
 def test_both_is_not_more_than_each(record: CallRecord, slo: Slo) -> None:
     verdict = judge(record, slo)
     assert verdict.met == (verdict.ttft_met and verdict.tpot_met)
 
 
 @given(calls(), slos)
-@settings(deadline=None, max_examples=500)
+@settings(deadline=None, max_examples=200)
 def test_the_scale_that_a_call_needs_is_the_smallest(record: CallRecord, slo: Slo) -> None:
     needed = needed_scale(record, slo)
     if 0 < needed < math.inf:

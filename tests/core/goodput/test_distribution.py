@@ -13,7 +13,7 @@ VALUES = st.lists(st.floats(0.0, 1e6), min_size=1, max_size=60)
 
 
 @given(VALUES, st.floats(0.0, 1.0))
-@settings(deadline=None, max_examples=500)
+@settings(deadline=None, max_examples=200)
 def test_equal_numpys(values: list[float], part: float) -> None:
     expected = float(np.quantile(values, part))
     assert percentile(sorted(values), part) == pytest.approx(expected, rel=1e-12, abs=1e-9)

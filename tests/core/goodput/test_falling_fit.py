@@ -18,7 +18,7 @@ def test_neighbours_in_the_wrong_order_are_taken_together() -> None:
 
 
 @given(POINTS)
-@settings(deadline=None, max_examples=300)
+@settings(deadline=None, max_examples=150)
 def test_it_falls_and_keeps_the_mean(points: list[tuple[float, int]]) -> None:
     fitted = falling_fit(points)
     assert len(fitted) == len(points)
@@ -37,7 +37,7 @@ def test_what_falls_stays_as_it_is(points: list[tuple[float, int]]) -> None:
 
 
 @given(POINTS, st.lists(st.floats(0.0, 1.0), min_size=12, max_size=12))
-@settings(deadline=None, max_examples=300)
+@settings(deadline=None, max_examples=150)
 def test_no_other_falling_curve_is_closer(
     points: list[tuple[float, int]], other: list[float]
 ) -> None:

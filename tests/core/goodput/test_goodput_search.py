@@ -15,6 +15,7 @@ from antiphon.core.goodput import (
     RunAt,
     SearchRules,
     StopReason,
+    difference,
 )
 from antiphon.errors import BugError, UsageError
 
@@ -32,6 +33,14 @@ def errors_of(rules: SearchRules, server: Server, knee: float) -> list[float]:
 def test_finds_the_knee_of_noisy_calls_within_5_percent_in_runs_of_a_minute(width: float) -> None:
     errors = errors_of(SearchRules(), logistic(13.0, width, 0.9), 13.0)
     assert -0.05 <= errors[0] <= errors[-1] <= 0.05
+
+
+def test_with_too_few_calls_it_would_not() -> None:
+    # The control of the two tests beside it: their bounds can be missed.
+    rules = SearchRules(run_s=4.0, longest_run_s=4.0, least_calls=20, runs_per_rate=1)
+    errors = errors_of(rules, logistic(13.0, 0.15, 0.9), 13.0)
+    assert errors[0] < -0.05
+    assert errors[-1] > 0.05
 
 
 @pytest.mark.parametrize(("wait", "run_s"), [(6.0, 8000.0), (10.0, 4000.0)])
@@ -88,7 +97,7 @@ def rules_of_any_kind(draw: st.DrawFn) -> SearchRules:
 
 
 @given(rules_of_any_kind(), st.integers(0, 2**32), st.sampled_from([1, 20, 500]))
-@settings(deadline=None, max_examples=300)
+@settings(deadline=None, max_examples=200)
 def test_ends_within_its_runs_and_bounds_whatever_it_is_told(
     rules: SearchRules, seed: int, most_calls: int
 ) -> None:
@@ -116,8 +125,13 @@ def assert_consistent(found: Goodput) -> None:
     assert found.rate_per_s == max((p.rate_per_s for p in found.probes if p.passes), default=0.0)
     failing = [probe.rate_per_s for probe in found.probes if not probe.passes]
     assert found.fails_at_per_s == min(failing, default=None)
+    assert found.clear_pass_per_s <= found.rate_per_s
     if found.fails_at_per_s is not None:
         assert found.rate_per_s < found.fails_at_per_s
+    if found.clear_fail_per_s is not None:
+        assert found.fails_at_per_s is not None
+        assert found.fails_at_per_s <= found.clear_fail_per_s
+    assert not found.estimate.excludes(found.per_device)
 
 
 def test_a_server_that_never_meets_them_has_a_goodput_of_0_and_a_reason() -> None:
@@ -197,6 +211,16 @@ def test_what_is_unsure_shows_in_the_clear_rates() -> None:
     assert (found.clear_pass_per_s, found.clear_fail_per_s) == (1.0, 4.0)
 
 
+def test_two_searches_differ_if_what_is_clear_of_them_does() -> None:
+    slow, _runs = searched(GoodputSearch(SearchRules()), logistic(10.0, 0.1, 0.9), 1)
+    same, _runs = searched(GoodputSearch(SearchRules()), logistic(10.0, 0.1, 0.9), 2)
+    fast, _runs = searched(GoodputSearch(SearchRules()), logistic(15.0, 0.1, 0.9), 3)
+    assert not difference(same.estimate, slow.estimate).excludes(0.0)
+    assert difference(fast.estimate, slow.estimate).excludes(0.0)
+    shared, _runs = searched(GoodputSearch(SearchRules(devices=2)), logistic(20.0, 0.1, 0.9), 4)
+    assert not difference(shared.estimate, slow.estimate).excludes(0.0)
+
+
 def test_a_run_without_calls_ends_it_with_that_reason() -> None:
     search = GoodputSearch(SearchRules())
     search.observe(1.0, counted(200, 200))
@@ -211,6 +235,12 @@ def test_out_of_runs_it_says_what_it_knows() -> None:
     assert len(runs) == 3
     assert found.stopped is StopReason.OUT_OF_RUNS
     assert (found.rate_per_s, found.fails_at_per_s) == (2.0, 4.0)
+
+
+def test_a_second_look_is_a_run_like_others() -> None:
+    search = GoodputSearch(SearchRules(lowest_per_s=1.0, most_runs=1))
+    search.observe(1.0, counted(0, 1000))
+    assert search.result().stopped is StopReason.OUT_OF_RUNS
 
 
 def test_the_last_run_that_was_allowed_may_be_the_one_that_was_needed() -> None:

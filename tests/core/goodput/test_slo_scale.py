@@ -41,7 +41,7 @@ def test_the_tightest_scale_is_exact_and_has_an_interval() -> None:
     assert 0.8 < some.low < 0.9 < some.high < 1.0
 
 
-@given(st.lists(calls(), min_size=1, max_size=15), tables, st.floats(0.05, 0.99))
+@given(st.lists(calls(), min_size=1, max_size=10), tables, st.floats(0.05, 0.99))
 @settings(deadline=None, max_examples=200)
 def test_at_that_scale_enough_meet_them_and_below_it_too_few(
     records: list[CallRecord], slos: Slos, target: float

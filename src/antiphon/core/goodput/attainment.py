@@ -60,9 +60,9 @@ class Attainment:
         return share(self.tpot_met, self.calls, z)
 
 
-def after_warmup(records: Iterable[CallRecord], warmup_s: Seconds) -> Iterable[CallRecord]:
+def after_warmup(records: Iterable[CallRecord], warmup_s: Seconds) -> tuple[CallRecord, ...]:
     """The calls that count: due at `warmup_s` or later, in the order given.
 
     By when they were due, not by when they ended: that a server is slow moves no call out.
     """
-    return (record for record in records if record.due_at_s >= warmup_s)
+    return tuple(record for record in records if record.due_at_s >= warmup_s)

@@ -83,7 +83,9 @@ class GoodputSearch:
         low, high = _bracket(self._probes())
         step = self._unsettled(low, high) or self._onward(low, high)
         if isinstance(step, StopReason):
-            return self._unconfirmed(low, high) or step
+            step = self._unconfirmed(low, high) or step
+        if isinstance(step, StopReason):
+            return step
         runs = sum(measured.runs for measured in self._measured.values())
         return step if runs < self._rules.most_runs else StopReason.OUT_OF_RUNS
 
@@ -147,14 +149,17 @@ class GoodputSearch:
         probes = self._probes()
         low, high = _bracket(probes)
         target = self._rules.target
-        above = [probe.rate_per_s for probe in probes if probe.share.low > target]
-        clear_pass = max(above, default=0.0)
-        below = [probe.rate_per_s for probe in probes if probe.share.high < target]
         return Goodput(
             rate_per_s=low.rate_per_s if low else 0.0,
             fails_at_per_s=high.rate_per_s if high else None,
-            clear_pass_per_s=clear_pass,
-            clear_fail_per_s=min((rate for rate in below if rate > clear_pass), default=None),
+            clear_pass_per_s=max(
+                (one.rate_per_s for one in probes if one.share.low > target and one.passes),
+                default=0.0,
+            ),
+            clear_fail_per_s=min(
+                (one.rate_per_s for one in probes if one.share.high < target and not one.passes),
+                default=None,
+            ),
             target=target,
             devices=self._rules.devices,
             stopped=stopped,

@@ -70,7 +70,7 @@ class StopReason(StrEnum):
     ALL_PASS = "all_pass"
     """The highest rate that was allowed passes: goodput may be above it."""
     OUT_OF_RUNS = "out_of_runs"
-    """As many runs as were allowed: the bracket is wider than was wanted."""
+    """As many runs as were allowed: the bracket is wider, or less sure, than was wanted."""
     NO_CALLS = "no_calls"
     """A run had no call after its warm-up: there was nothing to judge by."""
     UNFINISHED = "unfinished"
@@ -107,9 +107,9 @@ class Goodput:
 
     `rate_per_s`: the highest rate that passes, 0 if none does. `fails_at_per_s`: the next rate that
     was measured, which fails; None: none does. Goodput lies between the two; the lower one, which
-    was measured to hold, is what is told. `clear_pass_per_s`, `clear_fail_per_s`: the highest rate
-    whose interval lies above the target (0: none) and the lowest above that whose interval lies
-    below (None: none): how far noise may have moved the result. `probes`: in order of their rates.
+    was measured to hold, is what is told. `clear_pass_per_s`, `clear_fail_per_s`: on either side,
+    the nearest rates whose own intervals are clear of the target (0, None: there are none): how far
+    noise may have moved the result. `probes`: in order of their rates.
     """
 
     rate_per_s: float
@@ -125,3 +125,9 @@ class Goodput:
     def per_device(self) -> float:
         """Requests a second per device: the yardstick."""
         return self.rate_per_s / self.devices
+
+    @property
+    def estimate(self) -> Estimate:
+        """`per_device`, between the rates that are clear: for the `difference` of two searches."""
+        high = math.inf if self.clear_fail_per_s is None else self.clear_fail_per_s
+        return Estimate(self.per_device, self.clear_pass_per_s / self.devices, high / self.devices)
