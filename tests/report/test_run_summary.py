@@ -102,6 +102,11 @@ def test_latencies_count_from_when_a_call_was_due() -> None:
     assert summary.lateness.max == pytest.approx(0.75)
 
 
+def test_a_call_that_was_not_sent_was_not_sent_late() -> None:
+    summary = summarise(load_run(), [failure(0, took=0.0, error=CallError.ABANDONED)])
+    assert summary.lateness is None
+
+
 def test_throughput_goes_on_until_the_last_answer() -> None:
     summary = summarise(load_run(duration_s=10.0), [call(0, due=9.0, ttft=11.0, tokens=1)])
     assert summary.window_s == 10.0

@@ -23,6 +23,9 @@ from antiphon.types import CallError, CallRecord, LoadRun, Seconds, Slo, TokenSo
 
 from .time_line import Interval, time_line
 
+_NOT_SENT = ("unsent", "abandoned")
+"""Values of `CallError`: such a call was not sent at any time."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Group:
@@ -146,7 +149,7 @@ def summarise(run: LoadRun, records: Iterable[CallRecord]) -> RunSummary:
         lateness=Distribution.of(
             record.sent_at_s - record.due_at_s
             for record in counted
-            if record.error is not CallError.ABANDONED
+            if record.error not in _NOT_SENT
         ),
         prompt_tokens=sum(record.prompt_tokens for record in ok),
         output_tokens=sum(record.output_tokens for record in ok),
