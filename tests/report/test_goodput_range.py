@@ -43,6 +43,15 @@ def test_the_result_lies_within_its_bounds(met: list[int], passing: int) -> None
     assert 0 <= estimate.low <= estimate.value <= estimate.high
 
 
+def test_an_edge_that_falls_twice_bounds_from_its_first_fall_to_its_last() -> None:
+    probes = tuple(
+        probe(rate, met) for rate, met in ((1.0, 99), (2.0, 84), (3.0, 98), (4.0, 93), (5.0, 20))
+    )
+    found = goodput_range(replace(GOODPUT, probes=probes, rate_per_s=3.0, devices=1))
+    assert 1.0 < found.low < 2.0
+    assert 4.0 < found.high < 5.0
+
+
 def test_more_calls_make_it_surer() -> None:
     def of(calls: int) -> Goodput:
         probes = tuple(
