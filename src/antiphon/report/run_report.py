@@ -7,11 +7,11 @@ from antiphon.core.goodput import after_warmup, e2e_s, gaps_s, served, tpot_s, t
 from antiphon.types import CallRecord, LoadRun
 
 from . import wording
+from .cells import latencies, latency_cells, sessions_line, tokens_line
 from .findings import doubts, headline
 from .page import drawn, facts, rendered
 from .plots import Curve, latency_curves, time_line_plot
 from .run_summary import Group, Latencies, RunSummary
-from .terminal import latencies, latency_cells, sessions_line, tokens_line
 
 _SLOWEST = 10
 _COLUMNS = ("mean", "p50", "p90", "p95", "p99", "max")

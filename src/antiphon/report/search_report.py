@@ -6,10 +6,10 @@ from antiphon.core.goodput import Goodput, SloScale
 from antiphon.types import LoadRun
 
 from . import wording
+from .cells import point_cells, probe_cells
 from .findings import scale_headline, search_headline
 from .page import drawn, facts, rendered
 from .plots import rate_plot, scale_plot
-from .terminal import point_cells, probe_cells
 
 
 def search_page(run: LoadRun, found: Goodput, probes: Sequence[str] = ()) -> str:

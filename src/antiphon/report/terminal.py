@@ -1,6 +1,6 @@
 """What a run came to, as text for a terminal or a file."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 from rich.box import SIMPLE_HEAD
 from rich.console import Console, Group, RenderableType
@@ -8,10 +8,19 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from antiphon.core.goodput import Distribution, Goodput, Probe, ScalePoint, SloScale
+from antiphon.core.goodput import Goodput, SloScale
 from antiphon.types import LoadRun
 
 from . import wording
+from .cells import (
+    calls_line,
+    latencies,
+    latency_cells,
+    point_cells,
+    probe_cells,
+    sessions_line,
+    tokens_line,
+)
 from .comparison import Cell, Comparison
 from .findings import doubts, headline, scale_headline, search_headline
 from .run_summary import Group as Calls
@@ -90,57 +99,16 @@ def _scale_table(found: SloScale) -> RenderableType:
     return Group(Text(scale_headline(found), style="bold"), "", table)
 
 
-def point_cells(point: ScalePoint) -> tuple[str, ...]:
-    """Attainment at one scale."""
-    attainment = point.attainment
-    return (
-        f"{point.scale:g}",
-        wording.count(attainment.calls),
-        wording.share_with_range(attainment.both()),
-        wording.share(attainment.ttft().value),
-        wording.share(attainment.tpot().value),
-    )
-
-
-def sessions_line(summary: RunSummary) -> str:
-    """How whole sessions fared."""
-    sessions = summary.sessions
-    of = wording.plural(sessions.sessions, "session")
-    text = f"{wording.share_with_range(sessions.share)} of {of} met the targets with all calls"
-    if sessions.e2e is None:
-        return f"{text}."
-    return (
-        f"{text}; a whole one took {wording.seconds(sessions.e2e.p50)} (median), "
-        f"{wording.seconds(sessions.e2e.p99)} (p99)."
-    )
-
-
 def _against_first(cell: Cell, *, beside: bool) -> list[str]:
     """The number and what it means: in two columns, or one over the other."""
     return [cell.text, cell.against_first] if beside else [f"{cell.text}\n{cell.against_first}"]
-
-
-def probe_cells(probe: Probe, goal: float) -> tuple[str, ...]:
-    """What was measured at one rate, but for the rate."""
-    verdict = "passes" if probe.passes else "fails"
-    if (probe.share.value >= goal) != probe.passes:
-        verdict += " (by its neighbours)"
-    attainment = probe.attainment
-    return (
-        str(probe.runs),
-        wording.count(attainment.calls),
-        wording.share_with_range(attainment.both()),
-        wording.share(attainment.ttft().value),
-        wording.share(attainment.tpot().value),
-        verdict,
-    )
 
 
 def _throughput(summary: RunSummary) -> RenderableType:
     grid = Table.grid(padding=(0, 2))
     grid.add_column()
     grid.add_column()
-    grid.add_row("calls", _calls_line(summary))
+    grid.add_row("calls", calls_line(summary))
     grid.add_row("goodput", f"{wording.rate(summary.goodput_per_s)} per device within targets")
     grid.add_row(
         "throughput",
@@ -151,28 +119,6 @@ def _throughput(summary: RunSummary) -> RenderableType:
     return Padding(grid, (0, 0, 1, 0))
 
 
-def _calls_line(summary: RunSummary) -> str:
-    text = f"{wording.count(summary.calls)}, of which {wording.count(summary.ok)} ok"
-    if failed := summary.calls - summary.ok:
-        text += f", {wording.count(failed)} failed"
-    if summary.warmup_calls:
-        text += f"; {wording.count(summary.warmup_calls)} more in the warm-up"
-    return text
-
-
-def tokens_line(summary: RunSummary) -> str:
-    """How many there were, and who counted them."""
-    text = (
-        f"{wording.count(summary.output_tokens)} output, {wording.count(summary.prompt_tokens)} "
-        f"prompt ({wording.share(summary.cached_share)} cached)"
-    )
-    sources = [
-        wording.SOURCES[source] + (f" ({calls})" if len(summary.counted_by) > 1 else "")
-        for source, calls in summary.counted_by
-    ]
-    return f"{text}, counted {', '.join(sources)}" if sources else text
-
-
 def _latencies(summary: RunSummary, *, narrow: bool) -> RenderableType:
     columns = (
         ("p50", "p90", "p99", "max") if narrow else ("mean", "p50", "p90", "p95", "p99", "max")
@@ -181,25 +127,6 @@ def _latencies(summary: RunSummary, *, narrow: bool) -> RenderableType:
     for name, values in latencies(summary):
         table.add_row(name, *latency_cells(values, columns))
     return table
-
-
-def latencies(summary: RunSummary) -> Sequence[tuple[str, Distribution | None]]:
-    """The latencies by the names that people know."""
-    return (
-        ("TTFT", summary.ttft),
-        ("TPOT", summary.tpot),
-        ("ITL", summary.itl),
-        ("end to end", summary.e2e),
-        ("sent late", summary.lateness),
-    )
-
-
-def latency_cells(values: Distribution | None, columns: Iterable[str]) -> list[str]:
-    """One cell for each column, which are names of `Distribution`'s fields."""
-    return [
-        wording.NOTHING if values is None else wording.seconds(getattr(values, column))
-        for column in columns
-    ]
 
 
 def _attainment(groups: Sequence[Calls], *, narrow: bool) -> RenderableType:
