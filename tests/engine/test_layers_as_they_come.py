@@ -1,4 +1,4 @@
-"""A pass that begins before the last layers of what it reads are here: the same bits, or nothing."""
+"""A pass that begins before the last layers of what it reads are here: same bits, or nothing."""
 
 import pytest
 import torch
