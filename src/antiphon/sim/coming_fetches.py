@@ -4,13 +4,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from antiphon.core.scheduler import Scheduler
 from antiphon.types import Awaited, Fetch, RequestId, Seconds, StepPlan, StepResult
 
 from .scripted_engine import ScriptedEngine
 from .shadow_store import StoreSide
 
 CallAt: TypeAlias = Callable[[Seconds, Callable[[], None]], None]
+Arriving: TypeAlias = Callable[[RequestId, int, int, int, Seconds], None]
+"""(request, attempt, groups here, of how many, time of each): as for `Scheduler.arriving`."""
 
 
 @dataclass(slots=True)
@@ -21,15 +22,12 @@ class _Coming:
 
 
 class ComingFetches:
-    """What a worker's driver knows of them. `call_at` and `wake` are its own."""
+    """What a worker's driver knows of them. `call_at` is its own, `arriving` its scheduler's."""
 
-    def __init__(
-        self, scheduler: Scheduler, side: StoreSide, call_at: CallAt, wake: Callable[[], None]
-    ) -> None:
-        self._scheduler = scheduler
+    def __init__(self, side: StoreSide, call_at: CallAt, arriving: Arriving) -> None:
         self._side = side
         self._call_at = call_at
-        self._wake = wake
+        self._arriving = arriving
         self._coming: dict[tuple[RequestId, int], _Coming] = {}
 
     def begin(
@@ -47,8 +45,7 @@ class ComingFetches:
         for here in range(1, groups):
 
             def arriving(here: int = here) -> None:
-                self._scheduler.arriving(fetch.request, fetch.attempt, here, groups, group_s)
-                self._wake()
+                self._arriving(fetch.request, fetch.attempt, here, groups, group_s)
 
             self._call_at(now + here * group_s, arriving)
 

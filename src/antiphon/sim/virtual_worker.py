@@ -85,9 +85,7 @@ class VirtualWorker:
         self._computing = False
         self._coming: ComingFetches | None = None
         if store is not None:
-            self._coming = ComingFetches(
-                scheduler, store, loop.call_at, lambda: self._wake(loop.now)
-            )
+            self._coming = ComingFetches(store, loop.call_at, self._arriving)
         self._awake_at: Seconds | None = None
 
     def submit(self, request: Request, fetch: int = 0) -> Admitted | Rejected:
@@ -170,6 +168,12 @@ class VirtualWorker:
         at = self._loop.now + store.put_s
         for block in store.seal_fresh():
             self._loop.call_at(at, lambda block=block: store.put(block))
+
+    def _arriving(
+        self, request: RequestId, attempt: int, here: int, groups: int, group_s: Seconds
+    ) -> None:
+        self._scheduler.arriving(request, attempt, here, groups, group_s)
+        self._wake(self._loop.now)
 
     def _fetch(self, store: StoreSide, coming: ComingFetches) -> None:
         def fetched(fetch: Fetch, good: tuple[bool, ...]) -> None:
