@@ -28,7 +28,9 @@ class Said(msgspec.Struct):
     def aside(self) -> str:
         """Content that is not the answer's text: reasoning, a refusal, calls of tools."""
         said = self.reasoning_content or self.reasoning or self.refusal or ""
-        functions = (call.function for call in self.tool_calls or ())
+        if not self.tool_calls:
+            return said
+        functions = (call.function for call in self.tool_calls)
         return said + "".join(
             f"{function.name or ''}{function.arguments or ''}" for function in functions if function
         )

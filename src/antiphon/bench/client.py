@@ -8,7 +8,7 @@ from types import TracebackType
 
 import aiohttp
 
-from antiphon.types import CallError, Seconds, TokenSource
+from antiphon.types import CallError, Seconds
 from antiphon.workload import Ask, Message
 
 from .answer import Answer
@@ -60,7 +60,7 @@ class Client:
         request = call_bytes(self._server, ask, history)
         incoming = self._incoming(ask.n, streamed=ask.stream)
         await self._exchange(request, incoming)
-        return _answer(ask, incoming, sent_at if due_at is None else due_at, sent_at)
+        return incoming.answer(ask.number, sent_at if due_at is None else due_at, sent_at)
 
     def give_up(self, why: str) -> None:
         """Mutates: all open calls end now, as `CallError.TIMEOUT`."""
@@ -110,29 +110,6 @@ class Client:
     def _late(self, incoming: Incoming) -> None:
         why = f"not at its end after {self._limits.timeout_s:g} s"
         incoming.give_up(CallError.TIMEOUT, why, time.monotonic())
-
-
-def _answer(ask: Ask, incoming: Incoming, due_at: Seconds, sent_at: Seconds) -> Answer:
-    assert incoming.ended_at is not None
-    usage = incoming.usage
-    pieces = len(incoming.stamps)
-    is_counted = usage is not None and bool(usage.completion_tokens or not pieces)
-    return Answer(
-        number=ask.number,
-        due_at=due_at,
-        sent_at=sent_at,
-        ended_at=incoming.ended_at,
-        status=incoming.status,
-        choices=incoming.choices(),
-        token_at=tuple(incoming.stamps),
-        prompt_tokens=(usage and usage.prompt_tokens) or 0,
-        completion_tokens=((usage and usage.completion_tokens) or 0) if is_counted else pieces,
-        cached_tokens=usage.cached_tokens if usage else 0,
-        counted_by=TokenSource.USAGE if is_counted else TokenSource.PIECES,
-        request_id=incoming.request_id,
-        error=incoming.message,
-        failure=incoming.failure,
-    )
 
 
 async def wait_until_ready(url: str, *, timeout_s: Seconds) -> None:

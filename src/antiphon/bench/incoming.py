@@ -11,9 +11,9 @@ because the server could not go on is the server's error.
 import asyncio
 from collections.abc import Mapping
 
-from antiphon.types import CallError, Seconds
+from antiphon.types import CallError, Seconds, TokenSource
 
-from .answer import Choice, ScoredToken
+from .answer import Answer, Choice, ScoredToken
 from .chunks import Chunk, Piece, Said, Usage, decoded
 from .server import LoadLimits
 from .sse import SseSplitter
@@ -37,12 +37,12 @@ class Incoming:
         self, choices: int, limits: LoadLimits, done: asyncio.Future[None], *, streamed: bool
     ) -> None:
         self.done = done
-        self.status = 0
-        self.request_id = ""
+        self._status = 0
+        self._request_id = ""
         self.failure: CallError | None = None
-        self.message = ""
-        self.stamps: list[Seconds] = []
-        self.usage: Usage | None = None
+        self._message = ""
+        self._stamps: list[Seconds] = []
+        self._usage: Usage | None = None
         self.ended_at: Seconds | None = None
         self._texts: list[list[str]] = [[] for _ in range(choices)]
         self._asides: list[list[str]] = [[] for _ in range(choices)]
@@ -57,8 +57,29 @@ class Incoming:
         self._size = 0
         self._last_at: Seconds = 0.0
 
-    def choices(self) -> tuple[Choice, ...]:
-        """As far as they have come."""
+    def answer(self, number: int, due_at: Seconds, sent_at: Seconds) -> Answer:
+        """What came of the ask of this number. Call it after the end."""
+        assert self.ended_at is not None
+        usage, pieces = self._usage, len(self._stamps)
+        is_counted = usage is not None and bool(usage.completion_tokens or not pieces)
+        return Answer(
+            number=number,
+            due_at=due_at,
+            sent_at=sent_at,
+            ended_at=self.ended_at,
+            status=self._status,
+            choices=self._choices(),
+            token_at=tuple(self._stamps),
+            prompt_tokens=(usage and usage.prompt_tokens) or 0,
+            completion_tokens=((usage and usage.completion_tokens) or 0) if is_counted else pieces,
+            cached_tokens=usage.cached_tokens if usage else 0,
+            counted_by=TokenSource.USAGE if is_counted else TokenSource.PIECES,
+            request_id=self._request_id,
+            error=self._message,
+            failure=self.failure,
+        )
+
+    def _choices(self) -> tuple[Choice, ...]:
         return tuple(
             Choice("".join(text), reason, tuple(scored), "".join(aside))
             for text, reason, scored, aside in zip(
@@ -72,8 +93,8 @@ class Incoming:
         """Mutates: status and headers have come; names are in small letters."""
         if self.ended_at is not None:
             return
-        self.status = status
-        self.request_id = headers.get("x-request-id", "")
+        self._status = status
+        self._request_id = headers.get("x-request-id", "")
         self._last_at = now
         self._type = headers.get("content-type", "").partition(";")[0].strip().lower()
         coding = headers.get("content-encoding", "identity").lower()
@@ -92,7 +113,7 @@ class Incoming:
             limit = self._limits.max_answer_bytes
             self._fail(CallError.GARBAGE, f"the answer is longer than {limit} bytes", now)
         elif self._events is None:
-            self._page += data if self.status == 200 else data[: _REFUSAL_BYTES - len(self._page)]
+            self._page += data if self._status == 200 else data[: _REFUSAL_BYTES - len(self._page)]
         else:
             for event in self._events.feed(data):
                 self._take_event(event, now)
@@ -104,8 +125,8 @@ class Incoming:
         """Mutates: the whole answer is here."""
         if self.ended_at is not None:
             return
-        if self.status != 200:
-            self._fail(_kind_of(self.status), self._refusal(), now)
+        if self._status != 200:
+            self._fail(_kind_of(self._status), self._refusal(), now)
         elif self._events is not None:
             self._stop(CallError.CUT_SHORT, "the stream ended before [DONE]", now)
         else:
@@ -115,7 +136,7 @@ class Incoming:
         """Mutates: the connection broke."""
         if self.ended_at is not None:
             return
-        if self.status == 0:
+        if self._status == 0:
             self._fail(CallError.UNREACHABLE, why, now)
         else:
             self._stop(CallError.CUT_SHORT, why, now)
@@ -133,7 +154,7 @@ class Incoming:
     # What comes of it.
 
     def _take_event(self, event: bytes, now: Seconds) -> None:
-        if self.ended_at is not None:
+        if self.ended_at is not None or not event:
             return
         if event == b"[DONE]":
             self._finish(now)
@@ -163,7 +184,7 @@ class Incoming:
             self._fail(CallError.SERVER_ERROR, message, now)
             return
         if chunk.usage is not None:
-            self.usage = chunk.usage
+            self._usage = chunk.usage
         for piece in chunk.choices or ():
             if not 0 <= piece.index < len(self._texts):
                 why = f"a choice of index {piece.index} was not asked for"
@@ -179,7 +200,7 @@ class Incoming:
         if aside:
             self._asides[piece.index].append(aside)
         if text or aside:
-            self.stamps.append(now)
+            self._stamps.append(now)
         if piece.logprobs is not None:
             self._scored[piece.index] += piece.scored()
         if piece.finish_reason is not None:
@@ -190,7 +211,7 @@ class Incoming:
         chunk = decoded(bytes(self._page))
         message = chunk and chunk.error_message()
         text = message or self._page.decode(errors="replace").strip()
-        return f"HTTP {self.status}: {text}" if text else f"HTTP {self.status}"
+        return f"HTTP {self._status}: {text}" if text else f"HTTP {self._status}"
 
     def _stop(self, kind: CallError, why: str, now: Seconds) -> None:
         """No more will come."""
@@ -209,7 +230,7 @@ class Incoming:
 
     def _fail(self, kind: CallError, message: str, now: Seconds) -> None:
         if self.ended_at is None:
-            self.failure, self.message = kind, message[:_MESSAGE_CHARS]
+            self.failure, self._message = kind, message[:_MESSAGE_CHARS]
             self._end(now)
 
     def _end(self, now: Seconds) -> None:

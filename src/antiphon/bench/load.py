@@ -11,7 +11,15 @@ import asyncio
 import contextlib
 import gc
 import time
-from collections.abc import AsyncIterable, AsyncIterator, Callable, Coroutine, Iterable, Iterator
+from collections.abc import (
+    AsyncGenerator,
+    AsyncIterable,
+    AsyncIterator,
+    Callable,
+    Coroutine,
+    Iterable,
+    Iterator,
+)
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain
@@ -38,10 +46,12 @@ class LoadResult:
     """What came of a load, beside the records that `observe` got.
 
     `calls` ended, `failed` of them with an error. `unfinished` calls were open, or not due yet,
-    when the load was stopped or its last wait was over: they have no record. `notes` say in a
-    sentence each what a reader should know before believing the numbers.
+    when the load was stopped or its last wait was over: they have no record. `started_at` is when
+    the records' times begin, on the client's monotonic clock. `notes` say in a sentence each what a
+    reader should know before believing the numbers.
     """
 
+    started_at: Seconds
     calls: int
     failed: int
     unfinished: int
@@ -110,6 +120,7 @@ class _Load:
             await self._first_of(self._play(prepared), stop.wait())
         duration_s = time.monotonic() - self._records.started_at
         return LoadResult(
+            started_at=self._records.started_at,
             calls=self._records.calls,
             failed=self._records.failed,
             unfinished=self._unfinished,
@@ -137,12 +148,16 @@ class _Load:
 
     async def _play(self, sessions: AsyncIterator[TimedSession]) -> None:
         last_s = 0.0
-        async for timed in sessions:
-            if not timed.at_s >= last_s:
-                raise UsageError(f"a session at {timed.at_s} s comes after one at {last_s} s")
-            last_s = timed.at_s
-            await wait_until(self._records.started_at + timed.at_s)
-            self._begin(timed)
+        try:
+            async for timed in sessions:
+                if not timed.at_s >= last_s:
+                    raise UsageError(f"a session at {timed.at_s} s comes after one at {last_s} s")
+                last_s = timed.at_s
+                await wait_until(self._records.started_at + timed.at_s)
+                self._begin(timed)
+        finally:
+            if isinstance(sessions, AsyncGenerator):
+                await sessions.aclose()
         await self._drain()
 
     def _begin(self, timed: TimedSession) -> None:

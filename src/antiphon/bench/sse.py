@@ -29,6 +29,11 @@ class SseSplitter:
         self._begun = False
         self.overflowed = False
 
+    @property
+    def held_bytes(self) -> int:
+        """What is kept of an event that has not ended."""
+        return len(self._partial) + self._size
+
     def feed(self, data: bytes) -> list[bytes]:
         """Mutates: these bytes came. Returns the data of each event that they completed."""
         if (
@@ -59,7 +64,7 @@ class SseSplitter:
             self._take(line, events)
         self._partial += last
         self._after_cr = data[-1:] == b"\r"
-        if len(self._partial) + self._size > self._max:
+        if self.held_bytes > self._max:
             self._overflow()
         return events
 
