@@ -116,8 +116,8 @@ def _end(behaviour: Behaviour, says: CallSays) -> bytes:
     if behaviour.ending is not Ending.NO_REASON:
         said = {"delta": {}} if says.messages is not None else {"text": ""}
         end += chunk(event(_piece(said, "length")))
-    if behaviour.usage and says.stream_options.get("include_usage"):
-        end += chunk(event({"choices": [], "usage": _usage(says.max_tokens)}))
+    if behaviour.usage and says.wants_usage:
+        end += chunk(event({"choices": [], "usage": _usage(says.tokens)}))
     if behaviour.ending not in (Ending.NO_DONE, Ending.NO_REASON):
         end += chunk(b"data: [DONE]\n\n")
     return end
@@ -125,7 +125,7 @@ def _end(behaviour: Behaviour, says: CallSays) -> bytes:
 
 def _pieces(behaviour: Behaviour, says: CallSays) -> Iterator[object]:
     """The chunks that have content."""
-    left = says.max_tokens
+    left = says.tokens
     while left > 0:
         text = _WORD * min(behaviour.tokens_a_piece, left)
         left -= behaviour.tokens_a_piece
@@ -139,9 +139,9 @@ def _pieces(behaviour: Behaviour, says: CallSays) -> Iterator[object]:
 
 def _whole(behaviour: Behaviour, says: CallSays) -> bytes:
     """The answer when it is not streamed."""
-    text = _WORD * says.max_tokens
+    text = _WORD * says.tokens
     said = {"text": text} if says.messages is None else {"message": {"content": text}}
-    counts = {"usage": _usage(says.max_tokens)} if behaviour.usage else {}
+    counts = {"usage": _usage(says.tokens)} if behaviour.usage else {}
     return msgspec.json.encode({**_piece(said, "length"), **counts})
 
 

@@ -114,7 +114,18 @@ class CallSays(msgspec.Struct):
     """What a scripted server reads of a call. Without `messages` it is a completion's."""
 
     model: str
-    max_tokens: int = 16
+    max_tokens: int | None = None
+    max_completion_tokens: int | None = None
     stream: bool = False
-    stream_options: dict[str, bool] = {}
-    messages: list[dict[str, str]] | None = None
+    stream_options: dict[str, object] | None = None
+    messages: list[object] | None = None
+
+    @property
+    def tokens(self) -> int:
+        """How long the answer is to be."""
+        return self.max_tokens or self.max_completion_tokens or 16
+
+    @property
+    def wants_usage(self) -> bool:
+        """Whether a stream is to end with the count of tokens."""
+        return bool((self.stream_options or {}).get("include_usage"))

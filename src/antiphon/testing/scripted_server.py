@@ -256,6 +256,8 @@ class _Peer:
         self._path, self._body = "", bytearray()
         if path.endswith("/v1/models"):
             self.write(json_page({"data": [{"id": name} for name in self._loop.script.models]}))
+        elif path.endswith("/health"):
+            self.write(json_page({}))
         elif path.endswith(("/v1/chat/completions", "/v1/completions")):
             self._called(body)
         else:
@@ -263,7 +265,11 @@ class _Peer:
 
     def _called(self, body: bytes) -> None:
         loop = self._loop
-        says = msgspec.json.decode(body, type=CallSays)
+        try:
+            says = msgspec.json.decode(body, type=CallSays)
+        except msgspec.DecodeError as error:
+            self.write(refusal_page(400, str(error)))
+            return
         behaviour = loop.script.models.get(says.model)
         refused = _refused(behaviour, body)
         if behaviour is None or refused:
