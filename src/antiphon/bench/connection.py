@@ -11,7 +11,6 @@ not used again.
 """
 
 import asyncio
-import ssl
 import time
 from collections.abc import Callable
 from typing import Protocol
@@ -191,7 +190,7 @@ class Connections:
 
     def __init__(self, server: Server) -> None:
         self._server = server
-        self._tls = _tls_context(server) if server.is_tls else None
+        self._tls = server.tls()
         self._address: str | None = None
         """The first that was reached. It is kept: looking names up takes time from the calls."""
         self._all: set[Connection] = set()
@@ -232,11 +231,3 @@ class Connections:
         self._idle.append(connection)
         while self._idle[0].idle_since < connection.idle_since - _IDLE_S:
             self._idle.pop(0).close()
-
-
-def _tls_context(server: Server) -> ssl.SSLContext:
-    context = ssl.create_default_context()
-    if not server.verify_tls:
-        context.check_hostname = False
-        context.verify_mode = ssl.CERT_NONE
-    return context

@@ -10,6 +10,7 @@ meanwhile (no coordinated omission; Tene, "How NOT to measure latency").
 import asyncio
 import contextlib
 import gc
+import resource
 import time
 from collections.abc import (
     AsyncGenerator,
@@ -36,6 +37,8 @@ from .quotes import needed, quoting
 from .record import RecordMaker
 from .server import LoadLimits, Server
 
+_OTHER_FILES = 256
+"""That a process has open beside its calls."""
 _AHEAD_SESSIONS = 10_000
 _AHEAD_CHARS = 2**27
 """Sessions and text that are made before the load begins: making them takes time from calls."""
@@ -90,6 +93,7 @@ async def run_load(
     has no record. A cancellation does the same, and is passed on. `probe` the server first.
     """
     limits = limits or LoadLimits()
+    _allow_sockets(limits.max_open)
     records = RecordMaker(server.model, observe, count_tokens)
     async with Client(server, limits) as client:
         return await _Load(client, limits, records).run(sessions, stop or asyncio.Event())
@@ -246,6 +250,15 @@ def _prepared(
 async def _one_by_one(sessions: Iterable[TimedSession]) -> AsyncIterator[TimedSession]:
     for timed in sessions:
         yield timed
+
+
+def _allow_sockets(count: int) -> None:
+    """Raise this process's limit of open files for so many, as far as it may."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = count + _OTHER_FILES
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        most = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
 
 
 @contextlib.contextmanager

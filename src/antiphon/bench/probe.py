@@ -85,7 +85,7 @@ async def _get(server: Server, url: str, timeout_s: Seconds) -> tuple[int, str]:
         async with (
             aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=timeout_s)) as session,
             session.get(
-                url, headers=headers, ssl=server.verify_tls, allow_redirects=False
+                url, headers=headers, ssl=server.tls() or True, allow_redirects=False
             ) as response,
         ):
             page = await response.content.read(_PAGE_BYTES)

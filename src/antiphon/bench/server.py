@@ -1,5 +1,6 @@
 """A server to put load on: where it is, and what has to be said to it."""
 
+import ssl
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -65,10 +66,15 @@ class Server:
         parts = urlsplit(self.root)
         return parts.port or _DEFAULT_PORTS[parts.scheme]
 
-    @property
-    def is_tls(self) -> bool:
-        """Whether it is spoken to over TLS."""
-        return urlsplit(self.root).scheme == "https"
+    def tls(self) -> ssl.SSLContext | None:
+        """How its certificate is looked at; None: it is not spoken to over TLS."""
+        if urlsplit(self.root).scheme != "https":
+            return None
+        context = ssl.create_default_context()
+        if not self.verify_tls:
+            context.check_hostname = False
+            context.verify_mode = ssl.CERT_NONE
+        return context
 
     def path(self, api: Api) -> str:
         """What the first line of a call names."""

@@ -117,7 +117,7 @@ def _end(behaviour: Behaviour, says: CallSays) -> bytes:
         said = {"delta": {}} if says.messages is not None else {"text": ""}
         end += chunk(event(_piece(said, "length")))
     if behaviour.usage and says.wants_usage:
-        end += chunk(event({"choices": [], "usage": _usage(says.tokens)}))
+        end += chunk(event({**_piece({"delta": {}}), "choices": [], "usage": _usage(says.tokens)}))
     if behaviour.ending not in (Ending.NO_DONE, Ending.NO_REASON):
         end += chunk(b"data: [DONE]\n\n")
     return end
@@ -146,7 +146,10 @@ def _whole(behaviour: Behaviour, says: CallSays) -> bytes:
 
 
 def _piece(said: Mapping[str, object], reason: str | None = None) -> dict[str, object]:
-    return {"choices": [{"index": 0, **said, "finish_reason": reason}]}
+    kinds = {"delta": "chat.completion.chunk", "message": "chat.completion"}
+    [kind] = [kinds.get(name, "text_completion") for name in said]
+    choice = {"index": 0, **said, "finish_reason": reason}
+    return {"id": "scripted", "object": kind, "created": 0, "model": "m", "choices": [choice]}
 
 
 def _usage(tokens: int) -> dict[str, object]:
