@@ -2,7 +2,7 @@
 
     .venv/bin/python benchmarks/client.py --prepare   once: the peers, in virtualenvs of their own
     .venv/bin/python benchmarks/client.py             measure, write results/client.json
-    .venv/bin/python benchmarks/client.py --quick     our client alone, few tokens; writes nothing
+    .venv/bin/python benchmarks/client.py --quick     low rates, few tokens; writes nothing
 
 A scripted server on one core streams to 200 users at once, one token a segment, at a rate that
 rises from row to row. The tool is on the other core with all its processes. "taken": the tokens a
@@ -57,10 +57,11 @@ class Row:
 
 def main() -> None:
     options = _options()
-    tools = [OURS] if options.quick else [OURS, *_installed(options.venvs)]
+    tools = [OURS, *_installed(options.venvs)]
+    tools = [tool for tool in tools if tool in options.tools]
     if options.prepare:
         return
-    gaps = GAPS_S[1:3] if options.quick else GAPS_S
+    gaps = GAPS_S[:2] if options.quick else GAPS_S
     seconds = 1.0 if options.quick else SECONDS
     rows: list[Row] = []
     print(f"{'tool':>10} {'offered/s':>10} {'taken/s':>10} {'TPOT off':>9} {'CPU a token':>12}")
@@ -132,7 +133,9 @@ def _options() -> argparse.Namespace:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--prepare", action="store_true", help="install the peers, no more")
-    parser.add_argument("--quick", action="store_true", help="our client alone, few tokens")
+    parser.add_argument("--quick", action="store_true", help="low rates, few tokens")
+    everyone = [OURS, *(peer.name for peer in LOAD_TOOLS)]
+    parser.add_argument("--tools", nargs="+", choices=everyone, default=everyone)
     parser.add_argument(
         "--venvs",
         type=Path,

@@ -166,7 +166,8 @@ def _guidellm(
     backend += ",extras.body.ignore_eos=true,extras.body.temperature=0"
     command = [program, "run", "--backend", backend, "--disable-console"]
     command += ["--profile", f"kind=constant,rate={load.rate_per_s:g}"]
-    command += ["--constraint", f"kind=max_requests,count={len(load.prompts)}"]
+    # Of so many requests it tells all but one.
+    command += ["--constraint", f"kind=max_requests,count={len(load.prompts) + 1}"]
     command += ["--data", f"kind=json_file,path={folder / 'load.jsonl'}"]
     command += ["--tokenizer", f"kind=huggingface_auto,model={target.tokenizer}"]
     _run([*command, "--output", f"kind=json,path={folder / 'out.json'}"], folder, cores)
