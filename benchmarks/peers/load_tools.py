@@ -166,13 +166,14 @@ def _guidellm(
     backend += ",extras.body.ignore_eos=true,extras.body.temperature=0"
     command = [program, "run", "--backend", backend, "--disable-console"]
     command += ["--profile", f"kind=constant,rate={load.rate_per_s:g}"]
-    # Of so many requests it tells all but one.
+    # At low rates it leaves out the last.
     command += ["--constraint", f"kind=max_requests,count={len(load.prompts) + 1}"]
     command += ["--data", f"kind=json_file,path={folder / 'load.jsonl'}"]
     command += ["--tokenizer", f"kind=huggingface_auto,model={target.tokenizer}"]
     _run([*command, "--output", f"kind=json,path={folder / 'out.json'}"], folder, cores)
     [benchmark] = json.loads((folder / "out.json").read_text())["benchmarks"]
-    return [_of_guidellm(request) for request in benchmark["requests"]["successful"]]
+    told = map(_of_guidellm, benchmark["requests"]["successful"] or ())
+    return sorted(told, key=lambda outcome: outcome.sent_s)[: len(load.prompts)]
 
 
 def _of_guidellm(request: Mapping[str, Any]) -> Outcome:
