@@ -77,7 +77,7 @@ def main() -> None:
                     + (f"  {row.failed} failed" if row.failed else ""),
                     flush=True,
                 )
-    if not options.quick:
+    if not options.quick and {row.tool for row in rows} == {OURS, *(p.name for p in LOAD_TOOLS)}:
         print(write("client", {"rows": [asdict(row) for row in rows]}))
 
 

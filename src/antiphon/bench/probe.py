@@ -20,7 +20,7 @@ _LISTED = 8
 _TRIAL = Ask(
     number=0, text="Say hello.", max_tokens=_TRIAL_TOKENS, temperature=0.0, seed=0, ignore_eos=True
 )
-_DROPPED = {
+DROPPED = {
     "ignore_eos": "The server refuses `ignore_eos`: answers may end before their planned length.",
     "seed": "The server refuses `seed`: sampled answers differ from run to run.",
     "stream_options": "The server refuses `stream_options`: tokens are counted by the client.",
@@ -149,15 +149,15 @@ async def _with_fields(server: Server, trial: Ask, timeout_s: Seconds) -> Probed
 
 async def _without_refused(server: Server, trial: Ask, timeout_s: Seconds, first: Answer) -> Probed:
     """Without all of them, then with each in turn again: it stays out if the server refuses it."""
-    without = frozenset(_DROPPED)
+    without = frozenset(DROPPED)
     answer = await _tried(replace(server, without=without), trial, timeout_s)
     if answer.failure is not None:
         raise PeerError(_bad_trial(server, first))
-    for name in _DROPPED:
+    for name in DROPPED:
         fewer = replace(server, without=without - {name})
         if (await _tried(fewer, trial, timeout_s)).failure is None:
             without = fewer.without
-    notes = tuple(note for name, note in _DROPPED.items() if name in without)
+    notes = tuple(note for name, note in DROPPED.items() if name in without)
     return Probed(replace(server, without=without), notes)
 
 
