@@ -100,6 +100,8 @@ async def run_load(
 
 
 class _Load:
+    """One run: each turn is a task that waits for the turns before it."""
+
     def __init__(self, client: Client, limits: LoadLimits, records: RecordMaker) -> None:
         self._client = client
         self._limits = limits
@@ -217,10 +219,10 @@ class _Load:
 
     async def _pause(self, due_s: Seconds) -> None:
         """Until a turn is due. Ends it if nothing is to be sent any more."""
-        if due_s <= time.monotonic() - self._records.started_at:
-            return
         if self._is_over:
             raise asyncio.CancelledError
+        if due_s <= time.monotonic() - self._records.started_at:
+            return
         task = asyncio.current_task()
         assert task is not None
         self._pausing.add(task)
