@@ -2,14 +2,13 @@ from dataclasses import replace
 
 import pytest
 
-from antiphon.drill.plan import FaultKind
 from antiphon.drill.report import DrillReport, Injected, recoveries
 from antiphon.drill.target import Attempt
 
 BEGAN_AT = 1000.0
 FAULT = Injected(
-    kind=FaultKind.KILL,
-    worker="decode-0",
+    kind="kill",
+    target="decode-0",
     role="decode",
     pid=7,
     at_s=5.0,
@@ -51,13 +50,13 @@ def test_who_was_not_given_up_interrupted_nothing() -> None:
 
 def test_of_two_faults_at_once_it_is_the_one_whose_victim_had_the_request() -> None:
     """Not simply the newest."""
-    newer = replace(FAULT, worker="decode-1", at_s=5.1)
+    newer = replace(FAULT, target="decode-1", at_s=5.1)
     (one,) = recoveries([AGAIN], [FAULT, newer], BEGAN_AT)
     assert one.worker == "decode-0"
 
 
 def test_lines_say_who_was_given_up_and_who_was_not() -> None:
-    spared = replace(FAULT, kind=FaultKind.STOP, detected_s=None, back_s=None)
+    spared = replace(FAULT, kind="stop", detected_s=None, back_s=None)
     report = DrillReport(asks=1, faults=(FAULT, spared), findings=(), leftovers=(), growth=())
     text = "\n".join(report.lines())
     assert "kill decode-0 (pid 7): given up after 0.50 s, back after 3.00 s" in text

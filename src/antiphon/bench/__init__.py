@@ -2,7 +2,7 @@
 
 from .answer import Answer, Choice, ScoredToken
 from .client import Client, wait_until_ready
-from .gauges import read_gauges
+from .gauges import read_gauges, read_samples
 from .open_loop import Arrival, run_open_loop
 
 __all__ = [
@@ -12,6 +12,7 @@ __all__ = [
     "Client",
     "ScoredToken",
     "read_gauges",
+    "read_samples",
     "run_open_loop",
     "wait_until_ready",
 ]

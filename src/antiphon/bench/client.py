@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any
@@ -98,11 +98,13 @@ class _Partial:
     stamps: list[Seconds] = field(default_factory=list)
     usage: _Usage = field(default_factory=_Usage)
     error: str = ""
+    on_first_text: Callable[[], None] = lambda: None
 
     @classmethod
-    def of(cls, choices: int) -> "_Partial":
+    def of(cls, choices: int, on_first_text: Callable[[], None]) -> "_Partial":
         """Nothing has come yet."""
-        return cls([""] * choices, [None] * choices, [[] for _ in range(choices)])
+        empty = [[] for _ in range(choices)]
+        return cls([""] * choices, [None] * choices, empty, on_first_text=on_first_text)
 
     def choices(self) -> tuple[Choice, ...]:
         """As far as they have come."""
@@ -121,6 +123,8 @@ class _Partial:
             text = (piece.delta or piece.message or _Text()).content
             if text:
                 self.texts[piece.index] += text
+                if not self.stamps:
+                    self.on_first_text()
                 self.stamps.append(now)
             tokens = (piece.logprobs and piece.logprobs.content) or []
             self.scored[piece.index] += (token.scored() for token in tokens)
@@ -130,17 +134,25 @@ class _Partial:
 class Client:
     """Sends chats to one server. Use as `async with Client(url, model) as client`.
 
-    `timeout_s` bounds each ask as a whole. Connections are kept open between asks.
+    `timeout_s` bounds each ask as a whole. Connections are kept open between asks. `on_first_text`
+    is called at each answer's first text.
     """
 
     def __init__(
-        self, url: str, model: str, *, api_key: str | None = None, timeout_s: Seconds = 600.0
+        self,
+        url: str,
+        model: str,
+        *,
+        api_key: str | None = None,
+        timeout_s: Seconds = 600.0,
+        on_first_text: Callable[[], None] = lambda: None,
     ) -> None:
         self._url = url.rstrip("/") + "/v1/chat/completions"
         self._model = model
         self._headers = {"Authorization": f"Bearer {api_key}"} if api_key else {}
         self._timeout = aiohttp.ClientTimeout(total=timeout_s)
         self._session: aiohttp.ClientSession | None = None
+        self._on_first_text = on_first_text
 
     async def __aenter__(self) -> "Client":
         self._session = aiohttp.ClientSession(
@@ -162,7 +174,7 @@ class Client:
         if self._session is None:
             raise RuntimeError("use the client in `async with`")
         sent_at = time.monotonic()
-        partial = _Partial.of(ask.n)
+        partial = _Partial.of(ask.n, self._on_first_text)
         status, request_id = 0, ""
         try:
             async with self._session.post(self._url, json=_body(self._model, ask)) as response:

@@ -116,7 +116,11 @@ def test_a_plain_run_leaves_a_full_record() -> None:
         ended_at=7.0,
         trail=(
             AttemptRecord(
-                began_at=1.0, routed_at=1.0, route="w0: the only worker", first_token_at=4.0
+                began_at=1.0,
+                routed_at=1.0,
+                route="w0: the only worker",
+                first_token_at=4.0,
+                computed_tokens=1,
             ),
         ),
     )
