@@ -19,9 +19,11 @@ from antiphon.core.faults import (
     When,
     expand,
 )
+from antiphon.drill.events import EventCounts
 from antiphon.drill.injector import Injector
 from antiphon.drill.plan import FaultKind, random_faults
 from antiphon.errors import PeerError
+from antiphon.workload import Ask
 
 STOP_FOR_S = 0.4
 LONG_S = 600.0
@@ -38,10 +40,27 @@ def target() -> Iterator[ScriptedTarget]:
     target.end()
 
 
+async def some_turns() -> None:
+    """Of the event loop: whatever can happen has happened."""
+    for _ in range(100):
+        await asyncio.sleep(0)
+
+
+async def answered(ask: Ask) -> None:
+    """Nobody is asked."""
+
+
 def injector_of(
     target: ScriptedTarget, schedule: FaultSchedule, say: Callable[[str], None]
 ) -> Injector:
-    return Injector(target, expand(schedule, LONG_S), schedule.seed, say)
+    return Injector(
+        target,
+        expand(schedule, LONG_S),
+        schedule.seed,
+        say,
+        events=EventCounts(target),
+        send=answered,
+    )
 
 
 async def injected(target: ScriptedTarget, schedule: FaultSchedule, faults: int) -> Injector:
@@ -163,13 +182,15 @@ async def test_two_faults_of_one_worker_come_one_after_the_other(target: Scripte
 async def test_an_event_sets_a_fault_off(target: ScriptedTarget) -> None:
     schedule = planned(ScheduleEntry(When(Boundary.TOKEN, 3), AnyWorker(), Crash(None)))
     over, said = asyncio.Event(), []
-    injector = injector_of(target, schedule, said.append)
+    events = EventCounts(target)
+    faults = expand(schedule, LONG_S)
+    injector = Injector(target, faults, 1, said.append, events=events, send=answered)
     running = asyncio.create_task(injector.run(over))
-    injector.events.count(Boundary.TOKEN, 2)
-    for _ in range(1000):
-        await asyncio.sleep(0)
+    await some_turns()
+    events.count(Boundary.TOKEN, 2)
+    await some_turns()
     assert not said
-    injector.events.count(Boundary.TOKEN)
+    events.count(Boundary.TOKEN)
     while not said:
         await asyncio.sleep(0)
     over.set()

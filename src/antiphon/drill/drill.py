@@ -15,6 +15,7 @@ from antiphon.errors import PeerError
 from antiphon.workload import ask
 
 from .drained import held_by, held_in, leftovers
+from .events import EventCounts
 from .goodput_cost import cost_of_faults, outcomes
 from .http_proxy import HttpProxy
 from .injector import Injector
@@ -59,20 +60,23 @@ async def run_drill(
     """
     async with contextlib.AsyncExitStack() as held:
         proxy = await held.enter_async_context(HttpProxy(target.url)) if plan.needs_proxy else None
-        injector = Injector(target, plan.faults(), plan.seed, say, proxy=proxy)
+        events = EventCounts(target)
         client = Client(
             proxy.url if proxy else target.url,
             target.model,
             api_key=api_key,
-            on_first_text=lambda: injector.events.count(Boundary.TOKEN),
+            on_first_text=lambda: events.count(Boundary.TOKEN),
         )
         await held.enter_async_context(client)
         say(f"Asking {plan.load.asks} questions without faults")
         reference = await _reference(client, plan)
         undisturbed = await _undisturbed(client, plan, say)
         before = await _resources(target)
+        injector = Injector(
+            target, plan.faults(), plan.seed, say, events=events, send=client.send, proxy=proxy
+        )
         say(f"Load with faults for {plan.load.duration_s:g} s")
-        answers = await _load(client, plan, injector)
+        answers = await _load(client, plan, injector, events)
         say("Waiting for quiet")
         held_after = await _quiet(target)
     after = await _resources(target)
@@ -167,14 +171,16 @@ async def _undisturbed(
     return await run_open_loop(client, plan.arrivals())
 
 
-async def _load(client: Client, plan: DrillPlan, injector: Injector) -> Sequence[Answer]:
+async def _load(
+    client: Client, plan: DrillPlan, injector: Injector, events: EventCounts
+) -> Sequence[Answer]:
     """The load, with faults beside it until its last ask has been answered."""
     over = asyncio.Event()
     try:
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(injector.run(over))
             answers = await run_open_loop(
-                client, plan.arrivals(), on_answer=lambda _: injector.events.count(Boundary.END)
+                client, plan.arrivals(), on_answer=lambda _: events.count(Boundary.END)
             )
             over.set()
     except ExceptionGroup as group:

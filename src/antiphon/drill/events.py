@@ -28,7 +28,7 @@ _POLL_S: Seconds = 0.02
 
 
 class EventCounts:
-    """How often each event of `SEEN` has happened since it was made."""
+    """How often each event of `SEEN` has happened since `watch` began."""
 
     def __init__(self, target: Target) -> None:
         self._target = target
@@ -50,8 +50,9 @@ class EventCounts:
             await self._news.wait()
 
     async def watch(self, boundaries: frozenset[Boundary]) -> None:
-        """Count, until cancelled, those of `boundaries` that nobody tells it. A gateway that does
-        not answer is asked again; what it counted until its end is lost."""
+        """Count from now on, until cancelled, those of `boundaries` that nobody tells it. A gateway
+        that does not answer is asked again; what it counted until its end is lost."""
+        self._counts.clear()
         while boundaries & {*_METRICS, Boundary.JOIN}:
             try:
                 if boundaries & _METRICS.keys():

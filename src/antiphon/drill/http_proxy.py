@@ -7,6 +7,7 @@ client ──► HttpProxy ──► gateway         cut: both sockets of each c
 import asyncio
 import socket
 import struct
+from collections.abc import Callable
 from contextlib import suppress
 from types import TracebackType
 from typing import Self
@@ -17,6 +18,7 @@ from antiphon.types import Seconds
 _READ_BYTES = 64 * 2**10
 _MOST_WAITING = 256
 """Pieces of one direction of a connection that may be on their way."""
+_MOMENT_S: Seconds = 0.05
 _RESET = struct.pack("ii", 1, 0)
 """SO_LINGER: closing sends a reset, and drops what was not sent."""
 
@@ -57,9 +59,11 @@ class HttpProxy:
         return len(connections)
 
     @property
-    def connections(self) -> int:
-        """Those that are open."""
-        return len(self._connections)
+    def busy(self) -> bool:
+        """On some connection an answer seems to be under way: its client spoke last, or its server
+        a moment ago."""
+        now = asyncio.get_running_loop().time()
+        return any(connection.is_busy(now) for connection in self._connections)
 
     def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.create_task(self._relay(reader, writer))
@@ -76,8 +80,8 @@ class HttpProxy:
         self._connections.add(connection)
         try:
             async with asyncio.TaskGroup() as ways:
-                ways.create_task(self._pass_on(reader, far_writer))
-                ways.create_task(self._pass_on(far_reader, writer))
+                ways.create_task(self._pass_on(reader, far_writer, connection.client_spoke))
+                ways.create_task(self._pass_on(far_reader, writer, connection.server_spoke))
         except* (ConnectionError, OSError):
             pass  # one side is gone: so is the other, now
         finally:
@@ -85,7 +89,12 @@ class HttpProxy:
             for end in (writer, far_writer):
                 end.close()
 
-    async def _pass_on(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def _pass_on(
+        self,
+        reader: asyncio.StreamReader,
+        writer: asyncio.StreamWriter,
+        spoke: Callable[[Seconds], None],
+    ) -> None:
         """One direction, until its end, which is passed on too."""
         clock = asyncio.get_running_loop().time
         late: asyncio.Queue[tuple[Seconds, bytes]] = asyncio.Queue(_MOST_WAITING)
@@ -106,6 +115,7 @@ class HttpProxy:
         try:
             while not writing.done():
                 data = await reader.read(_READ_BYTES)
+                spoke(clock())
                 await late.put((clock() + self.lag_s, data))
                 if not data:
                     break
@@ -119,6 +129,19 @@ class _Connection:
 
     def __init__(self, near: asyncio.StreamWriter, far: asyncio.StreamWriter) -> None:
         self._ends = (near, far)
+        self._client_spoke_at: Seconds = 0.0
+        self._server_spoke_at: Seconds = 0.0
+
+    def client_spoke(self, now: Seconds) -> None:
+        self._client_spoke_at = now
+
+    def server_spoke(self, now: Seconds) -> None:
+        self._server_spoke_at = now
+
+    def is_busy(self, now: Seconds) -> bool:
+        if self._client_spoke_at > self._server_spoke_at:
+            return True
+        return 0.0 < self._server_spoke_at >= now - _MOMENT_S
 
     def reset(self) -> None:
         for end in self._ends:

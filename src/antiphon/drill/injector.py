@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 
 from antiphon.core.faults import (
     ACTION_NAMES,
@@ -13,6 +13,7 @@ from antiphon.core.faults import (
     When,
 )
 from antiphon.types import Seconds
+from antiphon.workload import Ask
 
 from .deeds import Hit, Scene, Seen, carry_out
 from .events import EventCounts
@@ -27,7 +28,11 @@ _POLL_S = 0.02
 
 
 class Injector:
-    """Carries out `faults` on a target until the load is over. Choices are drawn from `seed`."""
+    """Carries out `faults` on a target until the load is over. Choices are drawn from `seed`.
+
+    `events` says when one that sets a fault off has come; `send` has a chat answered beside the
+    load; `proxy` is between the clients and the gateway, if something is to befall that link.
+    """
 
     def __init__(
         self,
@@ -36,6 +41,8 @@ class Injector:
         seed: int,
         say: Callable[[str], None],
         *,
+        events: EventCounts,
+        send: Callable[[Ask], Awaitable[object]],
         proxy: HttpProxy | None = None,
     ) -> None:
         self.injected: list[Injected] = []
@@ -43,10 +50,10 @@ class Injector:
         self.not_injected: list[NotInjected] = []
         """Faults that were due and could not be done, in no particular order."""
         self.began_at = time.monotonic()
-        self.events = EventCounts(target)
+        self._events = events
         self._faults = faults
         self._seed = seed
-        self._scene = Scene(target=target, say=say, over=asyncio.Event(), proxy=proxy)
+        self._scene = Scene(target=target, say=say, over=asyncio.Event(), send=send, proxy=proxy)
         self._choosing = asyncio.Lock()
 
     async def run(self, until: asyncio.Event) -> None:
@@ -58,7 +65,7 @@ class Injector:
         self.began_at = time.monotonic()
         triggers = (fault.trigger for fault in self._faults)
         events = frozenset(one.boundary for one in triggers if isinstance(one, When))
-        watching = asyncio.create_task(self.events.watch(events))
+        watching = asyncio.create_task(self._events.watch(events))
         try:
             async with asyncio.TaskGroup() as tasks:
                 tasks.create_task(self._end(until))
@@ -103,7 +110,7 @@ class Injector:
                 wait_s = self.began_at + seconds - time.monotonic()
                 reached = asyncio.create_task(asyncio.sleep(max(wait_s, 0.0)))
             case When() as when:
-                reached = asyncio.create_task(self.events.reached(when))
+                reached = asyncio.create_task(self._events.reached(when))
         over = asyncio.create_task(self._scene.over.wait())
         try:
             await asyncio.wait((reached, over), return_when=asyncio.FIRST_COMPLETED)

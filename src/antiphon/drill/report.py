@@ -192,6 +192,8 @@ def _fault_line(fault: Injected, impact: Impact | None) -> str:
 
 
 def _impact_text(impact: Impact) -> str:
+    if impact.recovery_s is None and not impact.lost_calls:
+        return "no call before the next fault"
     if impact.recovery_s is None:
         return f"goodput not within 95 % before the next fault, {impact.lost_calls:.1f} calls lost"
     if not impact.recovery_s and not impact.lost_calls:

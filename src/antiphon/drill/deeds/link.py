@@ -18,16 +18,10 @@ _SETTLED_S: Seconds = 1.0
 
 
 async def do_cut_clients(scene: Scene, hit: Hit) -> Seen | None:
-    """Reset all connections between clients and the gateway; while there are none, wait."""
+    """Reset all connections between clients and the gateway, as soon as something is under way."""
     proxy = _proxy(scene)
-    cut = 0
-
-    def some() -> bool:
-        nonlocal cut
-        cut += proxy.cut()
-        return cut > 0
-
-    await scene.effect(hit, some, why="no client was connected")
+    await scene.effect(hit, lambda: proxy.busy, why="no answer was under way")
+    cut = proxy.cut()
     return Seen(
         evidence=f"{cut} connections of clients were reset",
         back_at=time.monotonic(),

@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 
 from antiphon.core.faults import ACTION_NAMES, GATEWAY, ScheduledFault
@@ -12,6 +12,7 @@ from antiphon.drill.process_fault import Process
 from antiphon.drill.target import Target
 from antiphon.errors import PeerError
 from antiphon.types import Seconds
+from antiphon.workload import Ask
 
 POLL_S: Seconds = 0.02
 EFFECT_S: Seconds = 5.0
@@ -68,13 +69,14 @@ class Scene:
     """The cluster under load, as all faults share it. Mutable.
 
     `under_fault`: names of those whom a fault has hit that is not over. `standing`: those of them
-    that are stopped. `over` is set when the load is over. `proxy`: between the clients and the
-    gateway, if there is one.
+    that are stopped. `over` is set when the load is over. `send`: has a chat answered beside the
+    load. `proxy`: between the clients and the gateway, if there is one.
     """
 
     target: Target
     say: Callable[[str], None]
     over: asyncio.Event
+    send: Callable[[Ask], Awaitable[object]]
     proxy: HttpProxy | None = None
     under_fault: set[str] = field(default_factory=set[str])
     standing: dict[str, Standing] = field(default_factory=dict[str, Standing])

@@ -1,6 +1,8 @@
 """Faults of what the store has on disk: a damaged block, a full disk."""
 
+import asyncio
 import time
+from itertools import count
 
 from antiphon.core.draws import Draws
 from antiphon.core.faults import FillDisk
@@ -8,10 +10,13 @@ from antiphon.drill.process_fault import file_limit, limit_files
 from antiphon.drill.stored_blocks import ChangedByte, change_byte
 from antiphon.errors import PeerError
 from antiphon.types import Seconds
+from antiphon.workload import AskMix, ask
 
-from .scene import BACK_S, POLL_S, Hit, Scene, Seen
+from .scene import BACK_S, EFFECT_S, POLL_S, Hit, Scene, Seen
 
 _DROPPED = "antiphon_store_dropped_blocks_total"
+_NEW = AskMix(prompt_words=(200, 200), max_tokens=(1, 1), pair_share=0.0)
+_BETWEEN_S: Seconds = 0.2
 _NO_ROOM = ("put_full", "put_paused")
 
 
@@ -33,7 +38,8 @@ async def do_corrupt(scene: Scene, hit: Hit, seed: int) -> Seen | None:
 
 
 async def do_fill_disk(scene: Scene, hit: Hit, action: FillDisk) -> Seen | None:
-    """The store can write no more to any file; its counters must show that it wanted to."""
+    """The store can write no more to any file; its counters must show that it wanted to, for which
+    chats of our own give it something to write."""
     before = await _refused(scene)
     former = limit_files(hit.process, 0)
     if former is None:
@@ -41,20 +47,32 @@ async def do_fill_disk(scene: Scene, hit: Hit, action: FillDisk) -> Seen | None:
     try:
         if file_limit(hit.process) != 0:
             raise hit.no_effect("its files have no limit")
-        await scene.pause(hit.at + action.for_s - time.monotonic())
-        refused = await _refused_since(scene, hit, before)
+        writing = asyncio.create_task(_write_something(scene, hit))
+        try:
+            await scene.pause(hit.at + action.for_s - time.monotonic())
+            refused = await _refused_since(scene, hit, before)
+        finally:
+            writing.cancel()
+            await asyncio.gather(writing, return_exceptions=True)
     finally:
         limit_files(hit.process, former)
     back = await scene.until(hit.victim.name, lambda life: life.there, BACK_S)
     return Seen(evidence=f"{refused:.0f} blocks could not be written", back_at=back)
 
 
+async def _write_something(scene: Scene, hit: Hit) -> None:
+    """Chats that nobody has asked before: their blocks are new to the store. Until cancelled."""
+    for number in count():
+        await scene.send(ask(_NEW, hit.process.started + number, number))
+        await scene.pause(_BETWEEN_S)
+
+
 async def _refused_since(scene: Scene, hit: Hit, before: float) -> float:
     """How many more were refused; the store tells it a moment later."""
-    ends_at: Seconds = time.monotonic() + BACK_S
+    ends_at = time.monotonic() + EFFECT_S
     while (now := await _refused(scene)) <= before:
-        if time.monotonic() > ends_at or scene.over.is_set():
-            raise hit.no_effect("nothing was to be written meanwhile: make it longer")
+        if time.monotonic() > ends_at:
+            raise hit.no_effect("the store wrote all it had, or had nothing to write")
         await scene.pause(POLL_S)
     return now - before
 
