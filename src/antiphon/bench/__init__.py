@@ -3,14 +3,20 @@
 from .answer import Answer, Choice, ScoredToken
 from .client import Client, wait_until_ready
 from .gauges import read_gauges, read_samples
+from .goodput_search import find_goodput
+from .measure import Measure
 from .open_loop import Arrival, run_open_loop
+from .slo_scale import find_slo_scale
 
 __all__ = [
     "Answer",
     "Arrival",
     "Choice",
     "Client",
+    "Measure",
     "ScoredToken",
+    "find_goodput",
+    "find_slo_scale",
     "read_gauges",
     "read_samples",
     "run_open_loop",

@@ -10,7 +10,8 @@ from antiphon.core.faults import (
     attainment,
     resilience,
 )
-from antiphon.types import Seconds, Slo
+from antiphon.core.goodput import judge
+from antiphon.types import CallError, CallRecord, Seconds, Slo
 
 from .plan import Load
 from .report import Injected
@@ -22,7 +23,9 @@ _CALLS_IN_WINDOW = 10
 def outcomes(answers: Sequence[Answer], slo: Slo, began_at: Seconds) -> tuple[CallOutcome, ...]:
     """Each answer's outcome, in order of due times, which count from `began_at`."""
     found = [
-        CallOutcome(answer.due_at - began_at, answer.ended_at - began_at, _met(answer, slo))
+        CallOutcome(
+            answer.due_at - began_at, answer.ended_at - began_at, judge(_record(answer), slo).met
+        )
         for answer in answers
     ]
     return tuple(sorted(found, key=lambda call: (call.due_at_s, call.ended_at_s)))
@@ -55,10 +58,17 @@ def window_s(load: Load) -> Seconds:
     return max(_LEAST_WINDOW_S, _CALLS_IN_WINDOW / load.rate_per_s)
 
 
-def _met(answer: Answer, slo: Slo) -> bool:
-    if not answer.ok or not answer.token_at:
-        return False
-    first_s = answer.token_at[0] - answer.due_at
-    more = answer.completion_tokens - 1
-    per_token_s = (answer.token_at[-1] - answer.token_at[0]) / more if more > 0 else 0.0
-    return first_s <= slo.ttft_s and per_token_s <= slo.tpot_s
+def _record(answer: Answer) -> CallRecord:
+    """The answer as goodput looks at it. One that was not streamed has all its text at its end."""
+    return CallRecord(
+        number=answer.number,
+        session=answer.number,
+        turn=0,
+        due_at_s=answer.due_at,
+        sent_at_s=answer.sent_at,
+        token_at_s=answer.token_at,
+        ended_at_s=answer.ended_at,
+        output_tokens=answer.completion_tokens,
+        status=answer.status,
+        error=None if answer.ok else CallError.CUT_SHORT,
+    )

@@ -1,0 +1,57 @@
+"""Goodput, the yardstick: what a call's latencies are, whether it met its targets, and the search
+for the highest rate at which enough calls do. One definition for everything that measures."""
+
+from .attainment import Attainment, after_warmup
+from .distribution import Distribution, percentile
+from .estimate import Z95, Estimate, difference, percentile_estimate, share
+from .goodput_search import GoodputSearch
+from .latency import e2e_s, gaps_s, served, tpot_s, ttft_s
+from .search_rules import Goodput, Probe, RunAt, SearchRules, StopReason
+from .slo_scale import (
+    DEFAULT_SCALES,
+    ScalePoint,
+    ScaleRules,
+    SloScale,
+    SloScaleSearch,
+    scale_curve,
+    tightest_scale,
+)
+from .verdict import NO_TARGETS, Slos, Verdict, judge, needed_scale, scaled, scaled_all, slo_of
+
+__all__ = [
+    "DEFAULT_SCALES",
+    "NO_TARGETS",
+    "Z95",
+    "Attainment",
+    "Distribution",
+    "Estimate",
+    "Goodput",
+    "GoodputSearch",
+    "Probe",
+    "RunAt",
+    "ScalePoint",
+    "ScaleRules",
+    "SearchRules",
+    "SloScale",
+    "SloScaleSearch",
+    "Slos",
+    "StopReason",
+    "Verdict",
+    "after_warmup",
+    "difference",
+    "e2e_s",
+    "gaps_s",
+    "judge",
+    "needed_scale",
+    "percentile",
+    "percentile_estimate",
+    "scale_curve",
+    "scaled",
+    "scaled_all",
+    "served",
+    "share",
+    "slo_of",
+    "tightest_scale",
+    "tpot_s",
+    "ttft_s",
+]

@@ -1,0 +1,147 @@
+"""How attainment at one rate changes with the tightness of the targets (DistServe, OSDI 2024, §6).
+
+A run's calls can be judged by any targets afterwards, so the whole curve comes from the same calls,
+and the tightest scale that holds is exact: each call has the smallest scale that it would meet, and
+the answer is a percentile of these. (A server that is told its targets and acts on them would have
+to be run anew at each scale.)
+"""
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from antiphon.errors import UsageError
+from antiphon.types import CallRecord, Seconds
+
+from .attainment import Attainment
+from .estimate import Z95, Estimate, rank_bounds
+from .search_rules import RunAt
+from .verdict import Slos, needed_scale, scaled_all, slo_of
+
+DEFAULT_SCALES = (0.25, 0.5, 0.75, 1.0, 1.25, 1.5, 1.75, 2.0, 2.5, 3.0, 4.0)
+
+
+@dataclass(frozen=True, slots=True)
+class ScalePoint:
+    """The attainment when all targets are `scale` times as long."""
+
+    scale: float
+    attainment: Attainment
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SloScale:
+    """What was found at one rate.
+
+    `tightest`: the smallest scale at which the target share of calls meets both targets, with its
+    interval; inf: no scale helps, as too many calls failed. `curve`: in order of the scales.
+    """
+
+    rate_per_s: float
+    target: float
+    tightest: Estimate
+    curve: tuple[ScalePoint, ...]
+    calls: int
+    runs: int
+
+
+def scale_curve(
+    records: Sequence[CallRecord], slos: Slos, scales: Iterable[float]
+) -> tuple[ScalePoint, ...]:
+    """The same calls, judged by scaled targets; in order of the scales."""
+    return tuple(
+        ScalePoint(scale, Attainment.of(records, scaled_all(slos, scale)))
+        for scale in sorted(scales)
+    )
+
+
+def tightest_scale(
+    records: Iterable[CallRecord], slos: Slos, *, target: float = 0.9, z: float = Z95
+) -> Estimate:
+    """The smallest scale at which at least `target` of the calls meet both targets.
+
+    Exact: at that scale they do, at any smaller one they don't. The interval is that of the order
+    statistic (`percentile_estimate`). Of no calls: inf, and anything is possible.
+    """
+    by_class = dict(slos)
+    needed = sorted(needed_scale(record, slo_of(record.slo_class, by_class)) for record in records)
+    if not needed:
+        return Estimate(math.inf, 0.0, math.inf)
+    count = len(needed)
+    enough = math.ceil(target * count)
+    if (enough - 1) / count >= target:
+        enough -= 1
+    value = needed[max(enough, 1) - 1]
+    below, above = rank_bounds(count, target, z)
+    low = needed[below - 1] if below else 0.0
+    high = needed[above - 1] if above <= count else math.inf
+    return Estimate(value, min(low, value), max(high, value))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScaleRules:
+    """What to measure, and when it is enough. Raises `UsageError` if it makes no sense.
+
+    `tolerance`: how wide, relative to the scale, its interval may be at the end.
+    """
+
+    rate_per_s: float
+    run_s: Seconds = 60.0
+    most_runs: int = 3
+    target: float = 0.9
+    tolerance: float = 0.05
+    scales: tuple[float, ...] = DEFAULT_SCALES
+    z: float = Z95
+
+    def __post_init__(self) -> None:
+        for name in ("rate_per_s", "run_s", "most_runs", "tolerance", "z"):
+            if not 0 < getattr(self, name) < math.inf:
+                raise UsageError(f"{name} {getattr(self, name)}: it must be a positive number")
+        if not 0 < self.target < 1:
+            raise UsageError(f"target {self.target}: it must be a share between 0 and 1, as 0.9")
+        for scale in self.scales:
+            if not 0 < scale < math.inf:
+                raise UsageError(f"scales: {scale} is no positive number, such as 0.5")
+
+
+class SloScaleSearch:
+    """Asks for runs at one rate until the tightest scale is known well enough."""
+
+    def __init__(self, rules: ScaleRules, slos: Slos) -> None:
+        self._rules = rules
+        self._slos = tuple(slos)
+        self._records: list[CallRecord] = []
+        self._runs = 0
+
+    def next(self) -> RunAt | SloScale:
+        """What to run next, or the result. Does not mutate."""
+        if self._runs < self._rules.most_runs and not self._is_settled():
+            return RunAt(self._rules.rate_per_s, self._rules.run_s)
+        return self.result()
+
+    def observe(self, records: Iterable[CallRecord]) -> None:
+        """One run's calls, without its warm-up. Mutates."""
+        self._records.extend(records)
+        self._runs += 1
+
+    def result(self) -> SloScale:
+        """What is known by now. Does not mutate."""
+        return SloScale(
+            rate_per_s=self._rules.rate_per_s,
+            target=self._rules.target,
+            tightest=self._tightest(),
+            curve=scale_curve(self._records, self._slos, self._rules.scales),
+            calls=len(self._records),
+            runs=self._runs,
+        )
+
+    def _tightest(self) -> Estimate:
+        return tightest_scale(self._records, self._slos, target=self._rules.target, z=self._rules.z)
+
+    def _is_settled(self) -> bool:
+        if not self._records:
+            return False
+        tightest = self._tightest()
+        if math.isinf(tightest.high):
+            return math.isinf(tightest.low)
+        return tightest.high - tightest.low <= self._rules.tolerance * tightest.value

@@ -1,0 +1,306 @@
+"""The search for goodput: it finds the knee, and it always ends."""
+
+import random
+from dataclasses import replace
+
+import pytest
+from goodput_kit import Server, cliff, counted, logistic, queue, queue_knee, searched
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from antiphon.core.goodput import (
+    Attainment,
+    Goodput,
+    GoodputSearch,
+    RunAt,
+    SearchRules,
+    StopReason,
+    difference,
+)
+from antiphon.errors import BugError, UsageError
+
+SEEDS = 200
+
+
+def errors_of(rules: SearchRules, server: Server, knee: float) -> list[float]:
+    """How far the result was off, relatively, for each seed; smallest first."""
+    found = [searched(GoodputSearch(rules), server, seed)[0] for seed in range(SEEDS)]
+    assert {goodput.stopped for goodput in found} == {StopReason.FOUND}
+    return sorted(goodput.rate_per_s / knee - 1 for goodput in found)
+
+
+@pytest.mark.parametrize("width", [0.02, 0.05, 0.15])
+def test_finds_the_knee_of_noisy_calls_within_5_percent_in_runs_of_a_minute(width: float) -> None:
+    errors = errors_of(SearchRules(), logistic(13.0, width, 0.9), 13.0)
+    assert -0.05 <= errors[0] <= errors[-1] <= 0.05
+
+
+def test_with_too_few_calls_it_would_not() -> None:
+    # The control of the two tests beside it: their bounds can be missed.
+    rules = SearchRules(run_s=4.0, longest_run_s=4.0, least_calls=20, runs_per_rate=1)
+    errors = errors_of(rules, logistic(13.0, 0.15, 0.9), 13.0)
+    assert errors[0] < -0.05
+    assert errors[-1] > 0.05
+
+
+@pytest.mark.parametrize(("wait", "run_s"), [(6.0, 8000.0), (10.0, 4000.0)])
+def test_finds_the_knee_of_a_queue_within_5_percent(wait: float, run_s: float) -> None:
+    # Service takes a second. Calls of one queue wait together, so it takes more of them to be sure.
+    rules = SearchRules(start_per_s=0.2, run_s=run_s, longest_run_s=run_s)
+    errors = errors_of(rules, queue(wait), queue_knee(wait, 0.9))
+    assert -0.05 <= errors[0] <= errors[-1] <= 0.05
+    assert abs(sum(errors)) / SEEDS < 0.02
+
+
+@pytest.mark.parametrize("target", [0.5, 0.9, 0.99])
+def test_any_share_can_be_the_target(target: float) -> None:
+    server = logistic(40.0, 0.05, target)
+    found, _runs = searched(GoodputSearch(SearchRules(target=target)), server)
+    assert found.rate_per_s == pytest.approx(40.0, rel=0.05)
+
+
+@given(st.floats(0.05, 500.0), st.floats(0.05, 500.0), st.floats(0.005, 0.5))
+@settings(deadline=None, max_examples=200)
+def test_without_noise_the_knee_is_in_the_bracket(
+    knee: float, start: float, tolerance: float
+) -> None:
+    rules = SearchRules(start_per_s=start, highest_per_s=1000.0, tolerance=tolerance)
+    found, runs = searched(GoodputSearch(rules), cliff(knee))
+    assert found.stopped is StopReason.FOUND
+    assert found.fails_at_per_s is not None
+    assert found.rate_per_s <= knee < found.fails_at_per_s
+    assert found.fails_at_per_s <= found.rate_per_s * (1 + tolerance)
+    assert len(runs) == sum(probe.runs for probe in found.probes) <= rules.most_runs
+    if found.rate_per_s > 1.0:  # Enough calls to be sure.
+        assert found.clear_pass_per_s == found.rate_per_s
+        assert found.clear_fail_per_s == found.fails_at_per_s
+
+
+@st.composite
+def rules_of_any_kind(draw: st.DrawFn) -> SearchRules:
+    lowest = draw(st.floats(0.01, 10.0))
+    highest = lowest * draw(st.floats(1.0, 1000.0))
+    run_s = draw(st.floats(1.0, 100.0))
+    return SearchRules(
+        target=draw(st.floats(0.05, 0.99)),
+        tolerance=draw(st.floats(0.005, 1.0)),
+        lowest_per_s=lowest,
+        start_per_s=min(highest, lowest * draw(st.floats(1.0, 1000.0))),
+        highest_per_s=highest,
+        run_s=run_s,
+        longest_run_s=run_s * draw(st.floats(1.0, 10.0)),
+        least_calls=draw(st.integers(1, 200)),
+        runs_per_rate=draw(st.integers(1, 5)),
+        most_runs=draw(st.integers(1, 60)),
+        z=draw(st.floats(0.5, 5.0)),
+    )
+
+
+@given(rules_of_any_kind(), st.integers(0, 2**32), st.sampled_from([1, 20, 500]))
+@settings(deadline=None, max_examples=200)
+def test_ends_within_its_runs_and_bounds_whatever_it_is_told(
+    rules: SearchRules, seed: int, most_calls: int
+) -> None:
+    def any_server(chance: random.Random, rate: float, duration_s: float) -> Attainment:
+        assert rules.lowest_per_s <= rate <= rules.highest_per_s
+        assert rules.run_s <= duration_s <= rules.longest_run_s
+        of = chance.randint(1, most_calls)
+        return counted(chance.randint(0, of), of)
+
+    found, runs = searched(GoodputSearch(rules), any_server, seed)
+    assert len(runs) <= rules.most_runs
+    assert all(probe.runs <= rules.runs_per_rate for probe in found.probes)
+    assert_consistent(found)
+    if found.stopped is StopReason.FOUND:
+        assert found.fails_at_per_s is not None
+        assert 0 < found.fails_at_per_s <= found.rate_per_s * (1 + rules.tolerance)
+
+
+def assert_consistent(found: Goodput) -> None:
+    """Rates in order, the curve falls, and the result is where it crosses the target."""
+    rates = [probe.rate_per_s for probe in found.probes]
+    assert rates == sorted(set(rates))
+    fitted = [probe.fitted for probe in found.probes]
+    assert fitted == sorted(fitted, reverse=True)
+    assert found.rate_per_s == max((p.rate_per_s for p in found.probes if p.passes), default=0.0)
+    failing = [probe.rate_per_s for probe in found.probes if not probe.passes]
+    assert found.fails_at_per_s == min(failing, default=None)
+    assert found.clear_pass_per_s <= found.rate_per_s
+    if found.fails_at_per_s is not None:
+        assert found.rate_per_s < found.fails_at_per_s
+    if found.clear_fail_per_s is not None:
+        assert found.fails_at_per_s is not None
+        assert found.fails_at_per_s <= found.clear_fail_per_s
+    assert not found.estimate.excludes(found.per_device)
+
+
+def test_a_server_that_never_meets_them_has_a_goodput_of_0_and_a_reason() -> None:
+    rules = SearchRules(lowest_per_s=0.3)
+    found, runs = searched(GoodputSearch(rules), cliff(0.1))
+    assert (found.rate_per_s, found.per_device) == (0.0, 0.0)
+    assert found.stopped is StopReason.ALL_FAIL
+    assert found.fails_at_per_s == 0.3
+    assert {run.rate_per_s for run in runs} == {1.0, 0.5, 0.3}
+
+
+def test_a_server_faster_than_the_search_may_go_is_said_to_be_so() -> None:
+    found, runs = searched(GoodputSearch(SearchRules(highest_per_s=5.0)), cliff(1e9))
+    assert found.rate_per_s == 5.0
+    assert found.stopped is StopReason.ALL_PASS
+    assert found.fails_at_per_s is None
+    assert max(run.rate_per_s for run in runs) == 5.0
+
+
+def test_goodput_is_per_device() -> None:
+    found, _runs = searched(GoodputSearch(SearchRules(devices=4)), cliff(10.0))
+    assert found.per_device == found.rate_per_s / 4
+
+
+def test_a_rate_that_is_clear_is_measured_once_on_the_way() -> None:
+    _found, runs = searched(GoodputSearch(SearchRules()), cliff(100.0))
+    assert [run.rate_per_s for run in runs[:4]] == [1.0, 2.0, 4.0, 8.0]
+
+
+def test_a_rate_near_the_target_gets_all_its_runs_and_then_the_point_decides() -> None:
+    search = GoodputSearch(SearchRules(runs_per_rate=3))
+    for met in (89, 91):
+        search.observe(1.0, counted(met, 100))
+        assert search.next() == RunAt(1.0, 100.0)
+    search.observe(1.0, counted(90, 100))
+    assert search.next() == RunAt(2.0, 60.0)
+    assert search.result().rate_per_s == 1.0
+
+
+def test_a_run_is_longer_where_calls_are_rare_but_not_for_ever() -> None:
+    rules = SearchRules(start_per_s=0.5, run_s=60.0, least_calls=100, longest_run_s=300.0)
+    assert GoodputSearch(rules).next() == RunAt(0.5, 200.0)
+    assert GoodputSearch(replace(rules, start_per_s=0.1)).next() == RunAt(0.1, 300.0)
+
+
+def test_an_end_that_fails_when_seen_again_moves_the_bracket_back() -> None:
+    search = GoodputSearch(SearchRules(tolerance=0.1))
+    search.observe(1.0, counted(1000, 1000))
+    search.observe(2.0, counted(1000, 1000))
+    search.observe(2.18, counted(0, 1000))
+    assert search.next() == RunAt(2.18, 60.0)
+    search.observe(2.18, counted(0, 1000))
+    assert search.next() == RunAt(2.0, 60.0)
+    search.observe(2.0, counted(0, 1000))
+    assert (search.result().rate_per_s, search.result().fails_at_per_s) == (1.0, 2.0)
+    assert isinstance(step := search.next(), RunAt)
+    assert step.rate_per_s == 1.414
+
+
+def test_rates_in_the_wrong_order_are_taken_together() -> None:
+    search = GoodputSearch(SearchRules(runs_per_rate=1))
+    search.observe(1.0, counted(990, 1000))
+    search.observe(2.0, counted(880, 1000))
+    search.observe(2.1, counted(910, 1000))
+    search.observe(4.0, counted(100, 1000))
+    found = search.result()
+    assert [probe.fitted for probe in found.probes] == [0.99, 0.895, 0.895, 0.1]
+    assert (found.rate_per_s, found.fails_at_per_s) == (1.0, 2.0)
+
+
+def test_what_is_unsure_shows_in_the_clear_rates() -> None:
+    search = GoodputSearch(SearchRules(runs_per_rate=1))
+    for rate, met in ((1.0, 990), (2.0, 905), (2.1, 895), (2.2, 890), (4.0, 100)):
+        search.observe(rate, counted(met, 1000))
+    found = search.result()
+    assert (found.rate_per_s, found.fails_at_per_s) == (2.0, 2.1)
+    assert (found.clear_pass_per_s, found.clear_fail_per_s) == (1.0, 4.0)
+
+
+def test_two_searches_differ_if_what_is_clear_of_them_does() -> None:
+    slow, _runs = searched(GoodputSearch(SearchRules()), logistic(10.0, 0.1, 0.9), 1)
+    same, _runs = searched(GoodputSearch(SearchRules()), logistic(10.0, 0.1, 0.9), 2)
+    fast, _runs = searched(GoodputSearch(SearchRules()), logistic(15.0, 0.1, 0.9), 3)
+    assert not difference(same.estimate, slow.estimate).excludes(0.0)
+    assert difference(fast.estimate, slow.estimate).excludes(0.0)
+    shared, _runs = searched(GoodputSearch(SearchRules(devices=2)), logistic(20.0, 0.1, 0.9), 4)
+    assert not difference(shared.estimate, slow.estimate).excludes(0.0)
+
+
+def test_a_run_without_calls_ends_it_with_that_reason() -> None:
+    search = GoodputSearch(SearchRules())
+    search.observe(1.0, counted(200, 200))
+    search.observe(2.0, counted(0, 0))
+    found = search.next()
+    assert isinstance(found, Goodput)
+    assert (found.stopped, found.rate_per_s) == (StopReason.NO_CALLS, 1.0)
+
+
+def test_out_of_runs_it_says_what_it_knows() -> None:
+    found, runs = searched(GoodputSearch(SearchRules(most_runs=3)), cliff(3.0))
+    assert len(runs) == 3
+    assert found.stopped is StopReason.OUT_OF_RUNS
+    assert (found.rate_per_s, found.fails_at_per_s) == (2.0, 4.0)
+
+
+def test_a_second_look_is_a_run_like_others() -> None:
+    search = GoodputSearch(SearchRules(lowest_per_s=1.0, most_runs=1))
+    search.observe(1.0, counted(0, 1000))
+    assert search.result().stopped is StopReason.OUT_OF_RUNS
+
+
+def test_the_last_run_that_was_allowed_may_be_the_one_that_was_needed() -> None:
+    _found, runs = searched(GoodputSearch(SearchRules()), cliff(3.0))
+    found, _runs = searched(GoodputSearch(SearchRules(most_runs=len(runs))), cliff(3.0))
+    assert found.stopped is StopReason.FOUND
+
+
+def test_broken_off_it_has_what_was_found_by_then() -> None:
+    search = GoodputSearch(SearchRules())
+    nothing = search.result()
+    assert (nothing.rate_per_s, nothing.probes) == (0.0, ())
+    assert nothing.stopped is StopReason.UNFINISHED
+    search.observe(1.0, counted(200, 200))
+    assert (search.result().rate_per_s, search.result().stopped) == (1.0, StopReason.UNFINISHED)
+
+
+def test_goes_on_from_what_an_earlier_search_measured() -> None:
+    earlier, _runs = searched(GoodputSearch(SearchRules()), cliff(11.0))
+    search = GoodputSearch(SearchRules())
+    for probe in earlier.probes:
+        for _ in range(probe.runs):
+            half = probe.attainment.calls // probe.runs
+            search.observe(probe.rate_per_s, counted(half if probe.passes else 0, half))
+    again = search.next()
+    assert isinstance(again, Goodput)
+    assert again.rate_per_s == earlier.rate_per_s
+
+
+def test_rates_can_be_read() -> None:
+    _found, runs = searched(GoodputSearch(SearchRules(tolerance=0.005)), cliff(7.77))
+    assert all(len(f"{run.rate_per_s:g}") <= 5 for run in runs)
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("target", 0.0),
+        ("target", 1.0),
+        ("target", float("nan")),
+        ("tolerance", 0.001),
+        ("start_per_s", 0.0),
+        ("start_per_s", 1e9),
+        ("start_per_s", float("nan")),
+        ("lowest_per_s", 0.0),
+        ("run_s", -1.0),
+        ("run_s", float("inf")),
+        ("longest_run_s", 1.0),
+        ("least_calls", 0),
+        ("runs_per_rate", 0),
+        ("most_runs", 0),
+        ("devices", 0),
+        ("z", 0.0),
+    ],
+)
+def test_rules_that_make_no_sense_are_named(field: str, value: float) -> None:
+    with pytest.raises(UsageError, match=field):
+        replace(SearchRules(), **{field: value})
+
+
+def test_a_run_outside_the_bounds_is_a_bug() -> None:
+    with pytest.raises(BugError, match="outside"):
+        GoodputSearch(SearchRules(highest_per_s=8.0)).observe(16.0, counted(1, 1))
