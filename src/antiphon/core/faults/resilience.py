@@ -117,17 +117,24 @@ def _impact(
     window_s: Seconds,
 ) -> Impact:
     """Calls that were under way at the fault count as lost to it, but not for its recovery."""
-    hit = [call for call in ordered if call.due_at_s < end and call.ended_at_s > at]
-    after = [call for call in hit if call.due_at_s >= at]
-    return Impact(at, _lost(hit, reference), _recovery_s(after, at, reference, window_s))
+    after = [call for call in ordered if at <= call.due_at_s < end]
+    open_then = [call for call in ordered if call.due_at_s < at < call.ended_at_s]
+    recovery_s = _recovery_s(after, at, reference, window_s)
+    return Impact(at, _lost([*open_then, *after], reference), recovery_s)
 
 
 def _recovery_s(
     after: Sequence[CallOutcome], at: Seconds, reference: float, window_s: Seconds
 ) -> Seconds | None:
+    """From the last call backwards. A window that the end cuts short says too little alone."""
+    if not after:
+        return None
+    last_s = max(after[-1].due_at_s - window_s, after[0].due_at_s)
     recovered: Seconds | None = None
     for due_at_s, share in reversed(windowed(after, window_s)):
+        if due_at_s > last_s:
+            continue
         if share < RECOVERED * reference:
             return None if recovered is None else recovered - at
         recovered = due_at_s
-    return 0.0 if after else None
+    return 0.0
