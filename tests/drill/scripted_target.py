@@ -1,5 +1,6 @@
 """A target of real processes, whose gateway is a script."""
 
+import asyncio
 import subprocess
 import sys
 import time
@@ -30,6 +31,7 @@ class ScriptedTarget:
         self.lost_after_s = lost_after_s
         self.broken = False
         self.counters: dict[str, float] = {}
+        self.reads = 0
         self.orders: list[tuple[str, str]] = []
 
     def start(self) -> subprocess.Popen[bytes]:
@@ -38,6 +40,7 @@ class ScriptedTarget:
     async def status(self) -> ClusterStatus:
         if self.broken:
             raise PeerError("no answer")
+        self.reads += 1
         workers = tuple(self.worker(number) for number in range(len(self.processes)))
         self.most_stopped = max(self.most_stopped, len(self.stopped()))
         return ClusterStatus(
@@ -76,7 +79,14 @@ class ScriptedTarget:
         return {}
 
     async def samples(self) -> Mapping[str, float]:
+        self.reads += 1
         return dict(self.counters)
+
+    async def read(self) -> None:
+        """Somebody has read status or counters twice since: what was there before is known."""
+        until = self.reads + 2
+        while self.reads < until:
+            await asyncio.sleep(0.001)
 
     async def order(self, name: str, deed: str, timeout_s: float, **more: str) -> None:
         self.orders.append((name, deed))

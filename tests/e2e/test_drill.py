@@ -55,7 +55,7 @@ def test_workers_die_under_load_and_nothing_is_lost(
     assert report["asks"] > 20
     recoveries = report["recoveries"]
     assert recoveries, "no request was interrupted: nothing was put to the test"
-    assert {one["worker"] for one in recoveries} <= {fault["worker"] for fault in faults}
+    assert {one["worker"] for one in recoveries} <= {fault["target"] for fault in faults}
     detection_s = median(one["detection_s"] for one in recoveries)
     if kind == "kill":
         assert detection_s <= 1.0

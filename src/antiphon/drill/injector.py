@@ -63,14 +63,18 @@ class Injector:
         `PeerError` in it if a fault had no effect.
         """
         self.began_at = time.monotonic()
-        triggers = (fault.trigger for fault in self._faults)
-        events = frozenset(one.boundary for one in triggers if isinstance(one, When))
+        timed = [fault for fault in self._faults if isinstance(fault.trigger, At)]
+        others = [
+            (fault, fault.trigger) for fault in self._faults if isinstance(fault.trigger, When)
+        ]
+        events = frozenset(when.boundary for _, when in others)
         watching = asyncio.create_task(self._events.watch(events))
         try:
             async with asyncio.TaskGroup() as tasks:
                 tasks.create_task(self._end(until))
-                for fault in self._faults:
-                    tasks.create_task(self._see_through(fault))
+                for fault, when in others:
+                    tasks.create_task(self._after_event(fault, when))
+                await self._at_their_times(timed, tasks)
         finally:
             watching.cancel()
             await asyncio.gather(watching, return_exceptions=True)
@@ -83,12 +87,37 @@ class Injector:
             if standing.endless:
                 standing.goes_on.set()
 
+    async def _at_their_times(
+        self, faults: Sequence[ScheduledFault], tasks: asyncio.TaskGroup
+    ) -> None:
+        """Begin each at its time, until the load is over. They are in order of time."""
+        for fault in faults:
+            assert isinstance(fault.trigger, At)
+            wait_s = self.began_at + fault.trigger.seconds - time.monotonic()
+            try:
+                await asyncio.wait_for(self._scene.over.wait(), max(wait_s, 0.0))
+                return
+            except TimeoutError:
+                tasks.create_task(self._see_through(fault))
+
+    async def _after_event(self, fault: ScheduledFault, when: When) -> None:
+        """See it through if its event comes before the load is over."""
+        reached = asyncio.create_task(self._events.reached(when))
+        over = asyncio.create_task(self._scene.over.wait())
+        try:
+            await asyncio.wait((reached, over), return_when=asyncio.FIRST_COMPLETED)
+            came = reached.done()
+        finally:
+            for task in (reached, over):
+                task.cancel()
+            await asyncio.gather(reached, over, return_exceptions=True)
+        if came:
+            await self._see_through(fault)
+        else:
+            self._miss(fault, "its event did not come before the load was over")
+
     async def _see_through(self, fault: ScheduledFault) -> None:
-        """One fault from its trigger until all is as before."""
-        if not await self._due(fault.trigger):
-            if isinstance(fault.trigger, When):
-                self._miss(fault, "its event did not come before the load was over")
-            return
+        """One fault until all is as before."""
         hit = await self._taken(fault)
         if hit is None:
             return
@@ -102,23 +131,6 @@ class Injector:
             self._miss(fault, f"{hit.victim.name} was gone, or had nothing to be hit")
         else:
             self._note(hit, seen)
-
-    async def _due(self, trigger: At | When) -> bool:
-        """Wait for the trigger; False: the load was over first."""
-        match trigger:
-            case At(seconds):
-                wait_s = self.began_at + seconds - time.monotonic()
-                reached = asyncio.create_task(asyncio.sleep(max(wait_s, 0.0)))
-            case When() as when:
-                reached = asyncio.create_task(self._events.reached(when))
-        over = asyncio.create_task(self._scene.over.wait())
-        try:
-            await asyncio.wait((reached, over), return_when=asyncio.FIRST_COMPLETED)
-            return reached.done() and not over.done()
-        finally:
-            for task in (reached, over):
-                task.cancel()
-            await asyncio.gather(reached, over, return_exceptions=True)
 
     async def _taken(self, fault: ScheduledFault) -> Hit | None:
         """Whom it hits, under fault from now on. One who is named is waited for until the load is

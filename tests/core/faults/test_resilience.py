@@ -85,7 +85,7 @@ def test_a_service_that_misses_some_without_faults_recovers_to_that() -> None:
     calls = each_second(".x" * 10 + "xxxx" + ".x" * 10)
     before = attained_before(calls, 19.75)
     assert before == 0.5
-    found = resilience(calls, [19.75], reference=before, window_s=2.0)
+    found = resilience(calls, [19.75], reference=0.5, window_s=2.0)
     assert found.lost_calls == pytest.approx(2)
     assert found.impacts[0].recovery_s == pytest.approx(23 - 19.75), "the next two are half good"
 

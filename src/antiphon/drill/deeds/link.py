@@ -11,7 +11,7 @@ from antiphon.errors import PeerError
 from antiphon.live.socket_folder import gateway_socket
 from antiphon.types import Seconds
 
-from .scene import BACK_S, EFFECT_S, Hit, Scene, Seen
+from .scene import BACK_S, Hit, Scene, Seen
 
 _SETTLED_S: Seconds = 1.0
 """Within that time every client of a connection that was cut has noticed."""
@@ -38,7 +38,7 @@ async def do_cut_worker(scene: Scene, hit: Hit) -> Seen | None:
         if not sum(shut(stream) for stream in streams):
             return None
         given_up = await scene.until(
-            hit.victim.name, lambda life: life.lost or life.life != hit.victim.life, EFFECT_S
+            hit.victim.name, lambda life: life.lost or life.life != hit.victim.life, scene.effect_s
         )
     if given_up is None:
         raise hit.no_effect("the worker is with its gateway as before")

@@ -16,7 +16,6 @@ from antiphon.workload import Ask
 
 POLL_S: Seconds = 0.02
 EFFECT_S: Seconds = 5.0
-"""A fault that shows no effect for that long had none."""
 BACK_S: Seconds = 60.0
 
 
@@ -70,7 +69,8 @@ class Scene:
 
     `under_fault`: names of those whom a fault has hit that is not over. `standing`: those of them
     that are stopped. `over` is set when the load is over. `send`: has a chat answered beside the
-    load. `proxy`: between the clients and the gateway, if there is one.
+    load. `proxy`: between the clients and the gateway, if there is one. `effect_s`: a fault that
+    shows no effect for that long had none.
     """
 
     target: Target
@@ -78,6 +78,7 @@ class Scene:
     over: asyncio.Event
     send: Callable[[Ask], Awaitable[object]]
     proxy: HttpProxy | None = None
+    effect_s: Seconds = EFFECT_S
     under_fault: set[str] = field(default_factory=set[str])
     standing: dict[str, Standing] = field(default_factory=dict[str, Standing])
 
@@ -107,11 +108,9 @@ class Scene:
                 return None
             await asyncio.sleep(min(POLL_S, ends_at - now))
 
-    async def effect(
-        self, hit: Hit, seen: Callable[[], bool], timeout_s: Seconds = EFFECT_S, why: str = ""
-    ) -> None:
+    async def effect(self, hit: Hit, seen: Callable[[], bool], why: str = "") -> None:
         """Wait until the fault is seen at the thing itself. Raises `PeerError` if it is not."""
-        ends_at = time.monotonic() + timeout_s
+        ends_at = time.monotonic() + self.effect_s
         while not seen():
             if time.monotonic() > ends_at:
                 raise hit.no_effect(why)

@@ -12,7 +12,7 @@ from antiphon.errors import PeerError
 from antiphon.types import Seconds
 from antiphon.workload import AskMix, ask
 
-from .scene import BACK_S, EFFECT_S, POLL_S, Hit, Scene, Seen
+from .scene import BACK_S, POLL_S, Hit, Scene, Seen
 
 _DROPPED = "antiphon_store_dropped_blocks_total"
 _NEW = AskMix(prompt_words=(200, 200), max_tokens=(1, 1), pair_share=0.0)
@@ -69,7 +69,7 @@ async def _write_something(scene: Scene, hit: Hit) -> None:
 
 async def _refused_since(scene: Scene, hit: Hit, before: float) -> float:
     """How many more were refused; the store tells it a moment later."""
-    ends_at = time.monotonic() + EFFECT_S
+    ends_at = time.monotonic() + scene.effect_s
     while (now := await _refused(scene)) <= before:
         if time.monotonic() > ends_at:
             raise hit.no_effect("the store wrote all it had, or had nothing to write")
