@@ -1,4 +1,4 @@
-"""Every action of a fault plan, on a small live cluster: through the command, as a user plays it."""
+"""Every action of a fault plan, on a small live cluster, through the command."""
 
 import json
 import os

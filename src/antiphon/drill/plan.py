@@ -9,6 +9,7 @@ from antiphon.bench import Arrival
 from antiphon.core.faults import (
     GATEWAY,
     AnyWorker,
+    At,
     Corrupt,
     Crash,
     Cut,
@@ -21,6 +22,7 @@ from antiphon.core.faults import (
     Stall,
     expand,
 )
+from antiphon.errors import UsageError
 from antiphon.types import Seconds, Slo
 from antiphon.workload import AskMix, ask, poisson
 
@@ -81,7 +83,13 @@ class DrillPlan:
         return any(isinstance(entry.action, Corrupt | FillDisk) for entry in self.schedule.entries)
 
     def faults(self) -> tuple[ScheduledFault, ...]:
-        """In order. Raises `UsageError` if there are too many."""
+        """In order. Raises `UsageError` if there are too many, or one comes after the load."""
+        for place, entry in enumerate(self.schedule.entries, start=1):
+            if isinstance(entry.trigger, At) and entry.trigger.seconds >= self.load.duration_s:
+                raise UsageError(
+                    f"fault {place}: at: {entry.trigger.seconds:g} s is after the load, which "
+                    f"lasts {self.load.duration_s:g} s: make its duration longer (--duration)"
+                )
         return expand(self.schedule, self.load.duration_s)
 
     def arrivals(self) -> Iterator[Arrival]:

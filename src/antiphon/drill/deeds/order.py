@@ -4,26 +4,22 @@ import time
 
 from antiphon.core.faults import GATEWAY, STORE, Drain
 from antiphon.drill.process_fault import is_dead, terminate
-from antiphon.types import Seconds
 
 from .scene import BACK_S, Hit, Scene, Seen
-
-_ORDER_S: Seconds = 30.0
-"""How long what runs on a worker may take, before it is moved elsewhere."""
 
 
 async def do_drain(scene: Scene, hit: Hit, action: Drain) -> Seen | None:
     """It gets nothing new, and has nothing left; later it takes requests again."""
     name, role = hit.victim.name, hit.victim.role
     try:
-        await scene.target.order(name, "drain", _ORDER_S)
+        await scene.order(name, "drain")
         drained = time.monotonic() - hit.at
         life = (await scene.lives()).get(name)
         if life is None or life.there:
             raise hit.no_effect("it still takes requests")
         await scene.pause(hit.at + action.for_s - time.monotonic())
     finally:
-        await scene.target.order(name, "role", _ORDER_S, role=role)
+        await scene.order(name, "role", role=role)
     back = await scene.until(name, lambda life: life.there, BACK_S)
     return Seen(evidence=f"it was drained after {drained:.2f} s", back_at=back)
 
@@ -35,7 +31,7 @@ async def do_restart(scene: Scene, hit: Hit) -> Seen | None:
         if not terminate(hit.process):
             return None
     else:
-        await scene.target.order(name, "restart", _ORDER_S)
+        await scene.order(name, "restart")
     await scene.effect(hit, lambda: is_dead(hit.process))
     back = await scene.until(
         name, lambda life: life.there and life.life not in (None, hit.victim.life), BACK_S

@@ -10,13 +10,15 @@ from antiphon.drill.http_proxy import HttpProxy
 from antiphon.drill.lives import Life, lives_in
 from antiphon.drill.process_fault import Process
 from antiphon.drill.target import Target
-from antiphon.errors import PeerError
+from antiphon.errors import PeerError, UsageError
 from antiphon.types import Seconds
 from antiphon.workload import Ask
 
 POLL_S: Seconds = 0.02
 EFFECT_S: Seconds = 5.0
 BACK_S: Seconds = 60.0
+ORDER_S: Seconds = 30.0
+"""How long what runs on a worker may take that is drained, before it is moved elsewhere."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +95,21 @@ class Scene:
             if GATEWAY in self.under_fault:
                 return {}
             raise
+
+    async def order(self, name: str, deed: str, **more: str) -> None:
+        """See `Target.order`. One that a fault of the gateway breaks off is given again.
+
+        Raises `PeerError` if it failed though nothing was done to the gateway, or can't be done.
+        """
+        while True:
+            try:
+                return await self.target.order(name, deed, ORDER_S, **more)
+            except UsageError as error:
+                raise PeerError(f"{deed} of {name} can't be ordered: {error}") from None
+            except PeerError:
+                if GATEWAY not in self.under_fault:
+                    raise
+                await asyncio.sleep(POLL_S)
 
     async def until(
         self, name: str, true: Callable[[Life], bool], timeout_s: Seconds
