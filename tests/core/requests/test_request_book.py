@@ -255,6 +255,18 @@ def test_a_skipped_token_begins_an_attempt_after_what_came() -> None:
     assert book.heard(token(1), 3.0) == (), "the first attempt is over"
 
 
+def test_an_attempt_says_what_it_computed_of_prompt_and_of_what_came_before() -> None:
+    book = opened()
+    book.heard(Started(request=ID, attempt=1, cached_tokens=2, queued_s=0.0), 1.0)
+    book.heard(token(0), 2.0)
+    book.heard(token(2), 3.0)
+    book.heard(Admitted(request=ID, attempt=2), 4.0)
+    for cached in (1, 0):
+        book.heard(Started(request=ID, attempt=2, cached_tokens=cached, queued_s=0.0), 5.0)
+    record = settled(book.observe(HealthChanged(WORKER, Health.LOST), 6.0))
+    assert [attempt.computed_tokens for attempt in record.trail] == [1, 3]
+
+
 def test_a_worker_that_never_stops_is_stopped() -> None:
     book = opened(max_tokens=1)
     book.heard(token(0), 2.0)
