@@ -29,6 +29,7 @@ def loaded_by(statement: str) -> set[str]:
     [
         ("antiphon", {"torch", "numba", "numpy", "asyncio", "antiphon.llm"}),
         ("antiphon.core", {"torch", "numba", "numpy", "asyncio", "msgspec"}),
+        ("antiphon.report", {"torch", "numba", "asyncio", "matplotlib"}),
         ("antiphon.sim", {"torch", "numba", "antiphon.live", "antiphon.engine"}),
         ("antiphon.perf", {"torch", "numba", "asyncio", "antiphon.engine", "antiphon.wire"}),
         ("antiphon.text", {"torch", "numba"}),

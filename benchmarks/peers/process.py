@@ -53,8 +53,12 @@ class Child:
 
         What several share counts once. Raises `Failed`.
         """
+        return self._family_bytes()
+
+    def _family_bytes(self, mapping: str | None = None) -> int:
+        """`mapping`: only what is mapped under that name."""
         try:
-            return sum(map(_proportional_bytes, _family(self.process.pid)))
+            return sum(_proportional_bytes(pid, mapping) for pid in _family(self.process.pid))
         except OSError:
             raise self.failed() from None
 
@@ -78,12 +82,18 @@ def _family(pid: int) -> list[int]:
     return [pid, *(one for children in lists for child in children for one in _family(int(child)))]
 
 
-def _proportional_bytes(pid: int) -> int:
-    """A page that n processes have mapped counts one n-th for each (`Pss` of smaps_rollup)."""
-    for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines():
+def _proportional_bytes(pid: int, mapping: str | None) -> int:
+    """A page that n processes have mapped counts one n-th for each (`Pss` of smaps).
+
+    `mapping`: only what is mapped under that name. None: all.
+    """
+    total, counts = 0, mapping is None
+    for line in Path(f"/proc/{pid}/smaps").read_text().splitlines():
         if line.startswith("Pss:"):
-            return int(line.split()[1]) * 1024
-    raise OSError(f"process {pid} has no Pss")
+            total += int(line.split()[1]) * 1024 if counts else 0
+        elif mapping is not None and "-" in line.split(maxsplit=1)[0]:
+            counts = mapping in line
+    return total
 
 
 class Competitor(Child):

@@ -95,6 +95,7 @@ class StoreWorker:
             lambda: self.worker.info,
             config=self.config,
             folder=folder,
+            layers=self.loaded.layers,
         )
         self.worker = Worker(
             self.info,

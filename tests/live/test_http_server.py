@@ -43,6 +43,22 @@ async def answer(reader: asyncio.StreamReader) -> bytes:
         return await reader.read()
 
 
+async def test_an_idle_connection_outlives_the_patience_of_clients():
+    """A client sent into a connection that the server closed after 5 s: one request in 3,575."""
+    async with running() as port:
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        body = b'{"text": "abc"}'
+        call = b"POST /length HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\n"
+        writer.write(call + b"content-length: %d\r\n\r\n%s" % (len(body), body))
+        head = await reader.readuntil(b"\r\n\r\n")
+        assert b"200 OK" in head
+        assert await reader.readexactly(1) == b"3"
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(reader.read(), 6)
+        assert http_server.IDLE_S > 90
+        writer.close()
+
+
 async def test_a_head_without_end_is_refused_while_it_comes():
     async with running() as port:
         reader, writer = await asyncio.open_connection("127.0.0.1", port)

@@ -66,6 +66,7 @@ class Process:
             max_model_len=256,
             scheduler=scheduler(),
             engine=cast(Any, self.engine),
+            layers=1,
             region=region,
             commit=commit,
         )

@@ -106,15 +106,24 @@ STORE = StoreSpec(believed_tokens=40, lost_share=0.1)
 """The worst of beliefs: everything is there. Some of it is not, or not any more."""
 
 
-def beside_store(seed: int, family: Family, spec: StoreSpec = STORE, **parts: Any) -> Counter[str]:
-    """Each call comes once more, a while later."""
+def beside_store(
+    seed: int,
+    family: Family,
+    spec: StoreSpec = STORE,
+    step_s: float | None = None,
+    **parts: Any,
+) -> Counter[str]:
+    """Each call comes once more, a while later. `step_s`: of all workers, if it is given."""
     setup = setup_of(seed, family)
+    if step_s is not None:
+        workers = tuple(replace(worker, step_s=step_s) for worker in setup.workers)
+        setup = replace(setup, workers=workers)
     again = (
         replace(call, at=call.at + 0.5, request=replace(call.request, id=f"{call.request.id}+"))
         for call in setup.stimuli
         if isinstance(call, Call)
     )
-    setup = replace(setup, store=STORE, stimuli=(*setup.stimuli, *again))
+    setup = replace(setup, store=spec, stimuli=(*setup.stimuli, *again))
     return run_cluster(setup, family, parts=WorkerParts(**parts)).counts
 
 
@@ -129,6 +138,20 @@ def test_all_laws_hold_beside_a_store_that_loses_blocks(family: Family) -> None:
     for seed in range(15):
         seen += beside_store(seed, family)
     assert min(seen["fetched tokens"], seen["missing tokens"]) > 100
+
+
+LAYERED = StoreSpec(
+    believed_tokens=40, lost_share=0.1, fetch_s=0.03, groups=8, late_share=0.2, late_s=0.3
+)
+
+
+@pytest.mark.parametrize("family", Family)
+def test_all_laws_hold_where_steps_begin_before_their_kv_is_here(family: Family) -> None:
+    """Workers die, stop and lose their gateway in the middle of such steps."""
+    seen: Counter[str] = Counter()
+    for seed in range(15):
+        seen += beside_store(seed, family, LAYERED, step_s=0.03)
+    assert seen["Awaited"] > 0
 
 
 class CountsLost(StoreSide):

@@ -125,8 +125,11 @@ def test_long_rows_are_left_out_and_numbers_have_no_holes() -> None:
     assert len(list(trace_asks(at(*range(9)), scale, seed=0, limit=4))) == 4
 
 
-def test_rows_without_hash_ids_give_nothing() -> None:
-    assert not list(trace_asks([TraceRow(0.0, 100, 10)], SCALE, seed=0))
+def test_prompts_of_rows_without_hash_ids_are_scaled_and_share_nothing() -> None:
+    asks = list(trace_asks([TraceRow(0.0, 1600, 10)] * 50, SCALE, seed=0))
+    assert {ask.prompt_words for ask in asks} == {100}
+    assert all(len(ask.ask.text.split()) == 100 for ask in asks)
+    assert len({tuple(ask.ask.text.split()[:4]) for ask in asks}) == 50
 
 
 def test_arrivals_keep_their_pattern_at_another_speed() -> None:

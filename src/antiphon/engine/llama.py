@@ -4,12 +4,13 @@ A step's rows, from whatever sequences, form one flat batch. Matrix products are
 else is row-wise kernels; both give a row the same bits in any batch.
 """
 
-from collections.abc import MutableMapping
+from collections.abc import Callable, MutableMapping
 
 import numpy as np
 import torch
 
 from antiphon.checkpoint import ModelSpec
+from antiphon.types import ComingKv
 
 from .attention import Geometry, attend, scratch_floats
 from .batch import Batch
@@ -43,13 +44,30 @@ class LlamaModel:
         self._team = ThreadTeam()
         self._scratch: list[np.ndarray] = []
 
-    @torch.inference_mode()
     def forward(self, batch: Batch, memory: KvMemory) -> torch.Tensor:
         """Logits float32 [sampled rows, vocabulary]. Writes the rows' keys and values to `memory`.
 
         All of a layer's rows are written before any is read, so a row sees earlier positions of
         its own batch.
         """
+        logits = self._pass(batch, memory, lambda layer: True)
+        assert logits is not None
+        return logits
+
+    def forward_as_it_comes(
+        self, batch: Batch, memory: KvMemory, coming: ComingKv
+    ) -> torch.Tensor | None:
+        """See `Model`."""
+        groups = {layer: group for group, layer in enumerate(coming.starts)}
+        return self._pass(
+            batch, memory, lambda layer: layer not in groups or coming.wait(groups[layer])
+        )
+
+    @torch.inference_mode()
+    def _pass(
+        self, batch: Batch, memory: KvMemory, ready: Callable[[int], bool]
+    ) -> torch.Tensor | None:
+        """`forward`, which asks before each layer; None: it was told that one does not come."""
         rows, weights = len(batch.tokens), self._weights
         tokens = np.zeros(padded_rows(rows), np.int64)
         tokens[:rows] = batch.tokens
@@ -58,6 +76,8 @@ class LlamaModel:
         attended = torch.zeros(len(tokens), self.spec.heads * whole_vectors(self.spec.head_dim))
         gated = torch.empty(len(tokens), whole_vectors(self.spec.intermediate))
         for number, layer in enumerate(weights.layers):
+            if not ready(number):
+                return None
             self._normalise(hidden, layer.attention_norm, normed)
             self._attend(layer.qkv(normed), attended, batch, memory, number)
             hidden += layer.attention_out(attended)

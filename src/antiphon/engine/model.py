@@ -7,6 +7,7 @@ import torch
 
 from antiphon.checkpoint import Checkpoint, ModelSpec
 from antiphon.errors import UsageError
+from antiphon.types import ComingKv
 
 from .batch import Batch
 from .kv_memory import KvMemory
@@ -33,6 +34,15 @@ class Model(Protocol):
 
         Writes the rows' keys and values to `memory`. A row's results are bitwise the same in any
         batch and any chunking, at any page size, on any number of threads.
+        """
+        ...
+
+    def forward_as_it_comes(
+        self, batch: Batch, memory: KvMemory, coming: ComingKv
+    ) -> torch.Tensor | None:
+        """Like `forward`, bit for bit; waits for each group of layers of the KV that it reads.
+
+        None: one did not come. What was written to `memory` means nothing then.
         """
         ...
 

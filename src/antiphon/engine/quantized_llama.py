@@ -1,9 +1,12 @@
 """The Llama family with int8 weights on the CPU: one compiled call a step and thread."""
 
+from collections.abc import Callable
+
 import numpy as np
 import torch
 
 from antiphon.checkpoint import ModelSpec
+from antiphon.types import ComingKv
 
 from .attention import Geometry, scratch_floats
 from .batch import Batch
@@ -51,6 +54,27 @@ class QuantizedLlama:
         Writes the rows' keys and values to `memory`. All of a layer's rows are written before any
         is read, so a row sees earlier positions of its own batch.
         """
+        layers, logits = self._step(batch, memory)
+        layers(0, len(self._weights.layers))
+        return torch.from_numpy(logits)
+
+    def forward_as_it_comes(
+        self, batch: Batch, memory: KvMemory, coming: ComingKv
+    ) -> torch.Tensor | None:
+        """See `Model`."""
+        layers, logits = self._step(batch, memory)
+        ends = (*coming.starts[1:], len(self._weights.layers))
+        for group, (first, end) in enumerate(zip(coming.starts, ends, strict=True)):
+            if not coming.wait(group):
+                return None
+            layers(first, end)
+        return torch.from_numpy(logits)
+
+    def _step(
+        self, batch: Batch, memory: KvMemory
+    ) -> tuple[Callable[[int, int], None], np.ndarray]:
+        """What computes the layers from one number up to another, all of them in order; and where
+        the logits are after the last."""
         rooms, logits = self._buffers.of(len(batch.tokens), len(batch.sampled))
         geometry = _geometry(self.spec, memory)
         scratch = self._thread_scratch(geometry)
@@ -58,27 +82,31 @@ class QuantizedLlama:
             batch.tokens, batch.positions, batch.places, batch.tables, batch.blocks, batch.sampled
         )
         flat, barrier = memory.elements, self._team.barrier
+        alone = len(rows.tokens) * self._weight_count < _WORTH_SHARING
 
-        def share(thread: int, threads: int) -> None:
-            forward(
-                self._pointers,
-                self._sizes,
-                geometry,
-                self._epsilon,
-                rows,
-                rooms,
-                flat,
-                self._rotation,
-                scratch[thread],
-                logits,
-                (thread, threads, barrier),
-            )
+        def layers(first: int, end: int) -> None:
+            def share(thread: int, threads: int) -> None:
+                forward(
+                    self._pointers,
+                    self._sizes,
+                    geometry,
+                    self._epsilon,
+                    rows,
+                    rooms,
+                    flat,
+                    self._rotation,
+                    scratch[thread],
+                    logits,
+                    (first, end),
+                    (thread, threads, barrier),
+                )
 
-        if len(rows.tokens) * self._weight_count < _WORTH_SHARING:
-            share(0, 1)
-        else:
-            self._team.run(share)
-        return torch.from_numpy(logits)
+            if alone:
+                share(0, 1)
+            else:
+                self._team.run(share)
+
+        return layers, logits
 
     def _thread_scratch(self, geometry: Geometry) -> list[np.ndarray]:
         """One array a thread; torch aligns them to whole vectors."""

@@ -1,13 +1,17 @@
 """Plans in, tokens out: the engine that computes a real model."""
 
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import TypeAlias
 
 import numpy as np
+import torch
 
 from antiphon.errors import BugError
 from antiphon.types import (
     Chunk,
+    ComingKv,
     Request,
     Sample,
     SequenceFault,
@@ -21,6 +25,8 @@ from .batch import Batch, PageTable, Run
 from .kv_memory import KvMemory
 from .model import Model
 from .sampler import Draw, sample
+
+_Forward: TypeAlias = Callable[[Batch, KvMemory], torch.Tensor | None]
 
 
 @dataclass(slots=True)
@@ -61,24 +67,40 @@ class TorchEngine:
         Raises `BugError` if the plan names pages, tokens or positions that don't exist, or feeds a
         sequence whose earlier outputs are unknown.
         """
+        return self._step(plan, self._model.forward)
+
+    def forward_as_it_comes(self, plan: StepPlan, coming: ComingKv) -> StepResult:
+        """See `LayeredEngine`."""
+
+        def forward(batch: Batch, memory: KvMemory) -> torch.Tensor | None:
+            return self._model.forward_as_it_comes(batch, memory, coming)
+
+        return self._step(plan, forward)
+
+    def _step(self, plan: StepPlan, forward: _Forward) -> StepResult:
         started = time.perf_counter()
         for key in plan.ended:
             self._sequences.pop(key, None)
         self._memory.copy(plan.copies)
-        drawn = self._compute(plan.chunks) if plan.chunks else []
+        drawn = self._compute(plan.chunks, forward) if plan.chunks else []
         return StepResult(
             number=plan.number,
-            samples=tuple(result for result in drawn if isinstance(result, Sample)),
-            faults=tuple(result for result in drawn if isinstance(result, SequenceFault)),
+            samples=tuple(result for result in drawn or () if isinstance(result, Sample)),
+            faults=tuple(result for result in drawn or () if isinstance(result, SequenceFault)),
             elapsed_s=time.perf_counter() - started,
+            broken_off=drawn is None,
         )
 
-    def _compute(self, chunks: tuple[Chunk, ...]) -> list[Sample | SequenceFault]:
+    def _compute(
+        self, chunks: tuple[Chunk, ...], forward: _Forward
+    ) -> list[Sample | SequenceFault] | None:
         batch = Batch.of([self._run(chunk) for chunk in chunks], self._memory.layout)
         self._memory.begin_write(batch.places // self._memory.layout.page_stride)
-        logits = self._model.forward(batch, self._memory).numpy()
+        logits = forward(batch, self._memory)
+        if logits is None:
+            return None
         draws = self._draws(chunks)
-        drawn = sample(logits, draws)
+        drawn = sample(logits.numpy(), draws)
         for draw, result in zip(draws, drawn, strict=True):
             if isinstance(result, Sample):
                 sequence = self._sequence(draw.request, draw.sequence)

@@ -4,7 +4,7 @@ import asyncio
 import logging
 from concurrent.futures import ThreadPoolExecutor
 
-from antiphon.types import Engine, StepPlan, StepResult
+from antiphon.types import ComingKv, Engine, LayeredEngine, StepPlan, StepResult
 
 _log = logging.getLogger(__name__)
 
@@ -18,10 +18,18 @@ class EngineThread:
         self._engine = engine
         self._thread = ThreadPoolExecutor(1, thread_name_prefix=name)
 
-    async def forward(self, plan: StepPlan) -> StepResult | None:
-        """The result; None if the engine raised anything, which the log has then."""
+    @property
+    def layered(self) -> bool:
+        """Whether it takes plans with KV that is still coming."""
+        return isinstance(self._engine, LayeredEngine)
+
+    async def forward(self, plan: StepPlan, coming: ComingKv | None = None) -> StepResult | None:
+        """The result; None if the engine raised anything, which the log has then.
+
+        `coming`: the KV that the plan awaits, if it does, and the engine is `layered`.
+        """
         loop = asyncio.get_running_loop()
-        result = await loop.run_in_executor(self._thread, self._compute, plan)
+        result = await loop.run_in_executor(self._thread, self._compute, plan, coming)
         if isinstance(result, Exception):
             _log.error("forward pass %d failed", plan.number, exc_info=result)
             self.faults_total += 1
@@ -34,9 +42,12 @@ class EngineThread:
         """Wait for the running pass, and end the thread."""
         self._thread.shutdown()
 
-    def _compute(self, plan: StepPlan) -> StepResult | Exception:
+    def _compute(self, plan: StepPlan, coming: ComingKv | None) -> StepResult | Exception:
         """Errors are returned: a future can't carry all of them."""
         try:
-            return self._engine.forward(plan)
+            if coming is None:
+                return self._engine.forward(plan)
+            assert isinstance(self._engine, LayeredEngine)
+            return self._engine.forward_as_it_comes(plan, coming)
         except Exception as error:  # noqa: BLE001  whatever fails here, the others must be served
             return error

@@ -18,6 +18,9 @@ MAX_HEAD_BYTES = 64 * 1024
 """Most bytes of request line and headers."""
 HEAD_TIMEOUT_S = 20.0
 """How long a request's head may take, from the connection or the head's first byte on."""
+IDLE_S = 120
+"""How long a connection may be idle between requests: longer than clients and proxies keep theirs
+(aiohttp 15 s, Go 90 s), so that none sends a request into a connection that is being closed."""
 _LAST_BYTES_S = 5
 """How long connections may take to send their last bytes once every request has ended."""
 
@@ -122,6 +125,7 @@ class HttpServer(uvicorn.Server):
                 access_log=False,
                 server_header=False,
                 proxy_headers=False,
+                timeout_keep_alive=IDLE_S,
                 timeout_graceful_shutdown=_LAST_BYTES_S,
             )
         )

@@ -15,6 +15,9 @@ from dataclasses import dataclass, replace
 from antiphon.core.handover import LeaseBook, PullEnded
 from antiphon.core.scheduler import Scheduler
 from antiphon.types import (
+    Awaited,
+    BlockKey,
+    ComingKv,
     Fetched,
     Prefilled,
     Pulled,
@@ -26,11 +29,12 @@ from antiphon.types import (
 )
 from antiphon.wire import QuietLog
 
+from .layer_gates import group_starts, parts_of
 from .page_copier import PageCopier
 from .pool_offer import PoolOffer, blocks_a_slice
 from .pull_path import PullPath, SealedPages
 from .sealing import Sealing
-from .store_fetch import FetchEnded, StoreFetch
+from .store_fetch import Arriving, FetchEnded, LayerGroups, StoreFetch
 from .store_session import StoreAccess, StoreSession
 from .write_back import WriteBack
 
@@ -45,6 +49,11 @@ class Exchange:
     pages: SealedPages
     path: PullPath
     store: StoreAccess | None = None
+
+    def at_once(self) -> "Exchange":
+        """The same, for an engine that can't begin before all layers are here."""
+        store = self.store
+        return self if store is None else replace(self, store=replace(store, layer_groups=1))
 
 
 class KvExchange:
@@ -84,6 +93,8 @@ class KvExchange:
         self._pool_offer: PoolOffer | None = None
         self._fetch: StoreFetch | None = None
         self._session: Callable[[], StoreSession | None] = lambda: None
+        self._awaited: Sequence[BlockKey] = ()
+        """Of the fetch that the outstanding step awaits."""
         if (store := exchange.store) is not None:
             self._session = store.session
             self._write_back = WriteBack(exchange.pages, store.session)
@@ -104,6 +115,7 @@ class KvExchange:
                 clock=clock,
                 on_end=self._fetched,
                 on_broken=on_broken,
+                layers=self._layer_groups(store, info()),
             )
 
     def __len__(self) -> int:
@@ -134,10 +146,15 @@ class KvExchange:
         """Seal and offer what is computed."""
         self._sealing.begin(prefilled)
 
-    def put(self) -> None:
-        """A step is complete: offer its blocks to the store, before anything else happens."""
+    def step_completed(self, events: Sequence[SchedulerEvent]) -> None:
+        """Offer its blocks to the store, before anything else happens, but for those that came
+        from there while it was computed."""
+        awaited, self._awaited = self._awaited, ()
         if self._write_back is not None:
+            self._write_back.forget(awaited)
             self._write_back.send()
+        if awaited:
+            self._warn(events)
 
     def abort_offer(
         self, id: RequestId, attempt: int, sequence: int | None
@@ -181,6 +198,10 @@ class KvExchange:
         """What it was for goes on. Who computed these blocks has put them."""
         if self._write_back is not None:
             self._write_back.forget()
+        self._warn(events)
+        self._on_events(events)
+
+    def _warn(self, events: Sequence[SchedulerEvent]) -> None:
         for event in events:
             match event:
                 case Pulled() | Fetched() if event.missing_tokens:
@@ -193,7 +214,34 @@ class KvExchange:
                     )
                 case _:
                     pass
-        self._on_events(events)
+
+    # ── layer by layer ───────────────────────────────────────────────────────────────────────
+
+    def coming(self, awaits: Awaited) -> ComingKv:
+        """What a step that begins now is to wait behind."""
+        assert self._fetch is not None
+        self._awaited = self._fetch.keys(awaits.request, awaits.attempt)
+        return self._fetch.gates(awaits.request, awaits.attempt).waiting(awaits.wait_s)
+
+    async def fetch_ended(self, awaits: Awaited) -> None:
+        """Return when the scheduler knows what came of the fetch."""
+        if self._fetch is not None:
+            await self._fetch.ended(awaits.request, awaits.attempt)
+
+    def _layer_groups(self, store: StoreAccess, info: WorkerInfo) -> LayerGroups | None:
+        """How a fetch comes layer by layer; None: it does not."""
+        page_bytes = 0 if info.kv is None else info.kv.page_bytes
+        starts = group_starts(store.layers, page_bytes, store.layer_groups)
+        if len(starts) < 2:
+            return None
+        parts = parts_of(starts, store.layers, page_bytes)
+        return LayerGroups(starts=starts, parts=parts, on_arriving=self._arriving)
+
+    def _arriving(self, arriving: Arriving) -> None:
+        self._scheduler.arriving(
+            arriving.request, arriving.attempt, arriving.here, arriving.groups, arriving.group_s
+        )
+        self._on_events(())
 
     async def close(self) -> None:
         """Wait until nothing is under way."""

@@ -58,6 +58,7 @@ class LoadedEngine:
     max_model_len: int
     scheduler: Scheduler
     engine: TorchEngine
+    layers: int
     region: OwnedRegion | None = None
     heard: KvListeners = field(default_factory=KvListeners)
     commit: KvCommit | None = None
@@ -110,6 +111,7 @@ def load_engine(
         max_model_len=scheduler.max_model_len,
         scheduler=scheduler,
         engine=engine,
+        layers=checkpoint.spec.layers,
         region=region,
         heard=heard,
         commit=commit,

@@ -35,7 +35,9 @@ class SharedKv:
         *,
         config: Config,
         folder: Path,
+        layers: int = 1,
     ) -> None:
+        """`layers`: the model's, of which a page of the region is a run in equal parts."""
         self._region = region
         self._info = info
         self._folder = folder
@@ -63,6 +65,8 @@ class SharedKv:
                 heard=heard,
                 fetch_timeout_s=config.store.fetch_timeout_s,
                 pace_s=config.cluster.heartbeat_s,
+                layers=layers,
+                layer_groups=config.store.layer_groups,
             )
         self.exchange = Exchange(pages=region, path=self._path, store=access)
 

@@ -3,6 +3,9 @@
     Scheduler.fetches ──► Locate ──► Located ──► copy and verify ──► Release
                                                         └──► FetchEnded ──► Scheduler.fetched
 
+A copy that takes long comes layer by layer: then `on_arriving` hears how far it is, and a step may
+begin behind the fetch's gates. They open to the end only over proven pages.
+
 One deadline stands over all of it. Whatever the store does or does not do, a fetch ends in time,
 with those blocks that are proven to be what was asked for; the request computes the rest.
 """
@@ -10,14 +13,17 @@ with those blocks that are proven to be what was asked for; the request computes
 import asyncio
 import threading
 from collections import Counter
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import partial
 
 from antiphon.errors import PeerError
-from antiphon.types import Fetch, Locate, Located, PagePull, RequestId, Seconds
+from antiphon.store.transfer import Part
+from antiphon.types import BlockKey, Fetch, Locate, Located, PagePull, RequestId, Seconds
 
+from .layer_gates import LayerGates
 from .pull_path import why_missed
 from .store_session import PagesCopied, StoreSession
 
@@ -69,6 +75,36 @@ class _Run:
     """Done when the request has ended."""
     stop: threading.Event = field(default_factory=threading.Event)
     """For the thread that copies."""
+    gates: LayerGates | None = None
+    """If it comes layer by layer."""
+    ended: asyncio.Event = field(default_factory=asyncio.Event)
+    """`on_end` was called."""
+
+
+@dataclass(frozen=True, slots=True)
+class Arriving:
+    """Of a fetch all whose blocks are there, `here` of `groups` groups of layers have come, each
+    in `group_s`."""
+
+    request: RequestId
+    attempt: int
+    here: int
+    groups: int
+    group_s: Seconds
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LayerGroups:
+    """How a fetch comes layer by layer: where each group begins, and its bytes in a page."""
+
+    starts: tuple[int, ...]
+    parts: tuple[Part, ...]
+    on_arriving: Callable[[Arriving], None]
+    """On the event loop."""
+
+
+LONG_COPY_S = 0.01
+"""A copy that takes so long comes layer by layer: each page is looked at twice for that."""
 
 
 class StoreFetch:
@@ -87,6 +123,7 @@ class StoreFetch:
         clock: Callable[[], Seconds],
         on_end: Callable[[FetchEnded], None],
         on_broken: Callable[[BaseException], None],
+        layers: LayerGroups | None = None,
     ) -> None:
         self.missed: Counter[str] = Counter()
         """Blocks that did not come, by `NotFetched` or `Miss`."""
@@ -96,6 +133,7 @@ class StoreFetch:
         self._clock = clock
         self._on_end = on_end
         self._on_broken = on_broken
+        self._layers = layers
         self._runs: dict[tuple[RequestId, int], _Run] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._asked: set[asyncio.Task[Located]] = set()
@@ -119,6 +157,22 @@ class StoreFetch:
         if run is not None and not run.over.done():
             run.over.set_result(None)
 
+    def gates(self, request: RequestId, attempt: int) -> LayerGates:
+        """Those of a fetch that `on_arriving` has heard of, and that has not ended."""
+        gates = self._runs[request, attempt].gates
+        assert gates is not None
+        return gates
+
+    def keys(self, request: RequestId, attempt: int) -> Sequence[BlockKey]:
+        """The blocks of a fetch that has not ended."""
+        return self._runs[request, attempt].fetch.keys
+
+    async def ended(self, request: RequestId, attempt: int) -> None:
+        """Return when `on_end` was called for it."""
+        run = self._runs.get((request, attempt))
+        if run is not None:
+            await run.ended.wait()
+
     async def close(self) -> None:
         """End all of them, and wait until nothing is written any more."""
         for request, attempt in self._runs:
@@ -138,15 +192,18 @@ class StoreFetch:
         if missing:
             self.missed[got.reason] += missing
         del self._runs[fetch.request, fetch.attempt]
-        self._on_end(
-            FetchEnded(
-                request=fetch.request,
-                attempt=fetch.attempt,
-                good=(True,) * got.blocks + (False,) * missing,
-                problem=got.problem,
-                seconds=self._clock() - began,
+        try:
+            self._on_end(
+                FetchEnded(
+                    request=fetch.request,
+                    attempt=fetch.attempt,
+                    good=(True,) * got.blocks + (False,) * missing,
+                    problem=got.problem,
+                    seconds=self._clock() - began,
+                )
             )
-        )
+        finally:
+            run.ended.set()
 
     async def _get(self, run: _Run) -> _Got:
         session = self._session() or await self._session_that_comes(run)
@@ -197,7 +254,10 @@ class StoreFetch:
             for block, targets in zip(located.blocks, fetch.targets, strict=False)
             for source, target in zip(block, targets, strict=True)
         ]
-        copied = await self._pages(session, run, pages) if pages else PagesCopied((), Counter())
+        whole = len(located.blocks) == len(fetch.keys)
+        copied = PagesCopied((), Counter())
+        if pages:
+            copied = await self._pages(session, run, pages, whole=whole)
         good = copied.good.index(False) if False in copied.good else len(copied.good)
         blocks = _whole_blocks(fetch, good)
         if blocks == len(fetch.keys):
@@ -209,9 +269,39 @@ class StoreFetch:
         problem = f"the KV store has {blocks} of {len(fetch.keys)} blocks"
         return _Got(blocks, NotFetched.GONE, problem)
 
-    async def _pages(self, session: StoreSession, run: _Run, pages: list[PagePull]) -> PagesCopied:
-        """Wait for the copy as long as it may take, then until it has stopped."""
-        copying = session.copy(pages, run.stop.is_set)
+    async def _pages(
+        self, session: StoreSession, run: _Run, pages: list[PagePull], *, whole: bool
+    ) -> PagesCopied:
+        """Wait for the copy as long as it may take, then until it has stopped.
+
+        If it is of the `whole` fetch and takes long, it comes layer by layer.
+        """
+        layers = self._layers
+        if layers is None or not whole or session.copy_s(len(pages)) < LONG_COPY_S:
+            return await self._ended(run, session.copy(pages, run.stop.is_set))
+        gates = run.gates = LayerGates(layers.starts)
+        here = self._opener(run, layers, gates)
+        try:
+            copying = session.copy_parts(pages, layers.parts, run.stop.is_set, here)
+            return await self._ended(run, copying)
+        finally:
+            gates.close()
+
+    def _opener(self, run: _Run, layers: LayerGroups, gates: LayerGates) -> Callable[[int], None]:
+        """For the thread that copies: opens gates, and says on the event loop how far it is."""
+        loop, clock, began = asyncio.get_running_loop(), self._clock, self._clock()
+        fetch, groups = run.fetch, len(layers.starts)
+
+        def here(number: int) -> None:
+            gates.open(number)
+            group_s = (clock() - began) / number
+            arriving = Arriving(fetch.request, fetch.attempt, number, groups, group_s)
+            if number < groups:
+                loop.call_soon_threadsafe(layers.on_arriving, arriving)
+
+        return here
+
+    async def _ended(self, run: _Run, copying: "Future[PagesCopied]") -> PagesCopied:
         waiting = asyncio.wrap_future(copying)
         await self._wait(run, waiting)
         if not waiting.done():

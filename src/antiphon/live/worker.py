@@ -27,6 +27,7 @@ from antiphon.types import (
     Aborted,
     Admitted,
     AttemptFailed,
+    ComingKv,
     Engine,
     Event,
     Incarnation,
@@ -96,7 +97,7 @@ class Worker:
         self._kv: KvExchange | None = None
         if exchange is not None:
             self._kv = KvExchange(
-                exchange,
+                exchange if self._thread.layered else exchange.at_once(),
                 self._scheduler,
                 leases,
                 lambda: self._info,
@@ -254,9 +255,10 @@ class Worker:
             if plan is None:
                 await self._sleep()
             else:
+                coming = self._coming(plan)
                 if decided:
                     await asyncio.sleep(0)  # the reader, unless it is behind, sends it in this turn
-                self._outbox.put_step(await self._forward(plan))
+                self._outbox.put_step(await self._forward(plan, coming))
                 await self._outbox.room()
 
     def _expire(self, now: Seconds) -> bool:
@@ -277,13 +279,23 @@ class Worker:
             async with asyncio.timeout(wait_s):
                 await self._wake.wait()
 
-    async def _forward(self, plan: StepPlan) -> Sequence[Event]:
-        result = await self._thread.forward(plan)
+    def _coming(self, plan: StepPlan) -> ComingKv | None:
+        """What the plan awaits. Only the exchange says that something may be awaited."""
+        if plan.awaits is None:
+            return None
+        assert self._kv is not None
+        return self._kv.coming(plan.awaits)
+
+    async def _forward(self, plan: StepPlan, coming: ComingKv | None) -> Sequence[Event]:
+        result = await self._thread.forward(plan, coming)
         if result is None:
             return self._failed(plan)
-        events = self._seen(self._scheduler.complete(plan, result, self._clock()))
+        if self._kv is not None and plan.awaits is not None and not result.broken_off:
+            await self._kv.fetch_ended(plan.awaits)
+        happened = self._scheduler.complete(plan, result, self._clock())
+        events = self._seen(happened)
         if self._kv is not None:
-            self._kv.put()
+            self._kv.step_completed(happened)
         return events
 
     def _failed(self, plan: StepPlan) -> Sequence[Event]:

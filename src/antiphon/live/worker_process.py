@@ -72,6 +72,7 @@ async def serve_worker(parent: Parent, loaded: LoadedEngine, log: DecisionLog | 
                 lambda: worker.info,
                 config=parent.config,
                 folder=Path(parent.launch.sockets),
+                layers=loaded.layers,
             )
             until_end.push_async_callback(kv.close)
             renewed.append(kv.new_life)

@@ -9,7 +9,7 @@ copied there, its generation says so. What can't be sent is dropped and counted.
 """
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from enum import StrEnum
 from itertools import groupby
 
@@ -71,9 +71,14 @@ class WriteBack:
         if event.doubtful:
             self._doubtful[event.key] = None
 
-    def forget(self) -> None:
-        """What was completed since the last call came from elsewhere: there it is put."""
-        self._complete.clear()
+    def forget(self, keys: Iterable[BlockKey] | None = None) -> None:
+        """What was completed since the last call, or of it these, came from elsewhere: there it is
+        put."""
+        if keys is None:
+            self._complete.clear()
+            return
+        for key in keys:
+            self._complete.pop(key, None)
 
     def send(self) -> None:
         """Offer what was completed since the last call, and have forgotten what is in doubt.

@@ -76,6 +76,11 @@ class StoreSpec:
     """So many of the blocks that are asked for can't be had, though they were put."""
     put_s: Seconds = 0.002
     fetch_s: Seconds = 0.003
+    groups: int = 1
+    """A fetch comes in so many groups of layers."""
+    late_share: float = 0.0
+    """Of so many fetches the last layers come `late_s` later."""
+    late_s: Seconds = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,7 +10,7 @@ from antiphon.core.scheduler.parts import Parts
 from antiphon.types import (
     Abort,
     Admitted,
-    Engine,
+    Awaited,
     Fetched,
     GrantAnswered,
     Incarnation,
@@ -57,7 +57,7 @@ from .page_taker import PageTaker
 from .scripted_engine import ConstantStepTime, Script, ScriptedEngine, hashed_script
 from .shadow_kv import ShadowKv
 from .shadow_store import ShadowStore, StoreSide
-from .store_user import StoreUser, losing
+from .store_user import StoreUser, delaying, losing
 from .stream import End
 from .virtual_process import VirtualProcess
 
@@ -144,7 +144,7 @@ class WorkerLife:
             parts=parts.scheduler,
         )
         script: Script = hashed_script(setup.vocab_size)
-        self._engine: Engine = ScriptedEngine(script, ConstantStepTime(spec.step_s), self.memory)
+        self._engine = ScriptedEngine(script, ConstantStepTime(spec.step_s), self.memory)
         self._joins = 0
         self._offers = 0
         self._control: End | None = None
@@ -345,9 +345,24 @@ class WorkerLife:
         if plan is None:
             return
         self._computing = True
+        if plan.awaits is not None:
+            self._compute_early(plan, plan.awaits)
+            return
         result = self._engine.forward(plan)
         took_s = result.elapsed_s * self.process.slow_factor
         self.process.call_at(self.now + took_s, lambda: self._complete(plan, result))
+
+    def _compute_early(self, plan: StepPlan, awaits: Awaited) -> None:
+        """KV that the plan reads is still on its way: what comes of it is known at its end."""
+        assert self.store is not None
+        coming, engine = self.store.coming, self._engine
+        self.note(awaits)
+
+        def ended() -> None:
+            self._complete(plan, coming.result(plan, awaits, engine, self.now))
+
+        took_s = engine.seconds(plan) * self.process.slow_factor
+        self.process.call_at(coming.step_ends_at(awaits, self.now, took_s), ended)
 
     def _complete(self, plan: StepPlan, result: StepResult) -> None:
         self._computing = False
@@ -363,7 +378,9 @@ def _store_user(life: WorkerLife, worker: ClusterWorker) -> StoreUser | None:
         worker.store,
         life.memory,
         lost=losing(spec, worker.setup.faults.seed),
+        late=delaying(spec, worker.setup.faults.seed),
         put_s=spec.put_s,
         fetch_s=spec.fetch_s,
+        groups=spec.groups,
     )
     return StoreUser(life, side)

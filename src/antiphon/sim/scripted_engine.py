@@ -52,6 +52,10 @@ class ScriptedEngine:
         self._step_time = step_time or ConstantStepTime()
         self._shadow = shadow
 
+    def seconds(self, plan: StepPlan) -> Seconds:
+        """How long a pass over the plan takes."""
+        return self._step_time.seconds(plan)
+
     def forward(self, plan: StepPlan) -> StepResult:
         """One pass. Takes no real time: `elapsed_s` says what it would have taken."""
         if self._shadow is not None:
@@ -69,5 +73,5 @@ class ScriptedEngine:
             number=plan.number,
             samples=tuple(samples),
             faults=tuple(faults),
-            elapsed_s=self._step_time.seconds(plan),
+            elapsed_s=self.seconds(plan),
         )

@@ -41,7 +41,7 @@ class ShadowKv:
     """
 
     def __init__(self, page_tokens: int) -> None:
-        self._page_tokens = page_tokens
+        self.page_tokens = page_tokens
         self._pages: dict[PageId, list[int]] = {}
         self._generations: dict[PageId, int] = {}
         self._sequences: dict[SequenceKey, _Sequence] = {}
@@ -103,7 +103,7 @@ class ShadowKv:
             self._read(chunk)
 
     def _page(self, page: PageId) -> list[int]:
-        return self._pages.setdefault(page, [_EMPTY] * self._page_tokens)
+        return self._pages.setdefault(page, [_EMPTY] * self.page_tokens)
 
     def _write(self, chunk: Chunk) -> None:
         name, request = f"{chunk.request.id}/{chunk.sequence}", chunk.request
@@ -119,20 +119,20 @@ class ShadowKv:
         known = tuple(sequence.tokens[chunk.start : end])
         if len(sequence.tokens) < chunk.start or known != chunk.tokens[: len(known)]:
             raise BugError(f"{name} computes other tokens at {chunk.start} than it has")
-        if len(sequence.table) * self._page_tokens < end:
+        if len(sequence.table) * self.page_tokens < end:
             raise BugError(f"the page table of {name} does not reach position {end - 1}")
         sequence.tokens += chunk.tokens[len(known) :]
         sequence.computed = end
         sequence.extend_chain(end)
         for position in range(chunk.start, end):
-            entry, slot = divmod(position, self._page_tokens)
+            entry, slot = divmod(position, self.page_tokens)
             page = sequence.table[entry]
             self._begin_write(page, slot)
             self._page(page)[slot] = sequence.chain[position]
 
     def _read(self, chunk: Chunk) -> None:
         sequence = self._sequences[SequenceKey(chunk.request.id, chunk.sequence)]
-        size = self._page_tokens
+        size = self.page_tokens
         for entry in range(-(-sequence.computed // size)):
             wanted = sequence.chain[entry * size : min((entry + 1) * size, sequence.computed)]
             page = sequence.table[entry]

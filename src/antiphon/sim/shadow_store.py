@@ -19,18 +19,26 @@ from antiphon.types import (
     KvEvent,
     OfferedPage,
     Seconds,
+    StepPlan,
 )
 
 from .shadow_kv import PageContent, ShadowKv
 
 Lost: TypeAlias = Callable[[Fetch], Collection[int]]
 """Which blocks of a fetch, by number, can't be had though they were put."""
+Late: TypeAlias = Callable[[Fetch], Seconds]
+"""How much later than usual the last layers of a fetch come."""
 GARBAGE = -1
 
 
 def nothing_is_lost(_fetch: Fetch) -> Collection[int]:
     """Every block that was put can be had."""
     return ()
+
+
+def nothing_is_late(_fetch: Fetch) -> Seconds:
+    """Every fetch takes its time."""
+    return 0.0
 
 
 class ShadowStore:
@@ -67,7 +75,8 @@ class SealedBlock:
 class StoreSide:
     """What a worker does with a store; its driver says when. `listen` is for the scheduler.
 
-    `put_s` and `fetch_s`: how long the driver waits before `put` and `copy`.
+    `put_s` and `fetch_s`: how long the driver waits before `put` and `copy`. In that time a fetch
+    comes in `groups` groups of layers; what its pages hold is known with the last.
     """
 
     def __init__(
@@ -76,11 +85,15 @@ class StoreSide:
         memory: ShadowKv,
         *,
         lost: Lost = nothing_is_lost,
+        late: Late = nothing_is_late,
         put_s: Seconds = 0.01,
         fetch_s: Seconds = 0.03,
+        groups: int = 1,
     ) -> None:
         self.put_s = put_s
         self.fetch_s = fetch_s
+        self.groups = groups
+        self.late = late
         self._store = store
         self._memory = memory
         self._lost = lost
@@ -132,6 +145,12 @@ class StoreSide:
             self._copy_block(None if number in lost else self._store.get(key), targets)
             for number, (key, targets) in enumerate(zip(fetch.keys, fetch.targets, strict=True))
         )
+
+    def spoil(self, plan: StepPlan) -> None:
+        """The engine broke this plan off in the middle: what it was to write holds anything."""
+        for chunk in plan.chunks:
+            for page in chunk.new_pages[chunk.start // self._memory.page_tokens :]:
+                self._memory.pull(page, (GARBAGE,) * self._memory.page_tokens)
 
     def _copy_block(
         self, content: tuple[PageContent, ...] | None, targets: tuple[int, ...]

@@ -1,10 +1,11 @@
 """A virtual worker beside a store: puts what its scheduler names, fetches what it asks for."""
 
 from antiphon.core.draws import Draws
-from antiphon.types import Fetch
+from antiphon.types import Fetch, RequestId, Seconds
 
 from .cluster_setup import StoreSpec
-from .shadow_store import Lost, StoreSide
+from .coming_fetches import ComingFetches
+from .shadow_store import Late, Lost, StoreSide
 from .worker_host import WorkerHost
 
 
@@ -15,6 +16,7 @@ class StoreUser:
         self.side = side
         self._life = life
         self._fetching = 0
+        self.coming = ComingFetches(side, life.process.call_at, self._arriving)
 
     def __len__(self) -> int:
         """Fetches that have not ended."""
@@ -31,12 +33,16 @@ class StoreUser:
         took_s = self.side.fetch_s * self._life.process.slow_factor
         for fetch in self._life.scheduler.fetches():
             self._fetching += 1
-            self._life.process.call_at(
-                self._life.now + took_s, lambda fetch=fetch: self._fetched(fetch)
-            )
+            self.coming.begin(fetch, self._life.now, took_s, self._fetched)
 
-    def _fetched(self, fetch: Fetch) -> None:
-        life, good = self._life, self.side.copy(fetch)
+    def _arriving(
+        self, request: RequestId, attempt: int, here: int, groups: int, group_s: Seconds
+    ) -> None:
+        self._life.scheduler.arriving(request, attempt, here, groups, group_s)
+        self._life.wake()
+
+    def _fetched(self, fetch: Fetch, good: tuple[bool, ...]) -> None:
+        life = self._life
         self._fetching -= 1
         problem = "" if all(good) else "lost"
         events = life.scheduler.fetched(
@@ -60,3 +66,14 @@ def losing(spec: StoreSpec, seed: int) -> Lost:
         ]
 
     return lost
+
+
+def delaying(spec: StoreSpec, seed: int) -> Late:
+    """Which fetches' last layers come `late_s` later than usual, drawn like `losing`'s."""
+    draws = Draws(seed)
+
+    def late(fetch: Fetch) -> Seconds:
+        drawn = draws.fraction("late", fetch.request, fetch.attempt)
+        return spec.late_s if drawn < spec.late_share else 0.0
+
+    return late

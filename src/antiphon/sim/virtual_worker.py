@@ -8,6 +8,7 @@ from antiphon.core.scheduler import Scheduler
 from antiphon.types import (
     Aborted,
     Admitted,
+    Awaited,
     Engine,
     Fetch,
     Rejected,
@@ -21,6 +22,8 @@ from antiphon.types import (
     WorkerView,
 )
 
+from .coming_fetches import ComingFetches
+from .scripted_engine import ScriptedEngine
 from .shadow_store import StoreSide
 from .virtual_loop import VirtualLoop
 
@@ -80,6 +83,9 @@ class VirtualWorker:
         self._loop = loop
         self._store = store
         self._computing = False
+        self._coming: ComingFetches | None = None
+        if store is not None:
+            self._coming = ComingFetches(store, loop.call_at, self._arriving)
         self._awake_at: Seconds | None = None
 
     def submit(self, request: Request, fetch: int = 0) -> Admitted | Rejected:
@@ -113,8 +119,8 @@ class VirtualWorker:
         self._expire()
         if not self._computing:
             self._compute()
-        if self._store is not None:
-            self._fetch(self._store)
+        if self._store is not None and self._coming is not None:
+            self._fetch(self._store, self._coming)
         deadline = self._scheduler.next_deadline()
         if deadline is not None:
             self._wake(deadline)
@@ -130,9 +136,22 @@ class VirtualWorker:
             return
         self._computing = True
         self.log.plans.append((self._loop.now, plan))
+        if plan.awaits is not None:
+            self._compute_early(plan, plan.awaits)
+            return
         result = self._engine.forward(plan)
         ends_at = self._loop.now + result.elapsed_s
         self._loop.call_at(ends_at, lambda: self._complete(plan, result))
+
+    def _compute_early(self, plan: StepPlan, awaits: Awaited) -> None:
+        """KV that the plan reads is still on its way: what comes of it is known at its end."""
+        coming, engine, now = self._coming, self._engine, self._loop.now
+        assert coming is not None and isinstance(engine, ScriptedEngine)
+
+        def ended() -> None:
+            self._complete(plan, coming.result(plan, awaits, engine, self._loop.now))
+
+        self._loop.call_at(coming.step_ends_at(awaits, now, engine.seconds(plan)), ended)
 
     def _complete(self, plan: StepPlan, result: StepResult) -> None:
         self._computing = False
@@ -150,20 +169,24 @@ class VirtualWorker:
         for block in store.seal_fresh():
             self._loop.call_at(at, lambda block=block: store.put(block))
 
-    def _fetch(self, store: StoreSide) -> None:
-        at = self._loop.now + store.fetch_s
-        for fetch in self._scheduler.fetches():
-            self._loop.call_at(at, lambda fetch=fetch: self._fetched(store, fetch))
+    def _arriving(
+        self, request: RequestId, attempt: int, here: int, groups: int, group_s: Seconds
+    ) -> None:
+        self._scheduler.arriving(request, attempt, here, groups, group_s)
+        self._wake(self._loop.now)
 
-    def _fetched(self, store: StoreSide, fetch: Fetch) -> None:
-        good, now = store.copy(fetch), self._loop.now
-        problem = "" if all(good) else "lost"
-        for event in self._scheduler.fetched(
-            fetch.request, fetch.attempt, good, now, problem, store.fetch_s
-        ):
-            self._note(event)
-        self._put_fresh()
-        self._wake(now)
+    def _fetch(self, store: StoreSide, coming: ComingFetches) -> None:
+        def fetched(fetch: Fetch, good: tuple[bool, ...]) -> None:
+            now, problem = self._loop.now, "" if all(good) else "lost"
+            for event in self._scheduler.fetched(
+                fetch.request, fetch.attempt, good, now, problem, store.fetch_s
+            ):
+                self._note(event)
+            self._put_fresh()
+            self._wake(now)
+
+        for fetch in self._scheduler.fetches():
+            coming.begin(fetch, self._loop.now, store.fetch_s, fetched)
 
 
 def run_worker(

@@ -30,7 +30,7 @@ from .config import (
     SchedulerConfig,
     StoreConfig,
 )
-from .engine import Engine
+from .engine import ComingKv, Engine, LayeredEngine
 from .events import (
     AttemptFailed,
     BlockRemoved,
@@ -122,6 +122,7 @@ from .messages import (
     Welcome,
 )
 from .plan import (
+    Awaited,
     Chunk,
     Logprobs,
     PageCopy,
@@ -157,6 +158,7 @@ __all__ = [
     "Adopt",
     "AttemptFailed",
     "AttemptRecord",
+    "Awaited",
     "BlockKey",
     "BlockRemoved",
     "BlockStored",
@@ -164,6 +166,7 @@ __all__ = [
     "CallRecord",
     "Chunk",
     "ClusterConfig",
+    "ComingKv",
     "Command",
     "Config",
     "Deliver",
@@ -199,6 +202,7 @@ __all__ = [
     "KvEvents",
     "KvReplay",
     "KvShape",
+    "LayeredEngine",
     "LeaseHeld",
     "LeaseId",
     "LeaseRefusal",

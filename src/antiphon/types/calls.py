@@ -93,6 +93,8 @@ class LoadRun:
     started_at: str = ""
     """UTC, ISO 8601; empty in virtual time."""
     version: str = ""
+    command: str = ""
+    """What to type to run it again; without keys and passwords."""
     lateness_p99_s: Seconds = 0.0
     client_busy: float = 0.0
     notes: tuple[str, ...] = ()

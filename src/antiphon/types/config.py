@@ -282,6 +282,15 @@ class StoreConfig:
     fetch_timeout_s: Annotated[
         float, Key("A fetch that takes longer is given up: the prompt is computed.", 0.001, 60.0)
     ] = 2.0
+    layer_groups: Annotated[
+        int,
+        Key(
+            "A fetch that takes long comes in up to so many groups of layers, so that computing "
+            "may begin before its end; 1: at once.",
+            1,
+            256,
+        ),
+    ] = 32
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

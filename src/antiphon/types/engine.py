@@ -1,6 +1,6 @@
-"""What a worker, live or virtual, needs of an engine: one method."""
+"""What a worker, live or virtual, needs of an engine."""
 
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from .plan import StepPlan, StepResult
 
@@ -12,5 +12,33 @@ class Engine(Protocol):
         """Run one pass and answer every sample that the plan asks for. Blocks until it is done.
 
         Whatever it raises ends the sequences of this plan, and no KV that it wrote is used.
+        """
+        ...
+
+
+class ComingKv(Protocol):
+    """KV that comes from the first layers to the last while a pass computes."""
+
+    @property
+    def starts(self) -> tuple[int, ...]:
+        """The first layer of each group of layers that comes at once, ascending from 0."""
+        ...
+
+    def wait(self, group: int) -> bool:
+        """Block until that group is here; False: it does not come, or not in time.
+
+        The last one is here only when all pages, over all layers, are known to be right.
+        """
+        ...
+
+
+@runtime_checkable
+class LayeredEngine(Engine, Protocol):
+    """An engine that can begin a pass while KV that it reads is still on its way."""
+
+    def forward_as_it_comes(self, plan: StepPlan, coming: ComingKv) -> StepResult:
+        """Like `forward`, but waits for each group before it computes its first layer.
+
+        If one does not come the result is `broken_off`: what the plan writes means nothing then.
         """
         ...

@@ -13,7 +13,9 @@ from .request import FinishReason
 class Started:
     """The request's first chunk is about to run; `cached_tokens` of its prompt need no compute.
 
-    Of these, `stored_tokens` came from the store. `queued_s`: since it was added, a fetch included.
+    Of these, `stored_tokens` came from the store, or are still coming: then `Fetched` is said after
+    this, and what is missing of it counts in neither number. `queued_s`: since it was added, a
+    fetch included.
     """
 
     request: RequestId

@@ -39,17 +39,31 @@ class PageCopy:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Awaited:
+    """A fetch that is still on its way while the step that needs it begins.
+
+    `wait_s`: so long, in all, the step may stand still for it.
+    """
+
+    request: RequestId
+    attempt: int
+    wait_s: Seconds
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class StepPlan:
     """One forward pass. `ended` lists sequences that the engine may forget; then come `copies`.
 
     `ended` goes before all else: a request id that is used again may be in it and in a chunk. No
-    page is a source and a target of `copies`, so their order does not matter.
+    page is a source and a target of `copies`, so their order does not matter. With `awaits` the
+    plan is one chunk, which reads KV that comes while it is computed.
     """
 
     number: int
     chunks: tuple[Chunk, ...]
     copies: tuple[PageCopy, ...] = ()
     ended: tuple[SequenceKey, ...] = ()
+    awaits: Awaited | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,10 +97,12 @@ class SequenceFault:
 class StepResult:
     """What the engine reports for the plan of the same number.
 
-    Every (request, sequence) of the plan's `samples` appears once, in `samples` or in `faults`.
+    Every (request, sequence) of the plan's `samples` appears once, in `samples` or in `faults`;
+    none does if the step was `broken_off`, because the KV that it awaits did not come in time.
     """
 
     number: int
     samples: tuple[Sample, ...] = ()
     faults: tuple[SequenceFault, ...] = ()
     elapsed_s: Seconds = 0.0
+    broken_off: bool = False

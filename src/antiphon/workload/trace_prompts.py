@@ -14,18 +14,18 @@ a run has as many tokens as words, give or take where prompts begin and end.
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from hashlib import blake2b
 from itertools import islice
 
 from antiphon.core.draws import Draws
 from antiphon.types import Seconds
 
 from .asks import WORDS, Ask
+from .prompt_text import words
 from .traces import TRACE_BLOCK_TOKENS, TraceRow
 
 ID_WORDS = 4
-_SPELT = len(WORDS) ** ID_WORDS
-_DIGEST_BYTES = 64
+MOST_HASH_ID = len(WORDS) ** ID_WORDS - 1
+"""The largest that `ID_WORDS` words can spell."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,25 +67,21 @@ def block_words(hash_id: int, seed: int, count: int) -> list[str]:
 
     Raises `ValueError` for an id that `ID_WORDS` words can't spell.
     """
-    if not 0 <= hash_id < _SPELT:
-        raise ValueError(f"hash id {hash_id}: must be from 0 to {_SPELT - 1}")
-    words = _spelt(hash_id, seed)[:count]
-    key, number = seed.to_bytes(16, "big", signed=True), 0
-    while len(words) < count:
-        facts = f"words\0{hash_id}\0{number}".encode()
-        digest = blake2b(facts, digest_size=_DIGEST_BYTES, key=key).digest()
-        words += [WORDS[byte % len(WORDS)] for byte in digest[: count - len(words)]]
-        number += 1
-    return words
+    if not 0 <= hash_id <= MOST_HASH_ID:
+        raise ValueError(f"hash id {hash_id}: must be from 0 to {MOST_HASH_ID}")
+    spelt = _spelt(hash_id, seed)[:count]
+    return spelt + words(count - len(spelt), seed, "words", hash_id)
 
 
 def prompt_lengths(row: TraceRow, scale: TraceScale) -> list[int]:
     """Words for each hash id of a row: whole blocks, and the last one cut as it is in the trace.
 
-    The last has at least `ID_WORDS`, so that it never looks like another's.
+    The last has at least `ID_WORDS`, so that it never looks like another's. A row without ids is
+    one run of its own.
     """
     if not row.hash_ids:
-        return []
+        scaled = row.input_tokens * scale.block_tokens // scale.trace_block_tokens
+        return [max(ID_WORDS, scaled)]
     whole = len(row.hash_ids) - 1
     rest = row.input_tokens - whole * scale.trace_block_tokens
     last = -(-rest * scale.block_tokens // scale.trace_block_tokens)
@@ -97,24 +93,29 @@ def trace_asks(
 ) -> Iterator[TraceAsk]:
     """Greedy asks for the rows that fit, at the trace's own times, the first one at 0.
 
-    The first `limit` of them; their numbers count from 0. The same arguments give the same asks on
-    every machine.
+    The first `limit` of them; their numbers count from 0. Prompts of rows without hash ids share
+    nothing. The same arguments give the same asks on every machine.
     """
-    fitting = (
-        (row, lengths)
-        for row in rows
-        if (lengths := prompt_lengths(row, scale)) and sum(lengths) <= scale.max_prompt_tokens
-    )
     begin = None
-    for number, (row, lengths) in enumerate(islice(fitting, limit)):
+    for number, row in enumerate(islice(fitting(rows, scale), limit)):
         begin = row.at_s if begin is None else begin
-        text = _prompt(row.hash_ids, lengths, seed)
+        lengths = prompt_lengths(row, scale)
+        text = (
+            _prompt(row.hash_ids, lengths, seed)
+            if row.hash_ids
+            else " ".join(words(lengths[0], seed, "row", number))
+        )
         yield TraceAsk(
             at_s=row.at_s - begin,
             ask=_ask(number, text, _output(row, scale), seed),
             prompt_words=sum(lengths),
             hash_ids=tuple(row.hash_ids),
         )
+
+
+def fitting(rows: Iterable[TraceRow], scale: TraceScale) -> Iterator[TraceRow]:
+    """The rows whose prompts are within `max_prompt_tokens`."""
+    return (row for row in rows if sum(prompt_lengths(row, scale)) <= scale.max_prompt_tokens)
 
 
 def thinned(rows: Iterable[TraceRow], share: float, seed: int) -> Iterator[TraceRow]:

@@ -18,9 +18,10 @@ from typing import cast
 from antiphon.errors import UsageError
 from antiphon.types import Seconds
 
+from .file_lines import file_lines
+
 TRACE_BLOCK_TOKENS = 512
 """Tokens that a hash id of Mooncake's traces stands for."""
-_MAX_LINE_CHARS = 2**22
 _MAX_TOKENS = 2**24
 _AZURE_EPOCH = datetime(2023, 1, 1)
 """Near the data, so that a float of seconds keeps microseconds."""
@@ -40,14 +41,33 @@ class TraceRow:
     are equal tokens after equal beginnings. Empty where the trace has none (Azure's)."""
 
 
+def read_trace(file: Path) -> Iterator[TraceRow]:
+    """Rows of a file of either kind, told apart by its first line.
+
+    Raises `UsageError`, once rows are asked for, if it is neither.
+    """
+    first = next(file_lines(file, "request trace"), "").lstrip()
+    if first.startswith("{"):
+        yield from read_mooncake(file)
+    elif first.startswith(_AZURE_FIELDS[0]):
+        yield from read_azure(file)
+    else:
+        raise UsageError(
+            f"{file}, line 1: neither Mooncake's JSON lines ({{\"timestamp\": …}}) nor Azure's CSV "
+            f"({','.join(_AZURE_FIELDS)}), but {first[:40]!r}"
+            if first
+            else f"{file}: has no rows: give Mooncake's JSON lines or Azure's CSV"
+        )
+
+
 def read_mooncake(file: Path) -> Iterator[TraceRow]:
     """Rows of a JSON lines file of Mooncake's release."""
-    return _in_order(file, _lines(file), _mooncake_row)
+    return _in_order(file, file_lines(file, "request trace"), _mooncake_row)
 
 
 def read_azure(file: Path) -> Iterator[TraceRow]:
     """Rows of a CSV file of Azure's public data set (2023)."""
-    lines = _lines(file)
+    lines = file_lines(file, "request trace")
     header = next(lines, "")
     if header.split(",") != list(_AZURE_FIELDS):
         raise UsageError(
@@ -85,25 +105,6 @@ def _in_order(
             raise UsageError(f"{file}, line {number}: {problem}") from None
         last = at_s
         yield TraceRow(at_s, row.input_tokens, row.output_tokens, row.hash_ids)
-
-
-def _lines(file: Path) -> Iterator[str]:
-    """Lines without their ends, never more than one in memory."""
-    number = 0
-    try:
-        with file.open(encoding="utf-8") as opened:
-            while line := opened.readline(_MAX_LINE_CHARS):
-                number += 1
-                if len(line) == _MAX_LINE_CHARS:
-                    raise UsageError(
-                        f"{file}, line {number}: longer than {_MAX_LINE_CHARS} characters: "
-                        "this is no request trace"
-                    )
-                yield line.rstrip("\n")
-    except UnicodeDecodeError as problem:
-        raise UsageError(f"{file}, after line {number}: not UTF-8 text: {problem}") from problem
-    except OSError as problem:
-        raise UsageError(f"{file}: can't be read: {problem.strerror}") from problem
 
 
 def _mooncake_row(line: str) -> TraceRow:

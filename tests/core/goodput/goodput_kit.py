@@ -9,6 +9,7 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 from antiphon.core.goodput import Attainment, Goodput, GoodputSearch, RunAt, Slos
+from antiphon.core.goodput.estimate import in_batches
 from antiphon.types import CallError, CallRecord, Slo
 
 Yardstick = Callable[[Sequence[CallRecord], Slos], Attainment]
@@ -144,6 +145,12 @@ def counted(met: int, of: int) -> Attainment:
     return Attainment(calls=of, met=met, ttft_met=met, tpot_met=met)
 
 
+def in_order(met: Sequence[bool]) -> Attainment:
+    """These calls, in order, as `Attainment.of` would count them."""
+    batches = tuple(counted(sum(part), len(part)) for part in in_batches(met))
+    return replace(counted(sum(met), len(met)), batches=batches)
+
+
 def waits_at_most(rate: float, wait: float) -> float:
     """P(W <= wait) in an M/D/1 queue with a service time of 1 (Erlang 1909; Crommelin 1932)."""
     terms = 0.0
@@ -167,15 +174,14 @@ def queue(wait: float, warmup_s: float = 100.0) -> Server:
 
     def run(chance: random.Random, rate: float, duration_s: float) -> Attainment:
         gaps, end_s = chance.expovariate, warmup_s + duration_s
-        now, waiting, met, of = gaps(rate), 0.0, 0, 0
+        now, waiting, met = gaps(rate), 0.0, list[bool]()
         while now < end_s:
             if now >= warmup_s:
-                of += 1
-                met += waiting <= wait
+                met.append(waiting <= wait)
             gap = gaps(rate)
             now += gap
             waiting = waiting + 1.0 - gap if gap < waiting + 1.0 else 0.0
-        return counted(met, of)
+        return in_order(met)
 
     return run
 

@@ -18,7 +18,7 @@ from goodput_kit import (
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from antiphon.core.goodput import Attainment, Slos
+from antiphon.core.goodput import Attainment, Slos, share
 from antiphon.types import CallError, CallRecord, Slo
 
 CHAT: Slos = (("", Slo(ttft_s=0.5, tpot_s=0.05)),)
@@ -85,6 +85,24 @@ def test_the_warmup_is_cut_by_when_calls_were_due() -> None:
 def test_calls_that_were_never_sent_are_misses() -> None:
     abandoned = call(ttft=None, error=CallError.ABANDONED)
     assert Attainment.of([call(), abandoned], CHAT) == counted(1, 2)
+
+
+def test_misses_in_a_row_say_less_than_misses_here_and_there() -> None:
+    in_a_row = [call(due=at, ttft=9.0 if at < 20 else 0.1) for at in range(100)]
+    spread = [call(due=at, ttft=9.0 if at % 5 == 0 else 0.1) for at in range(100)]
+    alike, independent = Attainment.of(in_a_row, CHAT), Attainment.of(spread, CHAT)
+    assert alike == independent
+    assert alike.both().low < independent.both().low < independent.both().high < alike.both().high
+    # In which order they are given is no matter: it is when they were due.
+    assert Attainment.of(in_a_row[::-1], CHAT).both() == alike.both()
+
+
+def test_runs_that_are_added_keep_what_they_know_of_neighbours() -> None:
+    good = Attainment.of([call(due=at) for at in range(100)], CHAT)
+    bad = Attainment.of([call(due=at, ttft=9.0) for at in range(100)], CHAT)
+    both = (good + bad).both()
+    assert both.value == 0.5
+    assert both.high - both.low > 2 * (share(100, 200).high - share(100, 200).low)
 
 
 def test_of_no_calls_nothing_is_known() -> None:

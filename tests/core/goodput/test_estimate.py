@@ -4,11 +4,12 @@ import math
 import random
 
 import pytest
+from goodput_kit import queue, queue_knee
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from antiphon.core.goodput import Estimate, difference, percentile_estimate, share
-from antiphon.core.goodput.estimate import rank_bounds
+from antiphon.core.goodput.estimate import design_effect, design_effect_of, rank_bounds
 
 COUNTS = st.integers(0, 5000).flatmap(lambda of: st.tuples(st.integers(0, of), st.just(of)))
 
@@ -118,6 +119,65 @@ def test_the_interval_has_the_true_percentile_as_often_as_it_says(part: float) -
     )
     assert not share(hits, trials, z=4.0).high < 0.95
     assert hits < trials
+
+
+@given(st.lists(st.tuples(st.integers(0, 9), st.just(9)), max_size=20))
+@settings(deadline=None, max_examples=150)
+def test_the_design_effect_lies_between_one_call_and_all(batches: list[tuple[int, int]]) -> None:
+    assert 1.0 <= design_effect(batches) <= max(1, 9 * len(batches))
+
+
+@given(st.integers(2, 10), st.data())
+@settings(deadline=None, max_examples=50)
+def test_batches_of_one_call_have_no_neighbours_to_tell_of(of: int, data: st.DataObject) -> None:
+    met = data.draw(st.lists(st.booleans(), min_size=of, max_size=of))
+    assert design_effect_of(met) == pytest.approx(1.0)
+
+
+def test_independent_calls_count_in_full() -> None:
+    chance = random.Random(3)
+    effects = [design_effect_of([chance.random() < 0.9 for _ in range(500)]) for _ in range(200)]
+    assert sum(effects) / 200 < 1.4  # Never below 1, so it is above 1 on average.
+
+
+@pytest.mark.parametrize("alike", [10, 40])
+def test_calls_that_fare_alike_count_as_one(alike: int) -> None:
+    chance = random.Random(4)
+
+    def effect() -> float:
+        fates = [chance.random() < 0.9 for _ in range(5000 // alike)]
+        return design_effect_of([fate for fate in fates for _ in range(alike)])
+
+    assert sum(effect() for _ in range(200)) / 200 == pytest.approx(alike, rel=0.15)
+
+
+def test_of_a_queue_the_interval_contains_the_truth_which_a_plain_one_does_not() -> None:
+    knee, server, chance = queue_knee(6.0, 0.9), queue(6.0), random.Random(5)
+    runs = [server(chance, knee, 5000.0) for _ in range(100)]
+    contained = sum(not run.both().excludes(0.9) for run in runs)
+    plain = sum(not share(run.met, run.calls).excludes(0.9) for run in runs)
+    assert contained >= 85
+    assert plain <= 40
+
+
+def test_a_percentile_of_calls_that_fare_alike_is_less_sure() -> None:
+    values = [float(place // 50) for place in range(1000)]
+    plain = percentile_estimate(values, 0.5)
+    in_order = percentile_estimate(values, 0.5, in_due_order=True)
+    assert in_order.value == plain.value
+    assert in_order.high - in_order.low > 3 * (plain.high - plain.low)
+    assert percentile_estimate([1.0], 0.5, in_due_order=True).value == 1.0
+
+
+@given(st.integers(1, 3000), st.floats(0.01, 0.99), st.floats(0.1, 4.0), st.floats(1.0, 5000.0))
+@settings(deadline=None, max_examples=150)
+def test_ranks_are_within_the_values_with_any_design_effect(
+    count: int, part: float, z: float, effect: float
+) -> None:
+    below, above = rank_bounds(count, part, z)
+    assert 0 <= below < above <= count + 1
+    wider = rank_bounds(count, part, z, design_effect=effect)
+    assert 0 <= wider[0] < wider[1] <= count + 1
 
 
 def test_of_very_many_values() -> None:

@@ -22,23 +22,35 @@ from antiphon.errors import BugError, UsageError
 SEEDS = 200
 
 
-def errors_of(rules: SearchRules, server: Server, knee: float) -> list[float]:
-    """How far the result was off, relatively, for each seed; smallest first."""
+def found_by(rules: SearchRules, server: Server) -> list[Goodput]:
+    """The results of all seeds."""
     found = [searched(GoodputSearch(rules), server, seed)[0] for seed in range(SEEDS)]
     assert {goodput.stopped for goodput in found} == {StopReason.FOUND}
+    return found
+
+
+def errors_of(found: list[Goodput], knee: float) -> list[float]:
+    """How far off each result is, relatively; smallest first."""
     return sorted(goodput.rate_per_s / knee - 1 for goodput in found)
+
+
+def times_contained(found: list[Goodput], knee: float) -> int:
+    """How many results have the knee between the rates that are clear."""
+    return sum(not goodput.estimate.excludes(knee) for goodput in found)
 
 
 @pytest.mark.parametrize("width", [0.02, 0.05, 0.15])
 def test_finds_the_knee_of_noisy_calls_within_5_percent_in_runs_of_a_minute(width: float) -> None:
-    errors = errors_of(SearchRules(), logistic(13.0, width, 0.9), 13.0)
+    found = found_by(SearchRules(), logistic(13.0, width, 0.9))
+    errors = errors_of(found, 13.0)
     assert -0.05 <= errors[0] <= errors[-1] <= 0.05
+    assert times_contained(found, 13.0) >= 0.97 * SEEDS
 
 
 def test_with_too_few_calls_it_would_not() -> None:
     # The control of the two tests beside it: their bounds can be missed.
     rules = SearchRules(run_s=4.0, longest_run_s=4.0, least_calls=20, runs_per_rate=1)
-    errors = errors_of(rules, logistic(13.0, 0.15, 0.9), 13.0)
+    errors = errors_of(found_by(rules, logistic(13.0, 0.15, 0.9)), 13.0)
     assert errors[0] < -0.05
     assert errors[-1] > 0.05
 
@@ -47,9 +59,22 @@ def test_with_too_few_calls_it_would_not() -> None:
 def test_finds_the_knee_of_a_queue_within_5_percent(wait: float, run_s: float) -> None:
     # Service takes a second. Calls of one queue wait together, so it takes more of them to be sure.
     rules = SearchRules(start_per_s=0.2, run_s=run_s, longest_run_s=run_s)
-    errors = errors_of(rules, queue(wait), queue_knee(wait, 0.9))
+    found, knee = found_by(rules, queue(wait)), queue_knee(wait, 0.9)
+    errors = errors_of(found, knee)
     assert -0.05 <= errors[0] <= errors[-1] <= 0.05
     assert abs(sum(errors)) / SEEDS < 0.02
+    assert times_contained(found, knee) >= 0.97 * SEEDS
+
+
+@pytest.mark.parametrize(("run_s", "within", "contained"), [(150, 0.15, 0.35), (500, 0.08, 0.7)])
+def test_with_few_calls_it_is_as_sure_as_the_page_on_goodput_says(
+    run_s: float, within: float, contained: float
+) -> None:
+    rules = SearchRules(start_per_s=0.2, run_s=run_s, longest_run_s=run_s)
+    found, knee = found_by(rules, queue(6.0, warmup_s=20.0)), queue_knee(6.0, 0.9)
+    off = sorted(map(abs, errors_of(found, knee)))
+    assert off[round(0.9 * SEEDS)] <= within
+    assert times_contained(found, knee) >= contained * SEEDS
 
 
 @pytest.mark.parametrize("target", [0.5, 0.9, 0.99])

@@ -22,8 +22,8 @@ from antiphon.errors import UsageError
 from antiphon.types import CallError, CallRecord, Slo
 
 CHAT: Slos = (("", Slo(ttft_s=1.0, tpot_s=1.0)),)
-EVEN = [call(ttft=(1 + place) / 100, gaps=[]) for place in range(100)]
-"""They need the scales 0.01, 0.02 … 1.00."""
+EVEN = [call(due=place, ttft=(1 + 37 * place % 100) / 100, gaps=[]) for place in range(100)]
+"""They need the scales 0.01, 0.02 … 1.00, in no order."""
 
 
 def test_the_curve_is_the_attainment_at_each_scale() -> None:
@@ -37,7 +37,7 @@ def test_the_curve_is_the_attainment_at_each_scale() -> None:
 
 def test_the_tightest_scale_is_exact_and_has_an_interval() -> None:
     some = tightest_scale(EVEN, CHAT)
-    assert some.value == 0.9
+    assert some.value == pytest.approx(0.9)
     assert 0.8 < some.low < 0.9 < some.high < 1.0
 
 
@@ -67,6 +67,15 @@ def test_attainment_never_falls_as_targets_soften(records: list[CallRecord], slo
     assert met == sorted(met)
 
 
+def test_a_scale_is_the_less_sure_the_more_alike_neighbours_fare() -> None:
+    by_chance = tightest_scale(EVEN, CHAT)
+    in_a_row = tightest_scale(
+        sorted(EVEN, key=lambda record: record.ended_at_s - record.due_at_s), CHAT
+    )
+    assert in_a_row.value == by_chance.value
+    assert in_a_row.high - in_a_row.low > 2 * (by_chance.high - by_chance.low)
+
+
 def test_too_many_failures_and_no_scale_helps() -> None:
     records = [call(), *[call(error=CallError.OVERLOADED)] * 9]
     assert tightest_scale(records, CHAT).value == math.inf
@@ -85,7 +94,7 @@ def test_measures_until_the_scale_is_known_well_enough() -> None:
     found = search.result()
     assert 1 < found.runs < 9
     assert found.calls == 100 * found.runs
-    assert found.tightest.value == 0.9
+    assert found.tightest.value == pytest.approx(0.9)
     assert found.tightest.high - found.tightest.low <= 0.1 * 0.9
 
 

@@ -103,6 +103,16 @@ def test_a_fetch_that_failed_costs_the_request_nothing_but_time() -> None:
     )
 
 
+def test_what_is_missing_of_a_fetch_that_computing_did_not_wait_for_was_not_cached() -> None:
+    """The worker says who starts before the pass that could kill it, and so before all is here."""
+    book = alone()
+    book.heard(started(18, 16), 3.0)
+    book.heard(fetched(12, 4), 4.0)
+    record = ended(book)
+    assert (record.cached_tokens, record.fetched_tokens, record.recomputed_tokens) == (14, 12, 4)
+    assert dropped(book) == {}
+
+
 @pytest.mark.parametrize("prefill", [None, "p"])
 def test_whoever_computes_the_prompt_is_told_what_to_fetch(prefill: str | None) -> None:
     router = Fetching(routes=[(prefill, "d")], takers=["d"])

@@ -61,14 +61,24 @@ def run(
     lost: Sequence[frozenset[int]] = (),
     store_side: type[StoreSide] = StoreSide,
     put_s: float = 0.01,
+    late: Sequence[float] = (),
+    groups: int = 1,
 ) -> RunLog:
     """One run under all laws that can be read off it.
 
-    `lost`: the blocks, by number, that are lost in the first fetches, one set a fetch.
+    `lost`: the blocks, by number, that are lost in the first fetches, one set a fetch; `late`: how
+    much later than usual their last layers come.
     """
-    shadow, losing = ShadowKv(setup.kv.page_tokens), iter(lost)
+    shadow, losing, delays = ShadowKv(setup.kv.page_tokens), iter(lost), iter(late)
     store = ShadowStore() if store is None else store
-    side = store_side(store, shadow, lost=lambda _: next(losing, ()), put_s=put_s)
+    side = store_side(
+        store,
+        shadow,
+        lost=lambda _: next(losing, ()),
+        late=lambda _: next(delays, 0.0),
+        put_s=put_s,
+        groups=groups,
+    )
     worker = setup.build(side.listen)
     engine = ScriptedEngine(SCRIPT, ConstantStepTime(0.02), shadow)
     log = run_worker(worker, engine, workload, store=side, max_actions=20_000)

@@ -1,13 +1,13 @@
 """How many calls met their targets."""
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Self
 
 from antiphon.types import CallRecord, Seconds
 
-from .estimate import Z95, Estimate, share
-from .verdict import Slos, judge, slo_of
+from .estimate import Z95, Estimate, design_effect, in_batches, share
+from .verdict import Slos, Verdict, judge, slo_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -17,12 +17,16 @@ class Attainment:
     Every call that was planned counts. Those that failed, were refused or were never sent are
     misses, and so are the calls of a session after one that failed (`CallError.ABANDONED`): else a
     server would look the better the earlier it fails a session.
+
+    `batches`: the same calls in parts that were due one after another, of all runs that were added;
+    intervals are as wide as these scatter. Empty: the calls are taken for independent.
     """
 
     calls: int = 0
     met: int = 0
     ttft_met: int = 0
     tpot_met: int = 0
+    batches: "tuple[Attainment, ...]" = field(default=(), compare=False, repr=False)
 
     @classmethod
     def of(cls, records: Iterable[CallRecord], slos: Slos, *, warmup_s: Seconds = 0.0) -> Self:
@@ -30,8 +34,13 @@ class Attainment:
         by_class = dict(slos)
         verdicts = [
             judge(record, slo_of(record.slo_class, by_class))
-            for record in after_warmup(records, warmup_s)
+            for record in sorted(after_warmup(records, warmup_s), key=lambda one: one.due_at_s)
         ]
+        batches = tuple(cls._count(part) for part in in_batches(verdicts))
+        return replace(cls._count(verdicts), batches=batches)
+
+    @classmethod
+    def _count(cls, verdicts: Sequence[Verdict]) -> Self:
         return cls(
             calls=len(verdicts),
             met=sum(verdict.met for verdict in verdicts),
@@ -45,19 +54,24 @@ class Attainment:
             met=self.met + other.met,
             ttft_met=self.ttft_met + other.ttft_met,
             tpot_met=self.tpot_met + other.tpot_met,
+            batches=self.batches + other.batches,
         )
 
     def both(self, z: float = Z95) -> Estimate:
         """The share that met both targets: what goodput looks at."""
-        return share(self.met, self.calls, z)
+        return self._share(lambda one: one.met, z)
 
     def ttft(self, z: float = Z95) -> Estimate:
         """The share that met the target for the first token."""
-        return share(self.ttft_met, self.calls, z)
+        return self._share(lambda one: one.ttft_met, z)
 
     def tpot(self, z: float = Z95) -> Estimate:
         """The share that met the target per token; calls of one token, if served, do."""
-        return share(self.tpot_met, self.calls, z)
+        return self._share(lambda one: one.tpot_met, z)
+
+    def _share(self, met: "Callable[[Attainment], int]", z: float) -> Estimate:
+        alike = design_effect([(met(batch), batch.calls) for batch in self.batches])
+        return share(met(self), self.calls, z, design_effect=alike)
 
 
 def after_warmup(records: Iterable[CallRecord], warmup_s: Seconds) -> tuple[CallRecord, ...]:

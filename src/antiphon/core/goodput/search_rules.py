@@ -22,7 +22,8 @@ class SearchRules:
     run of a rate lasts, after its warm-up; longer, up to `longest_run_s`, where it would have fewer
     than `least_calls` calls, before which no rate is settled. `z`: how sure, in standard
     deviations, a rate must be above or below the target to be settled before its `runs_per_rate`.
-    It is large, as calls of one queue are not independent, and are looked at more than once.
+    It is large, as a rate is looked at more than once, and few calls show little of how alike
+    neighbours fare.
     """
 
     target: float = 0.9
@@ -57,7 +58,9 @@ class SearchRules:
                 f"{self.lowest_per_s} and highest_per_s {self.highest_per_s}"
             )
         if not self.run_s <= self.longest_run_s < math.inf:
-            raise UsageError(f"longest_run_s {self.longest_run_s}: run_s is {self.run_s}")
+            raise UsageError(
+                f"longest_run_s {self.longest_run_s}: it must be at least run_s, {self.run_s}"
+            )
 
 
 class StopReason(StrEnum):

@@ -9,12 +9,13 @@ to be run anew at each scale.)
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import chain
 
 from antiphon.errors import UsageError
 from antiphon.types import CallRecord, Seconds
 
 from .attainment import Attainment
-from .estimate import Z95, Estimate, rank_bounds
+from .estimate import Z95, Estimate, design_effect_of, rank_bounds
 from .search_rules import RunAt
 from .verdict import Slos, needed_scale, scaled_all, slo_of
 
@@ -60,19 +61,21 @@ def tightest_scale(
 ) -> Estimate:
     """The smallest scale at which at least `target` of the calls meet both targets.
 
-    Exact: at that scale they do, at any smaller one they don't. The interval is that of the order
-    statistic (`percentile_estimate`). Of no calls: inf, and anything is possible.
+    Exact: at that scale they do, at any smaller one they don't. The interval is a percentile's
+    (`percentile_estimate`), for which calls come in the order in which they were due, run after
+    run. Of no calls: inf, and anything is possible.
     """
     by_class = dict(slos)
-    needed = sorted(needed_scale(record, slo_of(record.slo_class, by_class)) for record in records)
-    if not needed:
+    in_order = [needed_scale(record, slo_of(record.slo_class, by_class)) for record in records]
+    if not in_order:
         return Estimate(math.inf, 0.0, math.inf)
-    count = len(needed)
+    needed, count = sorted(in_order), len(in_order)
     enough = math.ceil(target * count)
     if (enough - 1) / count >= target:
         enough -= 1
     value = needed[max(enough, 1) - 1]
-    below, above = rank_bounds(count, target, z)
+    alike = design_effect_of([scale <= value for scale in in_order])
+    below, above = rank_bounds(count, target, z, design_effect=alike)
     low = needed[below - 1] if below else 0.0
     high = needed[above - 1] if above <= count else math.inf
     return Estimate(value, min(low, value), max(high, value))
@@ -110,19 +113,17 @@ class SloScaleSearch:
     def __init__(self, rules: ScaleRules, slos: Slos) -> None:
         self._rules = rules
         self._slos = tuple(slos)
-        self._records: list[CallRecord] = []
-        self._runs = 0
+        self._runs: list[tuple[CallRecord, ...]] = []
 
     def next(self) -> RunAt | SloScale:
         """What to run next, or the result. Does not mutate."""
-        if self._runs < self._rules.most_runs and not self._is_settled():
+        if len(self._runs) < self._rules.most_runs and not self._is_settled():
             return RunAt(self._rules.rate_per_s, self._rules.run_s)
         return self.result()
 
     def observe(self, records: Iterable[CallRecord]) -> None:
-        """One run's calls, without its warm-up. Mutates."""
-        self._records.extend(records)
-        self._runs += 1
+        """One run's calls, without its warm-up, in any order. Mutates."""
+        self._runs.append(tuple(sorted(records, key=lambda record: record.due_at_s)))
 
     def result(self) -> SloScale:
         """What is known by now. Does not mutate."""
@@ -130,17 +131,28 @@ class SloScaleSearch:
             rate_per_s=self._rules.rate_per_s,
             target=self._rules.target,
             tightest=self._tightest(),
-            curve=scale_curve(self._records, self._slos, self._rules.scales),
-            calls=len(self._records),
-            runs=self._runs,
+            curve=self._curve(),
+            calls=sum(map(len, self._runs)),
+            runs=len(self._runs),
         )
 
     def _tightest(self) -> Estimate:
-        return tightest_scale(self._records, self._slos, target=self._rules.target, z=self._rules.z)
+        return tightest_scale(
+            chain.from_iterable(self._runs),
+            self._slos,
+            target=self._rules.target,
+            z=self._rules.z,
+        )
+
+    def _curve(self) -> tuple[ScalePoint, ...]:
+        """Run by run, so that calls of different runs do not count as neighbours."""
+        curves = [scale_curve(run, self._slos, self._rules.scales) for run in self._runs]
+        return tuple(
+            ScalePoint(scale, sum((curve[at].attainment for curve in curves), Attainment()))
+            for at, scale in enumerate(sorted(self._rules.scales))
+        )
 
     def _is_settled(self) -> bool:
-        if not self._records:
-            return False
         tightest = self._tightest()
         if math.isinf(tightest.high):
             return math.isinf(tightest.low)

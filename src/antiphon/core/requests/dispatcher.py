@@ -181,11 +181,12 @@ class Dispatcher:
 
     def arrived(self, entry: OpenRequest, fact: Pulled | Fetched, now: Seconds) -> None:
         """Mutates: KV has come to the request's worker, or can't be had."""
-        entry.recomputed_tokens += fact.missing_tokens
         match fact:
             case Pulled():
+                entry.recomputed_tokens += fact.missing_tokens
                 self._pulled(entry, fact, now)
             case Fetched():
+                entry.not_fetched(fact.missing_tokens)
                 entry.attempt.reached("fetched", now)
                 entry.attempt.fetched = True
                 self._router.fetched(entry.id, fact.missing_tokens, fact.seconds, now)

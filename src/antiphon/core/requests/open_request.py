@@ -190,6 +190,16 @@ class OpenRequest:
             given_at = self._arrived_at if route is None else route.routed_at
             self.started_at = min(given_at + max(fact.queued_s, 0.0), now)
 
+    def not_fetched(self, tokens: int) -> None:
+        """Mutates: a fetch is over, and brought so many tokens less than it was to bring.
+
+        If computing began before its end, `start` has counted them as if they were here.
+        """
+        self.recomputed_tokens += tokens
+        if self.attempt.started and not self._earlier and self._cached_tokens is not None:
+            self._fetched_tokens = max(0, self._fetched_tokens - tokens)
+            self._cached_tokens = max(0, self._cached_tokens - tokens)
+
     # ── the end ──────────────────────────────────────────────────────────────────────────────
 
     def record(self, now: Seconds) -> RequestRecord:

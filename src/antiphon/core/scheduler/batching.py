@@ -3,7 +3,7 @@
 from collections.abc import Collection
 from dataclasses import dataclass, field
 
-from antiphon.types import Chunk, PageCopy, RequestId, SequenceKey, StepPlan
+from antiphon.types import Awaited, Chunk, PageCopy, RequestId, SequenceKey, StepPlan
 
 from .sequence import SequenceState
 from .sequence_memory import SequenceMemory
@@ -37,10 +37,12 @@ def batch(
     number: int,
     budget: int,
     ended: tuple[SequenceKey, ...],
+    awaits: Awaited | None = None,
 ) -> Flight | None:
     """The next plan, or None if nothing runs. Every running sequence has room for its next token.
 
-    Never exceeds `budget` tokens; there are never more decodes than that. Prefills go in order of
+    A sequence whose KV is on its way is computed from where that will end: see `Awaited`. Never
+    exceeds `budget` tokens; there are never more decodes than that. Prefills go in order of
     service. Marks what is in flight, and which table entries the engine knows from then on.
     """
     draft = _Draft()
@@ -58,7 +60,11 @@ def batch(
     if not draft.chunks:
         return None
     plan = StepPlan(
-        number=number, chunks=tuple(draft.chunks), copies=tuple(draft.copies), ended=ended
+        number=number,
+        chunks=tuple(draft.chunks),
+        copies=tuple(draft.copies),
+        ended=ended,
+        awaits=awaits,
     )
     return Flight(plan, draft.computing, draft.sampling, tokens=budget - left)
 
@@ -92,7 +98,7 @@ def _decode(draft: _Draft, sequence: SequenceState, memory: SequenceMemory) -> N
 
 def _prefill(draft: _Draft, sequence: SequenceState, memory: SequenceMemory, budget: int) -> int:
     """Add a chunk of at most `budget` tokens; returns how many it has."""
-    start = sequence.computed
+    start = max(sequence.computed, sequence.coming)
     tokens = tuple(sequence.tokens[start : start + budget])
     sampled: list[SequenceState] = []
     if start + len(tokens) == len(sequence.tokens):

@@ -53,16 +53,28 @@ class Completion:
         told once more whom it may forget: it may not have come that far.
         """
         self._roster.forgotten += flight.plan.ended
+        coming = flight.plan.awaits is not None
         for sequence in flight.computing:
-            sequence.in_flight = False
+            sequence.in_flight = coming
             self._memory.doubt(sequence)
             for one in (sequence, *sequence.followers):
                 if not one.ended:
                     events.append(ended_event(one, FinishReason.ERROR, message))
                     self._roster.mark_ended(one, now)
+        if coming:
+            return  # its pages return when nothing comes into them any more
         for sequence in flight.computing:
             for one in (*sequence.followers, sequence):
                 self._roster.leave(one)
+
+    def drop(self, flight: Flight) -> None:
+        """Nothing of this step counts: KV that it awaits did not come. Its sequences go on.
+
+        How far the engine came with the plan is not known: it is told all of it once more.
+        """
+        self._roster.forgotten += flight.plan.ended
+        for sequence in flight.computing:
+            sequence.sent = 0
 
     def _take_faults(
         self,

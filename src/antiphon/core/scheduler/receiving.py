@@ -4,11 +4,12 @@ Room for all of it is taken before the first page comes, so nobody waits while h
 did not come is computed here.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from antiphon.errors import BugError
 from antiphon.types import (
+    Awaited,
     Fetch,
     Fetched,
     PagePull,
@@ -17,9 +18,11 @@ from antiphon.types import (
     RequestId,
     SchedulerEvent,
     Seconds,
+    StepResult,
 )
 
 from .adoption import Adoption
+from .early_start import MOST_STALL_S, Arrival, may_begin
 from .roster import Roster
 from .sequence import SequenceState, shared_tokens, started_event
 from .sequence_memory import SequenceMemory
@@ -35,11 +38,26 @@ class _Part:
 
 
 @dataclass(frozen=True, slots=True)
+class _Outcome:
+    good: tuple[bool, ...]
+    problem: str
+    took_s: Seconds
+
+
+@dataclass(slots=True, eq=False)
 class _Flight:
     order: Pull | Fetch
     parts: tuple[_Part, ...]
     piece_tokens: int
     """Tokens of a piece: a page that is pulled, a block that is fetched."""
+    arrival: Arrival | None = None
+    """How far it has come, if that is known."""
+    tried: bool = False
+    """A step was begun that awaits it."""
+    stepping: bool = False
+    """That step is outstanding."""
+    outcome: _Outcome | None = None
+    """It is over while that step is outstanding."""
 
 
 class Receiving:
@@ -164,24 +182,90 @@ class Receiving:
         took_s: Seconds,
         now: Seconds,
     ) -> list[SchedulerEvent]:
-        """Like `pulled`, block by block: the party starts now, and computes what did not come."""
+        """Like `pulled`, block by block: the party starts now, and computes what did not come.
+
+        If a step that awaits it is outstanding, all this is put off until that has ended.
+        """
         flight = self._flight(Fetch, request, attempt, good)
+        outcome = _Outcome(good, problem, took_s)
+        if flight.stepping:
+            flight.outcome = outcome
+            return []
+        return self._take_fetched(flight, outcome, now)
+
+    def _take_fetched(
+        self, flight: _Flight, outcome: _Outcome, now: Seconds
+    ) -> list[SchedulerEvent]:
         (part,) = flight.parts
-        self._count(flight, good)
+        self._count(flight, outcome.good)
         came = part.sequence.computed - part.start
         leader = self._arrive(flight)
         if leader is None:
             return []
         self.fetched_tokens += came
         end = Fetched(
-            request=request,
-            attempt=attempt,
+            request=flight.order.request,
+            attempt=flight.order.attempt,
             fetched_tokens=came,
             missing_tokens=part.pieces * flight.piece_tokens - came,
-            problem=problem,
-            seconds=took_s,
+            problem=outcome.problem,
+            seconds=outcome.took_s,
         )
+        if flight.tried:
+            return [end]
         return [end, started_event(leader, now, fetched=range(part.start, part.start + came))]
+
+    # ── a step that begins before all is here ────────────────────────────────────────────────
+
+    def arriving(self, request: RequestId, attempt: int, arrival: Arrival) -> None:
+        """How far a fetch has come. Of one that has ended it may still be said."""
+        flight = self._flights.get((request, attempt))
+        if flight is not None:
+            flight.arrival = arrival
+
+    def begin_early(
+        self, step_s: Callable[[int], Seconds | None], budget: int, now: Seconds
+    ) -> tuple[SequenceState, Awaited, SchedulerEvent] | None:
+        """Who may be computed now, though its KV is still on its way; None: nobody.
+
+        From then on the step that awaits it is outstanding, until `end_early`. `step_s`: how long
+        a step of so many tokens takes. Each is tried once, and alone: a party is not.
+        """
+        for flight in self._flights.values():
+            leader = flight.parts[0].sequence
+            if flight.arrival is None or flight.tried or leader.ended or leader.followers:
+                continue
+            predicted_s = step_s(min(leader.uncomputed, budget))
+            if predicted_s is None or not may_begin(flight.arrival, predicted_s):
+                continue
+            flight.tried = flight.stepping = True
+            order = flight.order
+            awaits = Awaited(request=order.request, attempt=order.attempt, wait_s=MOST_STALL_S)
+            coming = range(leader.computed, leader.coming)
+            return leader, awaits, started_event(leader, now, coming=coming)
+        return None
+
+    def end_early(
+        self, awaits: Awaited, result: StepResult | None, now: Seconds
+    ) -> tuple[bool, list[SchedulerEvent]]:
+        """The step has ended (None: it failed). Whether what it computed counts, and what happened.
+
+        It counts if all that it read has come and was proven. Otherwise it is as if it had not
+        been begun: the request goes on from what has come, or is still on its way.
+
+        Raises `BugError` if the engine says that it had all of the KV, and nobody else does.
+        """
+        flight = self._flights[awaits.request, awaits.attempt]
+        flight.stepping = False
+        whole = result is not None and not result.broken_off
+        outcome, flight.outcome = flight.outcome, None
+        if outcome is None:
+            if whole:
+                raise BugError(f"a step has read KV of {awaits.request} that is still on its way")
+            return False, []
+        leader = flight.parts[0].sequence
+        events = self._take_fetched(flight, outcome, now)
+        return whole and all(outcome.good) and leader.running, events
 
     def _flight(
         self, kind: type[Pull | Fetch], request: RequestId, attempt: int, good: tuple[bool, ...]
@@ -191,6 +275,7 @@ class Receiving:
         if (
             flight is None
             or not isinstance(flight.order, kind)
+            or flight.outcome is not None
             or len(good) != sum(part.pieces for part in flight.parts)
         ):
             name = kind.__name__.lower()

@@ -7,6 +7,7 @@
 
     adopt ─▶ waiting ──step──▶ receiving ──pulled──▶ running …    (a prompt computed elsewhere)
     add ──▶ waiting ──step──▶ receiving ──fetched──▶ running …    (its beginning is in the store)
+                                  └─ a step that `awaits` the rest may begin before `fetched`
 
 The driver's loop: `expire`, `step`, `expire` again, carry out `pulls` and `fetches`, run the plan,
 `complete`. One plan is outstanding at a time; all else, the methods of `leases` too, may come at
@@ -45,7 +46,7 @@ from antiphon.types import (
 )
 
 from .admission import DeferReason, Deferred
-from .batching import Flight
+from .early_start import Arrival
 from .growth import Growth
 from .intake import Intake
 from .limits import limits_of
@@ -53,6 +54,7 @@ from .offering import Offering
 from .parts import STANDARD_PARTS, Parts
 from .sequence import RequestState, ended_event, ending
 from .starting import Starting
+from .stepping import Stepping
 
 SCHEDULER = "scheduler"
 """The scheduler's name in a record of decisions."""
@@ -60,6 +62,7 @@ SCHEDULER_METHODS = (
     "add",
     "adopt",
     "pulled",
+    "arriving",
     "fetched",
     "abort",
     "expire",
@@ -95,7 +98,6 @@ class Scheduler:
         parts: Parts = STANDARD_PARTS,
     ) -> None:
         self._limits = limits_of(config, kv, pages, model, max_model_len)
-        self._config, self._parts = config, parts
         self._pool = parts.pool(
             pages,
             kv.block_tokens // kv.page_tokens,
@@ -118,8 +120,14 @@ class Scheduler:
         self._offering = Offering(self._roster, self.leases)
         self._receiving = parts.receiving(self._roster, self._memory)
         self._growth = Growth(self._roster, self._memory)
-        self._flight: Flight | None = None
-        self._steps = 0
+        self._stepping = Stepping(
+            self._roster,
+            self._memory,
+            self._receiving,
+            self._completion,
+            parts.batch,
+            budget=config.max_batched_tokens,
+        )
         self._events: list[SchedulerEvent] = []
         """Said by the next `complete` or `expire`."""
         self._events_at: Seconds | None = None
@@ -129,8 +137,6 @@ class Scheduler:
         )
         self.deferred: Deferred | None = None
         """Why the head of the queue did not start when it was last looked at; None: it did."""
-        self._computed = 0
-        self._busy_s: Seconds = 0.0
 
     @property
     def max_model_len(self) -> int:
@@ -197,6 +203,17 @@ class Scheduler:
         """What is to be fetched, each said once. The room is reserved until `fetched`."""
         return self._receiving.take_fetches()
 
+    def arriving(
+        self, request: RequestId, attempt: int, here: int, groups: int, group_s: Seconds
+    ) -> None:
+        """All blocks of a fetch come, and of `groups` groups of their layers `here` are here.
+
+        Each took `group_s`. A step that needs the fetch may begin before its last layers are here.
+        Of a fetch that has ended it may still be said.
+        """
+        arrival = Arrival(here=here, groups=groups, group_s=group_s)
+        self._receiving.arriving(request, attempt, arrival)
+
     def fetched(
         self,
         request: RequestId,
@@ -256,7 +273,7 @@ class Scheduler:
         None: nothing can be computed until something is added, pulled, fetched, released or
         expires. What it decided about requests is said by `expire`, for which it is time at once.
         """
-        if self._flight is not None:
+        if self._stepping.outstanding:
             raise BugError("a step was asked for while another is outstanding")
         roster = self._roster
         preempted = self._growth.run(self._events)
@@ -266,36 +283,22 @@ class Scheduler:
             )
         elif roster.changed:
             self.deferred = self._starting.run(now, self._events)
+        plan = self._stepping.begin(now, self._events)
         if self._events:
             self._events_at = now
-        self._flight = self._parts.batch(
-            roster.running.values(),
-            self._memory,
-            number=self._steps,
-            budget=self._config.max_batched_tokens,
-            ended=tuple(roster.forgotten),
-        )
-        if self._flight is None:
-            return None
-        roster.forgotten.clear()
-        self._steps += 1
-        self._computed += self._flight.tokens
-        return self._flight.plan
+        return plan
 
     def complete(
         self, plan: StepPlan, result: StepResult, now: Seconds
     ) -> Sequence[SchedulerEvent]:
         """Take in what the outstanding plan computed; returns everything that happened.
 
-        Raises `BugError` if the plan is not the outstanding one or the result does not answer it.
+        If the plan awaits a fetch that came well, that was said (`fetched`) before this. Raises
+        `BugError` if it was not, or the plan is not the outstanding one or the result does not
+        answer it.
         """
-        flight = self._flight
-        if flight is None or flight.plan is not plan or result.number != plan.number:
-            raise BugError(f"step {plan.number} is completed but is not outstanding")
         events = self._take_events()
-        self._busy_s += result.elapsed_s
-        self._completion.take(flight, result, now, events)
-        self._flight = None
+        self._stepping.complete(plan, result, now, events)
         events += self._offering.take_ready(now)
         return events
 
@@ -304,12 +307,8 @@ class Scheduler:
 
         Raises `BugError` if the plan is not the outstanding one.
         """
-        flight = self._flight
-        if flight is None or flight.plan is not plan:
-            raise BugError(f"step {plan.number} fails but is not outstanding")
         events = self._take_events()
-        self._completion.fail(flight, message, now, events)
-        self._flight = None
+        self._stepping.fail(plan, message, now, events)
         events += self._offering.take_ready(now)
         return events
 
@@ -329,15 +328,15 @@ class Scheduler:
             prefix_queried_tokens_total=self._starting.queried_tokens,
             prefix_hit_tokens_total=self._starting.hit_tokens,
             preemptions_total=self._growth.preemptions,
-            steps_total=self._steps,
-            computed_tokens_total=self._computed,
+            steps_total=self._stepping.steps,
+            computed_tokens_total=self._stepping.computed_tokens,
             waiting_tokens=roster.tokens_to_prefill(),
             running_sequences=len(sequences),
             context_tokens=sum(one.computed for one in sequences),
             pulling=arriving,
             offered_pages=len(self.leases.pages),
             leases=len(self.leases),
-            busy_s_total=self._busy_s,
+            busy_s_total=self._stepping.busy_s,
             fetched_tokens_total=self._receiving.fetched_tokens,
         )
 

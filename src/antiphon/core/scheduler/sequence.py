@@ -194,10 +194,14 @@ def ending(sequence: SequenceState) -> FinishReason | None:
     return FinishReason.LENGTH if outputs >= owner.max_tokens else None
 
 
-def started_event(leader: SequenceState, now: Seconds, *, fetched: range = range(0)) -> Started:
-    """A request's first chunk is about to run. `fetched`: positions that came from the store."""
+def started_event(
+    leader: SequenceState, now: Seconds, *, fetched: range = range(0), coming: range = range(0)
+) -> Started:
+    """A request's first chunk is about to run. `fetched`: positions that came from the store;
+    `coming`: those that are still on their way, and count as if they were here."""
     owner, request = leader.owner, leader.owner.request
-    cached = min(leader.computed, leader.prompt_len)
+    cached = min(max(leader.computed, coming.stop), leader.prompt_len)
+    fetched = fetched or coming
     return Started(
         request=request.id,
         attempt=request.attempt,

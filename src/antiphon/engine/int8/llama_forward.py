@@ -213,11 +213,12 @@ def _gather(rows, room, target, team):
 
 @kernel
 def forward(
-    pointers, sizes, geometry, epsilon, rows, rooms, memory, rotation, scratch, logits, team
+    pointers, sizes, geometry, epsilon, rows, rooms, memory, rotation, scratch, logits, span, team
 ):
     """One thread's part of a step: write keys and values to `memory`, logits of the sampled rows.
 
-    `geometry`: `Geometry`; `rooms`: a `Room` for all rows, and one for the sampled ones;
+    `span`: the first layer of this call, and the one after its last; between calls all is in
+    `rooms`. `geometry`: `Geometry`; `rooms`: a `Room` for all rows, and one for the sampled ones;
     `memory`, `scratch`: see `attention.attend`; `rotation`: cosines and sines float32 [context,
     head_dim/2]; `logits` float32 [sampled, vocabulary]; `team` = (this thread, threads, address of
     the barrier).
@@ -241,13 +242,14 @@ def forward(
             rows.blocks,
             rows.sampled,
         )
-    embedding = carray(floats_at(pointers.rest[0]), (sizes.vocabulary, sizes.hidden))
-    begin, end = _share(len(my_rows.tokens), crew)
-    for row in range(begin, end):
-        mine.hidden[row] = embedding[my_rows.tokens[row]]
-        mine.delta[row] = np.float32(0.0)
+    if span[0] == 0:
+        embedding = carray(floats_at(pointers.rest[0]), (sizes.vocabulary, sizes.hidden))
+        begin, end = _share(len(my_rows.tokens), crew)
+        for row in range(begin, end):
+            mine.hidden[row] = embedding[my_rows.tokens[row]]
+            mine.delta[row] = np.float32(0.0)
     layers = len(pointers.layers)
-    for layer in range(layers):
+    for layer in range(span[0], span[1]):
         weight = pointers.layers[layer]
         _keys_values(
             weight,
@@ -279,6 +281,8 @@ def forward(
         _meet(team)
         if layer < layers - 1:
             _out_and_mlp(weight, sizes, epsilon, limits, mine, crew)
+    if span[1] < layers:
+        return
     _gather(rows, room, sampled_room, team)
     _meet(team)
     _out_and_mlp(pointers.layers[layers - 1], sizes, epsilon, limits, sampled_room, team)

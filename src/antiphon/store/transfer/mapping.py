@@ -8,6 +8,7 @@ from array import array
 from collections import Counter
 from collections.abc import Sequence
 from enum import StrEnum
+from functools import partial
 
 import numpy as np
 
@@ -23,8 +24,10 @@ from .page_copy import (
     ROW_WORDS,
     STALE,
     CopyPages,
+    Part,
     Places,
     copy_pages,
+    copy_parts,
 )
 from .prefault import MADV_POPULATE_READ, prefault
 from .region import OwnedRegion
@@ -100,6 +103,19 @@ class MappedRegion:
         odd, and those that are not good hold nothing of use. Whatever the peer or its offer says,
         nothing is raised. Raises `BugError` for a target that does not exist.
         """
+        return self._pulled(pages, self._copy, last=True)
+
+    def pull_part(self, pages: Sequence[PagePull], part: Part) -> tuple[bool, ...]:
+        """Like `pull`, for a part of each page; which of them may still become good.
+
+        With the last part it is known which of them now hold what was offered: the parts before
+        must have been pulled into the same targets, and nothing else written there.
+        """
+        return self._pulled(pages, partial(copy_parts, part=part), last=part.last)
+
+    def _pulled(
+        self, pages: Sequence[PagePull], copy: CopyPages, *, last: bool
+    ) -> tuple[bool, ...]:
         if not self._own.back_each([page.target for page in pages]):
             return self._none(Miss.NO_MEMORY, len(pages))
         table = _table(pages)
@@ -109,12 +125,12 @@ class MappedRegion:
         if closing:
             return self._none(Miss.UNMAPPED, len(pages))
         try:
-            self._copy(self._places, table)
+            copy(self._places, table)
         finally:
             with self._lock:
                 self._pulls_running -= 1
                 self._unmap_if_unused()
-        return self._counted(table[::ROW_WORDS])
+        return self._counted(table[::ROW_WORDS], last)
 
     def close(self) -> None:
         """Unmap: at once, or when the last pull that runs now is done. Later pulls get nothing."""
@@ -127,16 +143,16 @@ class MappedRegion:
             self.missed[why] += pages
         return (False,) * pages
 
-    def _counted(self, verdicts: "array[int]") -> tuple[bool, ...]:
+    def _counted(self, verdicts: "array[int]", last: bool) -> tuple[bool, ...]:
         if not any(verdicts):  # all GOOD
             with self._lock:
-                self.pulled += len(verdicts)
+                self.pulled += last * len(verdicts)
             return (True,) * len(verdicts)
         missed = Counter(verdicts)
         if missed[NO_TARGET]:
             raise BugError(f"{missed[NO_TARGET]} targets of a pull do not exist")
         with self._lock:
-            self.pulled += missed.pop(GOOD, 0)
+            self.pulled += last * missed.pop(GOOD, 0)
             for verdict, count in missed.items():
                 self.missed[_MISS_OF[verdict]] += count
         return tuple([verdict == GOOD for verdict in verdicts])

@@ -18,6 +18,7 @@ ROW_WORDS = 4
 """Of a table: source page, generation, checksum, target page."""
 
 _hash_copied = hashing(copies=True)
+_hash_of = hashing(copies=False)
 
 
 class Places(NamedTuple):
@@ -31,6 +32,17 @@ class Places(NamedTuple):
     own_pages_at: int
     own_pages: int
     page_bytes: int
+
+
+class Part(NamedTuple):
+    """Bytes of every page, from `start` up to `end`: multiples of 64, and at least 256 of them.
+
+    `last`: all others have been copied.
+    """
+
+    start: int
+    end: int
+    last: bool
 
 
 CopyPages: TypeAlias = "Callable[[Places, array[int]], None]"
@@ -47,6 +59,16 @@ def copy_pages(places: Places, table: "array[int]") -> None:
     _copy_pages(*places, table.buffer_info()[0], len(table) // ROW_WORDS)
 
 
+def copy_parts(places: Places, table: "array[int]", part: Part) -> None:
+    """Like `copy_pages`, for a part of each page only.
+
+    GOOD after the last part means what it means there. After another: the page was not reassigned
+    so far; nothing else is known of what was copied.
+    """
+    rows = len(table) // ROW_WORDS
+    _copy_parts(*places, table.buffer_info()[0], rows, part.start, part.end, part.last)
+
+
 @kernel
 def _copy_pages(  # noqa: PLR0913 - plain integers cross into a kernel ten times faster than a tuple
     generations_at,
@@ -58,6 +80,37 @@ def _copy_pages(  # noqa: PLR0913 - plain integers cross into a kernel ten times
     page_bytes,
     table,
     n,
+):
+    _copy_parts(
+        generations_at,
+        pages_at,
+        pages,
+        own_generations_at,
+        own_pages_at,
+        own_pages,
+        page_bytes,
+        table,
+        n,
+        0,
+        page_bytes,
+        True,
+    )
+
+
+@kernel
+def _copy_parts(  # noqa: PLR0913 - see above
+    generations_at,
+    pages_at,
+    pages,
+    own_generations_at,
+    own_pages_at,
+    own_pages,
+    page_bytes,
+    table,
+    n,
+    start,
+    end,
+    last,
 ):
     for row in range(n):
         target = load_word(table + row * ROW_WORDS * WORD_BYTES + 3 * WORD_BYTES)
@@ -82,17 +135,29 @@ def _copy_pages(  # noqa: PLR0913 - plain integers cross into a kernel ten times
                 pages_at + page_bytes * np.int64(source),
                 own_pages_at + page_bytes * np.int64(target),
                 page_bytes,
+                start,
+                end,
+                last,
             )
         store_release(at, np.uint64(verdict))
 
 
 @kernel
-def _copy_page(generation_at, generation, checksum, source, target, page_bytes):
-    """The reader's side of the seqlock of `generations`."""
+def _copy_page(  # noqa: PLR0913 - see above
+    generation_at, generation, checksum, source, target, page_bytes, start, end, last
+):
+    """The reader's side of the seqlock of `generations`.
+
+    A page that came in parts is read once more for its checksum, from where it was copied to.
+    """
     if load_acquire(generation_at) != generation:
         return STALE
-    copied = _hash_copied(source, target, page_bytes)
+    copied = _hash_copied(source + start, target + start, end - start)
     fence()
     if load_acquire(generation_at) != generation:
         return OVERTAKEN
+    if not last:
+        return GOOD
+    if end - start != page_bytes:
+        copied = _hash_of(target, page_bytes)
     return GOOD if copied == checksum else CORRUPT

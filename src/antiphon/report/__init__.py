@@ -1,0 +1,78 @@
+"""What came of a run, for people: numbers, tables, plots, pages, and a folder that keeps them.
+
+records ─► summarise ─► RunSummary ─┬─► summary_table     terminal
+                                    ├─► run_page          HTML with plots
+                                    └─► RunWriter         folder ─► open_run ─► compare
+"""
+
+from .compare_report import compare_page, compare_searches_page
+from .compared_folders import ComparedFolders, compare_folders
+from .comparison import Against, Better, Cell, Comparison, Row
+from .findings import doubts, headline, scale_headline, search_headline
+from .run_comparison import compare
+from .run_folder import (
+    REPORT,
+    SEARCH,
+    RunWriter,
+    SavedRun,
+    open_run,
+    read_file,
+    save_run,
+    take_folder,
+    write_bytes,
+    write_file,
+)
+from .run_report import run_page
+from .run_summary import Failures, Group, Latencies, RunSummary, Sessions, summarise
+from .saved_search import SavedSearch, open_search, save_search
+from .search_comparison import compare_searches
+from .search_report import scale_page, search_page
+from .strict_json import encode_file
+from .terminal import compare_table, printed, search_table, summary_table
+from .time_line import Interval
+
+__all__ = [
+    "REPORT",
+    "SEARCH",
+    "Against",
+    "Better",
+    "Cell",
+    "ComparedFolders",
+    "Comparison",
+    "Failures",
+    "Group",
+    "Interval",
+    "Latencies",
+    "Row",
+    "RunSummary",
+    "RunWriter",
+    "SavedRun",
+    "SavedSearch",
+    "Sessions",
+    "compare",
+    "compare_folders",
+    "compare_page",
+    "compare_searches",
+    "compare_searches_page",
+    "compare_table",
+    "doubts",
+    "encode_file",
+    "headline",
+    "open_run",
+    "open_search",
+    "printed",
+    "read_file",
+    "run_page",
+    "save_run",
+    "save_search",
+    "scale_headline",
+    "scale_page",
+    "search_headline",
+    "search_page",
+    "search_table",
+    "summarise",
+    "summary_table",
+    "take_folder",
+    "write_bytes",
+    "write_file",
+]

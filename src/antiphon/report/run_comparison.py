@@ -1,0 +1,115 @@
+"""Runs side by side, each against the first."""
+
+from collections.abc import Callable, Sequence
+from math import inf, isinf
+
+from antiphon.core.goodput import Estimate, after_warmup, percentile, percentile_estimate, share
+from antiphon.types import Seconds
+
+from . import wording
+from .comparison import Better, Comparison, Number, headline_of, names_of, row_of, unlike
+from .run_folder import SavedRun
+from .run_summary import Latencies
+
+_GOODPUT = "goodput/s per device"
+_PARTS = (0.5, 0.9, 0.99)
+
+
+def compare(runs: Sequence[SavedRun]) -> Comparison:
+    """The runs, each against the first. Raises `UsageError` for fewer than two."""
+    names = names_of([saved.run for saved in runs], [saved.folder for saved in runs])
+    columns = [_numbers(saved) for saved in runs]
+    rows = [row_of(numbers) for numbers in zip(*columns, strict=True)]
+    goodput = next(row for row in rows if row.name == _GOODPUT)
+    return Comparison(
+        headline=headline_of("Calls within targets, per second and device", names, goodput),
+        names=names,
+        rows=tuple(row for row in rows if any(cell.estimate is not None for cell in row.cells)),
+        warnings=(*unlike([saved.run for saved in runs]), *_doubts(runs, names)),
+    )
+
+
+def _numbers(saved: SavedRun) -> list[Number]:
+    """All rows of one run, in the same order for every run."""
+    summary = saved.summary
+    times = Latencies.of(after_warmup(saved.records, saved.run.warmup_s))
+    overall, sessions = summary.overall, summary.sessions
+    whole = sessions.share if sessions.most_calls > 1 else None
+    failed = share(summary.calls - summary.ok, summary.calls)
+    return [
+        Number("met both targets", Better.HIGHER, wording.share, overall.both),
+        Number("met TTFT", Better.HIGHER, wording.share, overall.ttft),
+        Number("met TPOT", Better.HIGHER, wording.share, overall.tpot),
+        Number("sessions met all", Better.HIGHER, wording.share, whole),
+        Number(_GOODPUT, Better.HIGHER, wording.number, goodput_of(saved)),
+        Number("failed", Better.LOWER, wording.share, failed),
+        *_latency_numbers("TTFT", times.ttft_s),
+        *_latency_numbers("TPOT", times.tpot_s),
+        *_gap_numbers(times.itl_s, summary.served),
+        *_latency_numbers("end to end", times.e2e_s),
+        _once("requests/s", Better.HIGHER, summary.ok_per_s),
+        _once("output tokens/s", Better.HIGHER, summary.output_tokens_per_s),
+        _once("prompt tokens/s", Better.HIGHER, summary.prompt_tokens_per_s),
+        _once("share of prompts cached", Better.NEITHER, summary.cached_share, wording.share),
+    ]
+
+
+def goodput_of(saved: SavedRun) -> Estimate:
+    """Calls within targets, per second and device; as uncertain as the share of them."""
+    both = saved.summary.overall.both
+    scale = saved.summary.offered_per_s / saved.run.devices
+    return Estimate(scale * both.value, scale * both.low, scale * both.high)
+
+
+def _once(
+    name: str, better: Better, value: float, text: Callable[[float], str] = wording.number
+) -> Number:
+    """A number of which a run has only one."""
+    return Number(name, better, text, Estimate(value, value, value), noise_known=False)
+
+
+def _latency_numbers(name: str, values: Sequence[Seconds]) -> list[Number]:
+    return [
+        Number(
+            f"{name} p{100 * part:.0f}",
+            Better.LOWER,
+            wording.seconds,
+            percentile_estimate(values, part) if values else None,
+        )
+        for part in _PARTS
+    ]
+
+
+def _gap_numbers(gaps_s: Sequence[Seconds], calls: int) -> list[Number]:
+    """Percentiles of the gaps between pieces, with bounds as if each call had only one.
+
+    A call's gaps are far from independent of each other. The other extreme, that it says no more
+    than one of them would, errs on the side of noise.
+    """
+    return [
+        Number(
+            f"ITL p{100 * part:.0f}",
+            Better.LOWER,
+            wording.seconds,
+            _of_calls(gaps_s, part, calls) if gaps_s else None,
+        )
+        for part in _PARTS
+    ]
+
+
+def _of_calls(gaps_s: Sequence[Seconds], part: float, calls: int) -> Estimate:
+    places = percentile_estimate([place / max(1, calls - 1) for place in range(calls)], part)
+    return Estimate(
+        percentile(gaps_s, part),
+        percentile(gaps_s, places.low),
+        inf if isinf(places.high) else percentile(gaps_s, places.high),
+    )
+
+
+def _doubts(runs: Sequence[SavedRun], names: Sequence[str]) -> list[str]:
+    found: list[str] = []
+    for name, saved in zip(names, runs, strict=True):
+        if not saved.whole:
+            found.append(f"{name}: was interrupted.")
+        found += [f"{name}: {doubt}" for doubt in saved.run.notes]
+    return found

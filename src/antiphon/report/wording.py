@@ -1,0 +1,102 @@
+"""Numbers as people read them: three digits that matter, and a unit."""
+
+from math import floor, isfinite, isinf, log10
+
+from antiphon.core.goodput import Estimate
+from antiphon.types import Seconds, Slo, TokenSource
+
+NOTHING = "–"
+"""Stands where there is no number."""
+
+ERRORS: dict[str, str] = {
+    "unreachable": "no connection",
+    "timeout": "not at its end in time",
+    "overloaded": "refused for want of room (429, 503)",
+    "refused": "refused as wrong (4xx)",
+    "server_error": "server error (5xx)",
+    "garbage": "not an answer by the API",
+    "cut_short": "stream cut short",
+    "unsent": "not sent: no room at the client",
+    "abandoned": "not sent: a call before it failed",
+}
+"""By the values of `CallError`."""
+SOURCES = {
+    TokenSource.USAGE: "by the server",
+    TokenSource.TOKENIZER: "by a tokenizer of the client's",
+    TokenSource.PIECES: "as pieces of content",
+}
+
+
+def number(value: float) -> str:
+    """1,234 · 123 · 12.3 · 1.23 · 0.123."""
+    if value == 0 or not isfinite(value):
+        return f"{value:g}"
+    size = floor(log10(abs(value)))
+    rounded = round(value, 2 - size)
+    # 9.996 is 10.0, not 10.00.
+    digits = 2 - floor(log10(abs(rounded)))
+    return f"{rounded:,.{max(0, digits)}f}"
+
+
+def count(value: int) -> str:
+    """1,234."""
+    return f"{value:,}"
+
+
+def seconds(value: Seconds | None) -> str:
+    """48.3 ms · 1.24 s."""
+    if value is None:
+        return NOTHING
+    return f"{number(1e3 * value)} ms" if abs(value) < 0.9995 else f"{number(value)} s"
+
+
+def target(value: Seconds) -> str:
+    """50 ms · 1.5 s: as somebody set it, without digits that say nothing."""
+    return f"{1e3 * value:.6g} ms" if value < 1 else f"{value:.6g} s"
+
+
+def rate(value: float) -> str:
+    """1.87/s."""
+    return f"{number(value)}/s"
+
+
+def share(value: float) -> str:
+    """93.1 %. Only what is all or nothing is 100 % or 0 %."""
+    percent = round(100 * value, 1)
+    if percent == 100 and value < 1:
+        return "> 99.9 %"
+    if percent == 0 and value > 0:
+        return "< 0.1 %"
+    return f"{percent:g} %" if percent in (0, 100) else f"{percent:.1f} %"
+
+
+def share_with_range(estimate: Estimate) -> str:
+    """93.1 % (90.2–95.2)."""
+    return f"{share(estimate.value)} ({100 * estimate.low:.1f}–{100 * estimate.high:.1f})"
+
+
+def slo(targets: Slo | None) -> str:
+    """TTFT ≤ 500 ms and TPOT ≤ 50 ms."""
+    if targets is None:
+        return "the targets of their class"
+    parts = [
+        f"{name} ≤ {target(value)}"
+        for name, value in (("TTFT", targets.ttft_s), ("TPOT", targets.tpot_s))
+        if not isinf(value)
+    ]
+    return " and ".join(parts) or "no targets"
+
+
+def ratio(value: float) -> str:
+    """1.24×."""
+    return f"{value:,.2f}×" if 0.1 <= value < 100 else f"{number(value)}×"
+
+
+def plural(amount: int, noun: str) -> str:
+    """1 call · 2 calls."""
+    return f"{count(amount)} {noun}" if amount == 1 else f"{count(amount)} {noun}s"
+
+
+def plain(text: str) -> str:
+    """Text from elsewhere, without what would move a terminal's cursor or change its colours."""
+    return "".join(character if character.isprintable() else " " for character in text)

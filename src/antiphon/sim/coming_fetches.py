@@ -1,0 +1,79 @@
+"""Fetches of a virtual worker while they are on their way, and steps that begin before they end."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from antiphon.types import Awaited, Fetch, RequestId, Seconds, StepPlan, StepResult
+
+from .scripted_engine import ScriptedEngine
+from .shadow_store import StoreSide
+
+CallAt: TypeAlias = Callable[[Seconds, Callable[[], None]], None]
+Arriving: TypeAlias = Callable[[RequestId, int, int, int, Seconds], None]
+"""(request, attempt, groups here, of how many, time of each): as for `Scheduler.arriving`."""
+
+
+@dataclass(slots=True)
+class _Coming:
+    ends_at: Seconds
+    good: bool = False
+    """Known when it has ended."""
+
+
+class ComingFetches:
+    """What a worker's driver knows of them. `call_at` is its own, `arriving` its scheduler's."""
+
+    def __init__(self, side: StoreSide, call_at: CallAt, arriving: Arriving) -> None:
+        self._side = side
+        self._call_at = call_at
+        self._arriving = arriving
+        self._coming: dict[tuple[RequestId, int], _Coming] = {}
+
+    def begin(
+        self,
+        fetch: Fetch,
+        now: Seconds,
+        took_s: Seconds,
+        end: Callable[[Fetch, tuple[bool, ...]], None],
+    ) -> None:
+        """Its groups of layers come evenly within `took_s`, the last one perhaps later."""
+        coming = _Coming(now + took_s + self._side.late(fetch))
+        self._coming[fetch.request, fetch.attempt] = coming
+        groups = self._side.groups
+        group_s = took_s / groups
+        for here in range(1, groups):
+
+            def arriving(here: int = here) -> None:
+                self._arriving(fetch.request, fetch.attempt, here, groups, group_s)
+
+            self._call_at(now + here * group_s, arriving)
+
+        def ended() -> None:
+            good = self._side.copy(fetch)
+            coming.good = all(good)
+            end(fetch, good)
+
+        self._call_at(coming.ends_at, ended)
+
+    def step_ends_at(self, awaits: Awaited, now: Seconds, step_s: Seconds) -> Seconds:
+        """When a step is over that begins now: it stops before the last group, if need be."""
+        coming = self._of(awaits)
+        share_s = step_s / self._side.groups
+        stops_at = now + step_s - share_s
+        if coming.ends_at > stops_at + awaits.wait_s:
+            return stops_at + awaits.wait_s
+        return max(stops_at, coming.ends_at) + share_s
+
+    def result(
+        self, plan: StepPlan, awaits: Awaited, engine: ScriptedEngine, now: Seconds
+    ) -> StepResult:
+        """What the step says that is over now: nothing, if it did not get what it awaits."""
+        coming = self._of(awaits)
+        if coming.ends_at <= now and coming.good:
+            return engine.forward(plan)
+        self._side.spoil(plan)
+        return StepResult(number=plan.number, elapsed_s=engine.seconds(plan), broken_off=True)
+
+    def _of(self, awaits: Awaited) -> _Coming:
+        return self._coming[awaits.request, awaits.attempt]

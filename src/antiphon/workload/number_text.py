@@ -1,0 +1,48 @@
+"""Numbers and times as users write them, and as messages show them."""
+
+import math
+import re
+
+from antiphon.types import Seconds
+
+_MOST_DIGITS = 15
+_SHOWN_CHARS = 60
+_DURATION = re.compile(r"(\d{1,9}(?:\.\d{1,9})?)(ms|s|min|h)?", re.ASCII)
+_UNITS_S = {"ms": 1e-3, None: 1.0, "s": 1.0, "min": 60.0, "h": 3600.0}
+
+
+def parse_whole(text: str) -> int | None:
+    """A whole number from 0 on; None if it is none."""
+    plain = text.isascii() and text.isdigit() and len(text) <= _MOST_DIGITS
+    return int(text) if plain else None
+
+
+def parse_number(text: str) -> float | None:
+    """A finite number; None if it is none."""
+    try:
+        value = float(text)
+    except ValueError:
+        return None
+    return value if math.isfinite(value) else None
+
+
+def parse_duration(text: str) -> Seconds | None:
+    """Seconds of a time such as "60s", "1.5min", "200ms" or "90"; None if it is none."""
+    match = _DURATION.fullmatch(text)
+    return float(match[1]) * _UNITS_S[match[2]] if match else None
+
+
+def duration_text(seconds: Seconds) -> str:
+    """As `parse_duration` reads it."""
+    return f"{seconds:g}s"
+
+
+def number_text(number: float) -> str:
+    """Whole numbers with all their digits, others with six."""
+    return f"{number:.0f}" if number == round(number, 0) < 2**53 else f"{number:g}"
+
+
+def shown(text: str) -> str:
+    """What a user wrote, in quotes, not too long for a message."""
+    short = text if len(text) <= _SHOWN_CHARS else f"{text[: _SHOWN_CHARS - 3]}..."
+    return f'"{short}"'
