@@ -198,6 +198,21 @@ async def test_an_event_sets_a_fault_off(target: ScriptedTarget) -> None:
     assert [fault.kind for fault in injector.injected] == ["kill"]
 
 
+async def test_a_fault_of_its_own_moment_waits_until_somebody_can_be_spared(
+    target: ScriptedTarget,
+) -> None:
+    """Two of three stand still, and the third is not hit before one of them is back."""
+    schedule = planned(
+        ScheduleEntry(At(0.0), "mixed-0", Stall(0.3)),
+        ScheduleEntry(At(0.0), "mixed-1", Stall(0.3)),
+        ScheduleEntry(At(0.05), AnyWorker(), Crash(None)),
+    )
+    injector = await injected(target, schedule, faults=3)
+    *stops, kill = sorted(injector.injected, key=lambda fault: fault.at_s)
+    assert kill.kind == "kill"
+    assert kill.at_s >= min(one.at_s + (one.back_s or 0.0) for one in stops)
+
+
 async def test_what_could_not_be_done_is_told(target: ScriptedTarget) -> None:
     schedule = planned(
         ScheduleEntry(When(Boundary.END, 1), AnyWorker(), Crash(None)),

@@ -133,19 +133,21 @@ class Injector:
             self._note(hit, seen)
 
     async def _taken(self, fault: ScheduledFault) -> Hit | None:
-        """Whom it hits, under fault from now on. One who is named is waited for until the load is
-        over; others do without a fault on nobody."""
+        """Whom it hits, under fault from now on. Somebody is waited for until the load is over, but
+        for one of many faults on whoever can be spared."""
         while not self._scene.over.is_set():
             async with self._choosing:
                 hit = await self._chosen(fault)
                 if hit is not None:
                     self._scene.under_fault.add(hit.victim.name)
                     return hit
-            if isinstance(fault.target, AnyWorker):
+            if isinstance(fault.target, AnyWorker) and not fault.once:
                 self._miss(fault, "nobody could be spared")
                 return None
             await asyncio.sleep(_POLL_S)
-        self._miss(fault, "it was not there, or under another fault, until the load was over")
+        anybody = isinstance(fault.target, AnyWorker)
+        why = "nobody could be spared" if anybody else "it was not there, or under another fault,"
+        self._miss(fault, f"{why} until the load was over")
         return None
 
     async def _chosen(self, fault: ScheduledFault) -> Hit | None:
