@@ -2,7 +2,7 @@
 
 from .answer import Answer, Choice, ScoredToken
 from .client import Client, wait_until_ready
-from .gauges import read_gauges
+from .gauges import read_gauges, read_samples
 from .goodput_search import find_goodput
 from .load import LoadResult, run_load
 from .measure import Measure
@@ -27,6 +27,7 @@ __all__ = [
     "probe",
     "read_gauges",
     "run_load",
+    "read_samples",
     "run_open_loop",
     "wait_until_ready",
 ]
