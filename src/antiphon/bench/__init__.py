@@ -26,8 +26,8 @@ __all__ = [
     "find_slo_scale",
     "probe",
     "read_gauges",
-    "run_load",
     "read_samples",
+    "run_load",
     "run_open_loop",
     "wait_until_ready",
 ]
