@@ -1,5 +1,6 @@
 """Servers are found while they live, and not a moment longer."""
 
+import errno
 import os
 import stat
 import subprocess
@@ -9,9 +10,7 @@ from pathlib import Path
 import pytest
 
 from antiphon.errors import UsageError
-from antiphon.live import local_servers
 from antiphon.live.local_servers import LocalServer, registered, running_servers, runtime_folder
-from antiphon.live.socket_folder import private_folder
 
 
 @pytest.fixture(autouse=True)
@@ -68,22 +67,37 @@ def test_one_that_starts_is_not_found_and_nothing_of_it_is_cleared_away(runtime:
 def test_what_was_cleared_away_before_it_was_locked_is_made_anew(
     runtime: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Another process may look between the two steps."""
+    """Another process may look as soon as the folder is there."""
     made: list[Path] = []
+    mkdir = Path.mkdir
 
-    def and_looked_at(path: Path) -> Path:
-        folder = private_folder(path)
-        if path != runtime:
+    def and_looked_at(folder: Path, mode: int = 0o777, exist_ok: bool = False) -> None:
+        mkdir(folder, mode, exist_ok=exist_ok)
+        if folder != runtime:
             made.append(folder)
             if len(made) == 1:
                 assert running_servers(runtime) == ()
-        return folder
 
-    monkeypatch.setattr(local_servers, "private_folder", and_looked_at)
+    monkeypatch.setattr(Path, "mkdir", and_looked_at)
     with registered(None) as entry:
         assert not made[0].exists()
         assert entry.sockets == made[1]
         assert entry.sockets.is_dir()
+
+
+def test_a_folder_that_cannot_be_made_is_named(
+    runtime: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    runtime_folder()
+
+    def full(folder: Path, mode: int = 0o777, exist_ok: bool = False) -> None:
+        if folder != runtime:
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(Path, "mkdir", full)
+    with pytest.raises(UsageError, match="socket folder .*: No space left"), registered(None):
+        pass
+    assert list(runtime.iterdir()) == []
 
 
 def test_what_is_none_of_ours_stays(runtime: Path) -> None:

@@ -88,7 +88,11 @@ def running_servers(runtime: Path | None = None) -> tuple[LocalServer, ...]:
 def _locked_folder(runtime: Path) -> tuple[Path, int]:
     """A new folder, and the descriptor that holds its lock."""
     while True:
-        folder = private_folder(runtime / f"{os.getpid()}-{secrets.token_hex(4)}")
+        folder = runtime / f"{os.getpid()}-{secrets.token_hex(4)}"
+        try:
+            folder.mkdir(mode=0o700)
+        except OSError as error:
+            raise UsageError(f"socket folder {folder}: {error.strerror}") from None
         with contextlib.suppress(FileNotFoundError):
             descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
             fcntl.flock(descriptor, fcntl.LOCK_EX)
