@@ -56,6 +56,32 @@ def answers(child: subprocess.Popen[str]) -> bool:
     return child.stdout.readline() == "hi\n"
 
 
+LAST_THREAD = f"""
+import ctypes, sys, threading
+def echo():
+    {ECHO.replace(chr(10), chr(10) + "    ")}
+threading.Thread(target=echo).start()
+ctypes.CDLL(None).syscall(60, 0)  # exit: of this thread alone
+"""
+
+
+def test_a_process_is_not_dead_while_one_of_its_threads_lives() -> None:
+    """Its first thread is a zombie then, and its sockets are open."""
+    with subprocess.Popen(
+        [sys.executable, "-c", LAST_THREAD],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as child:
+        process = found(child)
+        stat = Path(f"/proc/{child.pid}/stat")
+        until(lambda: stat.read_text().rpartition(")")[2].split()[0] == "Z")
+        assert answers(child)
+        assert not is_dead(process)
+        assert kill(process)
+        until(lambda: is_dead(process))
+
+
 def test_a_killed_process_is_dead_even_before_its_parent_looks(
     child: subprocess.Popen[str],
 ) -> None:

@@ -38,6 +38,14 @@ def test_an_attempt_after_one_that_the_fault_ended() -> None:
     assert (one.detection_s, one.recompute_s) == (0.25, 0.75)
 
 
+def test_a_killed_process_can_be_noticed_when_it_is_gone() -> None:
+    """What the system needs to end it is none of the gateway's time."""
+    (one,) = recoveries([AGAIN], [replace(FAULT, gone_s=0.2)], BEGAN_AT)
+    assert one.detection_s == pytest.approx(0.05)
+    (one,) = recoveries([AGAIN], [replace(FAULT, gone_s=0.3)], BEGAN_AT)
+    assert one.detection_s == 0.0
+
+
 @pytest.mark.parametrize(
     "other",
     [

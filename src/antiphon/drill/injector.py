@@ -180,6 +180,7 @@ class Injector:
                 role=hit.victim.role,
                 pid=hit.process.pid,
                 at_s=hit.at - self.began_at,
+                gone_s=since(seen.gone_at),
                 detected_s=since(seen.detected_at),
                 back_s=since(seen.back_at),
                 breaks_for_s=since(seen.breaks_until),

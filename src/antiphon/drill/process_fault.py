@@ -13,7 +13,7 @@ from pathlib import Path
 from antiphon.errors import PeerError
 from antiphon.types import Seconds
 
-_STATE, _USER, _SYSTEM, _STARTED = 0, 11, 12, 19
+_STATE, _USER, _SYSTEM, _THREADS, _STARTED = 0, 11, 12, 17, 19
 """Places in /proc/PID/stat behind the name, which is in parentheses."""
 
 
@@ -87,9 +87,14 @@ def cpu_seconds(process: Process) -> Seconds | None:
 
 
 def is_dead(process: Process) -> bool:
-    """It has ended: nobody has its id, somebody else has, or its parent has not looked yet."""
+    """It has ended: nobody has its id, somebody else has, or its parent has not looked yet.
+
+    While one of its threads has not ended, the process has not: its sockets are still open.
+    """
     fields = _stat(process.pid)
-    return fields is None or int(fields[_STARTED]) != process.started or fields[_STATE] in "ZX"
+    if fields is None or int(fields[_STARTED]) != process.started:
+        return True
+    return fields[_STATE] in "ZX" and int(fields[_THREADS]) <= 1
 
 
 def is_stopped(process: Process) -> bool:

@@ -16,7 +16,8 @@ from .verdict import Fault, Finding
 class Injected:
     """One fault that happened: seen at the thing itself, not only sent. `evidence` says what.
 
-    Durations count from the fault. `detected_s`: until the gateway gave the worker up; None: it did
+    Durations count from the fault. `gone_s`: until a process that was killed was gone, which takes
+    the system some time on a busy machine; None: it was not killed. `detected_s`: until the gateway gave the worker up; None: it did
     not. `back_s`: until all was as before, a worker joined again; None: not within a minute.
     `breaks_for_s`: so long it may break streams that nobody can go on with; None: it breaks none.
     """
@@ -29,6 +30,7 @@ class Injected:
     detected_s: Seconds | None
     back_s: Seconds | None
     breaks_for_s: Seconds | None = None
+    gone_s: Seconds | None = None
     evidence: str = ""
 
 
@@ -48,7 +50,8 @@ class NotInjected:
 class Recovery:
     """One request that a fault interrupted and that went on. Times in seconds.
 
-    `detection_s`: from the fault to the next attempt. `recompute_s`: from there to its first new
+    `detection_s`: from the fault, or from the moment at which a killed process was seen to be gone,
+    to the next attempt; 0 if the gateway saw it first. `recompute_s`: from there to its first new
     token, mostly prefill of what no survivor holds.
     """
 
@@ -148,11 +151,12 @@ def recoveries(
         if not ended_by or attempt.first_token_at is None:
             continue
         fault = max(ended_by, key=lambda fault: (fault.at_s, fault.target))
+        noticeable_at = began_at + fault.at_s + (fault.gone_s or 0.0)
         found.append(
             Recovery(
                 request=attempt.request,
                 worker=fault.target,
-                detection_s=attempt.began_at - began_at - fault.at_s,
+                detection_s=max(attempt.began_at - noticeable_at, 0.0),
                 recompute_s=attempt.first_token_at - attempt.began_at,
             )
         )

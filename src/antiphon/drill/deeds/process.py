@@ -31,10 +31,12 @@ async def do_kill(scene: Scene, hit: Hit) -> Seen | None:
     if not kill(hit.process):
         return None
     await scene.effect(hit, lambda: is_dead(hit.process))
+    gone = time.monotonic()
     detected = await _given_up(scene, hit, BACK_S)
     back = await scene.until(hit.victim.name, _is_back(hit), BACK_S)
     return Seen(
-        evidence="the process is gone",
+        evidence=f"the process was gone after {gone - hit.at:.2f} s",
+        gone_at=gone,
         detected_at=detected,
         back_at=back,
         breaks_until=_end_of_broken_streams(hit, back),

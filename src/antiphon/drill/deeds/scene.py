@@ -15,7 +15,7 @@ from antiphon.types import Seconds
 from antiphon.workload import Ask
 
 POLL_S: Seconds = 0.02
-EFFECT_S: Seconds = 5.0
+EFFECT_S: Seconds = 30.0
 BACK_S: Seconds = 60.0
 ORDER_S: Seconds = 30.0
 """How long what runs on a worker may take that is drained, before it is moved elsewhere."""
@@ -45,12 +45,14 @@ class Hit:
 class Seen:
     """A fault that happened. `evidence`: what was seen of it, at the thing itself.
 
+    `gone_at`: when a process that was killed was gone; None: it was not killed.
     `detected_at`: when the gateway had given a worker up; None: it did not. `back_at`: when all was
     as before; None: not in time. `breaks_until`: a client's stream that was open between the fault
     and then may have been broken by it, as nobody could go on with it; None: it breaks none.
     """
 
     evidence: str
+    gone_at: Seconds | None = None
     detected_at: Seconds | None = None
     back_at: Seconds | None = None
     breaks_until: Seconds | None = None
