@@ -13,16 +13,17 @@ import argparse
 import asyncio
 import itertools
 import statistics
-import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from support import result
 from support.quantiles import quantiles
 
-from antiphon.bench import Answer, Arrival, Client, Server, run_open_loop
+from antiphon.bench import Client, LoadLimits, Server, run_load
+from antiphon.core.goodput import gaps_s, ttft_s
 from antiphon.drill import started
-from antiphon.workload import Ask, AskMix, ask, poisson
+from antiphon.types import CallRecord
+from antiphon.workload import Ask, AskMix, Session, TimedSession, Turn, ask, poisson
 
 LONG_TOKENS = 1000
 USE = 0.6
@@ -38,7 +39,10 @@ GREEDY = AskMix(
 CHATS = replace(GREEDY, prompt_words=(15, 40), max_tokens=(40, 80))
 LONG = replace(GREEDY, prompt_words=(LONG_TOKENS, LONG_TOKENS), max_tokens=(1, 1))
 FIRST_LONG = 10**6
+CHAT_CLASS, LONG_CLASS = "chat", "long"
 SEED = 1
+LIMITS = LoadLimits(drain_s=600)
+"""A set-up that can't keep up is measured to its end."""
 
 
 @dataclass(frozen=True)
@@ -63,17 +67,23 @@ def long_ask(number: int) -> Ask:
     return ask(LONG, SEED, FIRST_LONG + number)
 
 
-def long_prompts(interval_s: float, duration_s: float) -> Iterator[Arrival]:
+def call(at_s: float, slo_class: str, ask: Ask) -> TimedSession:
+    return TimedSession(
+        at_s, Session(number=ask.number, turns=(Turn(ask=ask),), slo_class=slo_class)
+    )
+
+
+def long_prompts(interval_s: float, duration_s: float) -> Iterator[TimedSession]:
     for number in itertools.count():
         at = (number + 0.5) * interval_s
         if at >= duration_s:
             return
-        yield Arrival(at, long_ask(number))
+        yield call(at, LONG_CLASS, long_ask(number))
 
 
-def chats(rate_per_s: float, duration_s: float) -> Iterator[Arrival]:
+def chats(rate_per_s: float, duration_s: float) -> Iterator[TimedSession]:
     times = itertools.takewhile(lambda at: at < duration_s, poisson(rate_per_s, SEED))
-    return (Arrival(at, ask(CHATS, SEED, number)) for number, at in enumerate(times))
+    return (call(at, CHAT_CLASS, ask(CHATS, SEED, number)) for number, at in enumerate(times))
 
 
 async def prefill_seconds(client: Client) -> float:
@@ -86,32 +96,30 @@ async def measure(
     setup: Setup, options: argparse.Namespace, interval_s: float | None
 ) -> dict[str, object]:
     arguments = [*setup.arguments, "--cores", options.cores, "--kv-memory", "1GiB"]
-    async with (
-        started(arguments) as target,
-        Client(Server(url=target.url, model=target.model)) as client,
-    ):
+    records: list[CallRecord] = []
+    async with started(arguments) as target:
+        server = Server(url=target.url, model=target.model)
         if interval_s is None:
-            interval_s = await prefill_seconds(client) / USE
-        await run_open_loop(client, chats(options.rate, 3.0))  # warm
+            async with Client(server) as client:
+                interval_s = await prefill_seconds(client) / USE
+        await run_load(server, chats(options.rate, 3.0), observe=lambda _: None)  # warm
         arrivals = sorted(
             [*chats(options.rate, options.seconds), *long_prompts(interval_s, options.seconds)],
-            key=lambda arrival: arrival.at_s,
+            key=lambda timed: timed.at_s,
         )
-        began = time.monotonic()
-        answers = await run_open_loop(client, arrivals)
-        took_s = time.monotonic() - began
-    short = [answer for answer in answers if answer.number < FIRST_LONG]
-    long = [answer for answer in answers if answer.number >= FIRST_LONG]
-    failed = sum(not answer.ok for answer in answers)
+        load = await run_load(server, arrivals, observe=records.append, limits=LIMITS)
+    failed, took_s = load.failed, load.duration_s
+    short = [record for record in records if record.slo_class == CHAT_CLASS]
+    long = [record for record in records if record.slo_class == LONG_CLASS]
     summary = {
         "setup": setup.name,
         "interval_s": interval_s,
         "failed": failed,
         "took_s": took_s,
-        "gap_s": quantiles([gap for answer in short for gap in answer.gaps_s]),
+        "gap_s": quantiles([gap for record in short for gap in gaps_s(record)]),
         "chat_ttft_s": quantiles(ttfts(short)),
         "long_ttft_s": quantiles(ttfts(long)),
-        "gaps_s": sorted(round(gap, 5) for answer in short for gap in answer.gaps_s),
+        "gaps_s": sorted(round(gap, 5) for record in short for gap in gaps_s(record)),
     }
     print(
         f"{setup.name:24} gap p50 {summary['gap_s']['p50'] * 1e3:6.1f} ms  "
@@ -123,8 +131,8 @@ async def measure(
     return summary
 
 
-def ttfts(answers: Sequence[Answer]) -> list[float]:
-    return [answer.ttft_s for answer in answers if answer.ttft_s is not None]
+def ttfts(records: Sequence[CallRecord]) -> list[float]:
+    return [ttft for record in records if (ttft := ttft_s(record)) is not None]
 
 
 def draw(runs: Sequence[dict[str, object]]) -> None:

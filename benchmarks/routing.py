@@ -17,20 +17,24 @@ import itertools
 import statistics
 import sys
 import tempfile
-import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from support import result
 from support.quantiles import quantiles
 
-from antiphon.bench import Answer, Arrival, Client, Server, run_open_loop
+from antiphon.bench import Client, LoadLimits, LoadResult, Server, run_load
+from antiphon.core.goodput import ttft_s
 from antiphon.drill import started
+from antiphon.types import CallRecord
 from antiphon.workload import (
+    Session,
+    TimedSession,
     TraceAsk,
     TraceRow,
     TraceScale,
+    Turn,
     at_rate,
     read_mooncake,
     thinned,
@@ -40,6 +44,8 @@ from antiphon.workload import (
 TRACE = "conversation_trace.jsonl"
 TRACES = Path(__file__).resolve().parents[2] / "shared/traces"
 SEED = 1
+LIMITS = LoadLimits(drain_s=600)
+"""A router that can't keep up is measured to its end."""
 USE = 0.7
 """Share of the workers' time that the requests would take if none could use another's KV."""
 ALONE = 10**6
@@ -124,34 +130,38 @@ async def measure(
         config.flush()
         arguments = ["--config", config.name, "--mixed", "2", "--cores", options.cores]
         arguments += ["--kv-memory", options.kv_memory, "--store", "on" if setup.store else "off"]
-        async with (
-            started(arguments) as target,
-            Client(Server(url=target.url, model=target.model)) as client,
-        ):
-            if rate_per_s is None:
-                rate_per_s = options.rate or 2 * USE / await seconds_alone(client, asks)
-            await seconds_alone(client, asks)  # warm
-            timed = at_rate(asks, rate_per_s)
-            began = time.monotonic()
-            answers = await run_open_loop(client, (Arrival(one.at_s, one.ask) for one in timed))
-            took_s = time.monotonic() - began
-    return summary(setup, answers, rate_per_s, took_s)
+        records: list[CallRecord] = []
+        async with started(arguments) as target:
+            server = Server(url=target.url, model=target.model)
+            async with Client(server) as client:
+                if rate_per_s is None:
+                    rate_per_s = options.rate or 2 * USE / await seconds_alone(client, asks)
+                await seconds_alone(client, asks)  # warm
+            timed = sessions(at_rate(asks, rate_per_s))
+            load = await run_load(server, timed, observe=records.append, limits=LIMITS)
+    return summary(setup, records, rate_per_s, load)
+
+
+def sessions(asks: Iterable[TraceAsk]) -> Iterator[TimedSession]:
+    """Each call comes at the trace's time, whatever became of those before it."""
+    for number, one in enumerate(asks):
+        yield TimedSession(one.at_s, Session(number=number, turns=(Turn(ask=one.ask),)))
 
 
 def summary(
-    setup: Setup, answers: Sequence[Answer], rate_per_s: float, took_s: float
+    setup: Setup, records: Sequence[CallRecord], rate_per_s: float, load: LoadResult
 ) -> dict[str, object]:
     """What is kept of one run; `hit_share` of the prompts' tokens needed no compute."""
-    ttfts = [answer.ttft_s for answer in answers if answer.ttft_s is not None]
-    prompts = sum(answer.prompt_tokens for answer in answers)
+    ttfts = [ttft for record in records if (ttft := ttft_s(record)) is not None]
+    prompts = sum(record.prompt_tokens for record in records)
     return {
         "setup": setup.name,
         "rate_per_s": rate_per_s,
-        "failed": sum(not answer.ok for answer in answers),
-        "took_s": took_s,
+        "failed": load.failed,
+        "took_s": load.duration_s,
         "ttft_mean_s": statistics.fmean(ttfts) if ttfts else float("nan"),
         "ttft_s": quantiles(ttfts),
-        "hit_share": sum(answer.cached_tokens for answer in answers) / max(1, prompts),
+        "hit_share": sum(record.cached_tokens for record in records) / max(1, prompts),
         "ttfts_s": sorted(round(ttft, 5) for ttft in ttfts),
     }
 

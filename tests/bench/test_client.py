@@ -1,6 +1,5 @@
 """The client against real sockets; servers that answer as real ones do, and badly."""
 
-import asyncio
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
@@ -8,7 +7,7 @@ from contextlib import asynccontextmanager
 import pytest
 from aiohttp import web
 
-from antiphon.bench import Arrival, Client, ScoredToken, Server, run_open_loop
+from antiphon.bench import Client, ScoredToken, Server
 from antiphon.bench.client import wait_until_ready
 from antiphon.workload import Ask
 
@@ -175,23 +174,3 @@ async def test_nobody_listens() -> None:
     assert answer.error
     with pytest.raises(TimeoutError):
         await wait_until_ready("http://127.0.0.1:1", timeout_s=0.1)
-
-
-async def test_open_loop_sends_at_its_times_though_answers_are_slow() -> None:
-    """The third ask is sent while the first two still wait for the server."""
-    held: list[web.Request] = []
-    come = asyncio.Event()
-
-    async def handler(request: web.Request) -> web.StreamResponse:
-        held.append(request)
-        if len(held) == 3:
-            come.set()
-        await come.wait()
-        return await streamed(request, [piece(0, "a"), piece(0, None, "stop")])
-
-    async with server(handler) as url, Client(Server(url=url, model="m")) as client:
-        arrivals = [Arrival(0.0, an_ask(0)), Arrival(0.0, an_ask(1)), Arrival(0.01, an_ask(2))]
-        answers = await run_open_loop(client, arrivals)
-    assert [answer.number for answer in answers] == [0, 1, 2]
-    assert all(answer.ok for answer in answers)
-    assert answers[2].due_at - answers[0].due_at == pytest.approx(0.01)

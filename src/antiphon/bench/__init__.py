@@ -6,14 +6,12 @@ from .gauges import read_gauges, read_samples
 from .goodput_search import find_goodput
 from .load import LoadResult, run_load
 from .measure import Measure
-from .open_loop import Arrival, run_open_loop
 from .probe import Probed, probe
 from .server import LoadLimits, Server
 from .slo_scale import find_slo_scale
 
 __all__ = [
     "Answer",
-    "Arrival",
     "Choice",
     "Client",
     "LoadLimits",
@@ -28,6 +26,5 @@ __all__ = [
     "read_gauges",
     "read_samples",
     "run_load",
-    "run_open_loop",
     "wait_until_ready",
 ]

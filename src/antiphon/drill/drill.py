@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
-from antiphon.bench import Answer, Client, Server, run_open_loop
+from antiphon.bench import Answer, Client, Server
 from antiphon.core.faults import Boundary
 from antiphon.errors import PeerError
 from antiphon.workload import ask
@@ -19,6 +19,7 @@ from .events import EventCounts
 from .goodput_cost import cost_of_faults, outcomes
 from .http_proxy import HttpProxy
 from .injector import Injector
+from .open_loop import run_open_loop
 from .plan import DrillPlan
 from .report import DrillReport, recoveries, repeats
 from .resources import Resources, growth, resources_of

@@ -5,7 +5,6 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from itertools import takewhile
 
-from antiphon.bench import Arrival
 from antiphon.core.faults import (
     GATEWAY,
     AnyWorker,
@@ -25,6 +24,8 @@ from antiphon.core.faults import (
 from antiphon.errors import UsageError
 from antiphon.types import Seconds, Slo
 from antiphon.workload import AskMix, ask, poisson
+
+from .open_loop import Arrival
 
 _JITTER = 0.5
 _SLO = Slo(ttft_s=2.0, tpot_s=0.1)

@@ -1,16 +1,17 @@
-"""Load that does not wait for answers: each ask goes out at its time, and its answer is kept."""
+"""A drill's load: each ask goes out at its time, and its whole answer is kept.
+
+`bench.run_load` keeps what is measured of a call; a drill judges every token of it.
+"""
 
 import asyncio
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
+from antiphon.bench import Answer, Client
+from antiphon.bench.pacing import wait_until
 from antiphon.types import Seconds
 from antiphon.workload import Ask
-
-from .answer import Answer
-from .client import Client
-from .pacing import wait_until
 
 
 @dataclass(frozen=True, slots=True)
