@@ -95,7 +95,7 @@ def test_a_folder_that_cannot_be_made_is_named(
             raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr(Path, "mkdir", full)
-    with pytest.raises(UsageError, match="socket folder .*: No space left"), registered(None):
+    with pytest.raises(UsageError, match=r"socket folder .*: No space left"), registered(None):
         pass
     assert list(runtime.iterdir()) == []
 

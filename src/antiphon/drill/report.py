@@ -17,9 +17,10 @@ class Injected:
     """One fault that happened: seen at the thing itself, not only sent. `evidence` says what.
 
     Durations count from the fault. `gone_s`: until a process that was killed was gone, which takes
-    the system some time on a busy machine; None: it was not killed. `detected_s`: until the gateway gave the worker up; None: it did
-    not. `back_s`: until all was as before, a worker joined again; None: not within a minute.
-    `breaks_for_s`: so long it may break streams that nobody can go on with; None: it breaks none.
+    the system some time on a busy machine; None: it was not killed. `detected_s`: until the gateway
+    gave the worker up; None: it did not. `back_s`: until all was as before, a worker joined again;
+    None: not within a minute. `breaks_for_s`: so long it may break streams that nobody can go on
+    with; None: it breaks none.
     """
 
     kind: str
