@@ -49,3 +49,24 @@ def test_a_key_file_must_hold_a_key(tmp_path: Path) -> None:
     there = ("--url", "http://127.0.0.1:9", "--api-key-file")
     assert "holds no key" in refusal(*there, str(empty))
     assert "can't be read" in refusal(*there, str(tmp_path / "none"))
+
+
+def test_a_dry_run_prints_the_same_list_each_time(tmp_path: Path) -> None:
+    plan = tmp_path / "plan.toml"
+    plan.write_text(
+        'seed = 5\n[[fault]]\nafter-event = "offer"\noccurrence = 5\naction = "drain"\n'
+        'target = "prefill-1"\nfor = "1s"\n'
+        '[[fault]]\nat = "0.2s"\ntarget = "gateway"\naction = "delay"\nby = "50ms"\nfor = "0.5s"\n'
+        '[[fault]]\nevery = "20s"\njitter = 0.5\ncount = 2\naction = "kill"\ntarget = "random"\n'
+    )
+
+    def shown(*arguments: str) -> list[str]:
+        result = CliRunner().invoke(app, ["drill", "--plan", str(plan), "--dry-run", *arguments])
+        assert result.exit_code == 0
+        return result.output.splitlines()
+
+    lines = shown()
+    assert lines == shown() != shown("--seed", "6")
+    assert len(lines) == 4
+    assert "0.20 s  delay by 0.05 s for 0.5 s" in lines[0]
+    assert "offer 5" in lines[-1]

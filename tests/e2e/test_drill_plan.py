@@ -122,25 +122,6 @@ def test_every_action_happens_and_no_answer_is_wrong(tiny: Path, tmp_path: Path)
     assert "<svg" in (output / "timeline.svg").read_text()
 
 
-def test_a_dry_run_prints_the_same_list_each_time_and_starts_nothing(tmp_path: Path) -> None:
-    plan = tmp_path / "plan.toml"
-    plan.write_text(PLAN)
-    runs = [
-        subprocess.run(
-            antiphon("--plan", str(plan), "--dry-run", *arguments),
-            capture_output=True,
-            text=True,
-            timeout=60,
-            check=True,
-        ).stdout.splitlines()
-        for arguments in ((), (), ("--seed", "6"))
-    ]
-    assert runs[0] == runs[1] != runs[2]
-    assert len(runs[0]) == PLAN.count("[[fault]]")
-    assert "0.20 s  delay by 0.05 s for 0.5 s" in runs[0][0]
-    assert "offer 5" in runs[0][-1]
-
-
 def children_of(pid: int) -> list[int]:
     found = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
     return [int(child) for child in found]
@@ -156,11 +137,12 @@ def alive(pid: int) -> bool:
 @pytest.fixture
 def under_way(tiny: Path) -> Iterator[subprocess.Popen[str]]:
     """A drill whose load has begun."""
-    shape = ("--kv-memory", "8MiB", "--prefill", "0", "--decode", "0", "--mixed", "2")
+    shape = ("--kv-memory", "8MiB", "--prefill", "0", "--decode", "0", "--mixed", "1")
     with subprocess.Popen(
         antiphon(str(tiny), "--duration", "600", "--asks", "2", "--every", "500", *shape),
         stderr=subprocess.PIPE,
         text=True,
+        start_new_session=True,
     ) as drill:
         assert drill.stderr is not None
         for line in drill.stderr:
@@ -173,7 +155,7 @@ def under_way(tiny: Path) -> Iterator[subprocess.Popen[str]]:
 def test_a_drill_that_is_killed_leaves_no_cluster(under_way: subprocess.Popen[str]) -> None:
     (server,) = children_of(under_way.pid)
     others = children_of(server)
-    assert len(others) >= 3
+    assert len(others) >= 2
     os.kill(under_way.pid, signal.SIGKILL)
     while any(map(alive, [server, *others])):  # the suite's time limit ends it
         os.sched_yield()
@@ -182,8 +164,9 @@ def test_a_drill_that_is_killed_leaves_no_cluster(under_way: subprocess.Popen[st
 def test_ctrl_c_ends_a_drill_with_its_cluster_and_without_a_traceback(
     under_way: subprocess.Popen[str],
 ) -> None:
+    """A terminal sends it to all processes of the command."""
     (server,) = children_of(under_way.pid)
-    under_way.send_signal(signal.SIGINT)
+    os.killpg(under_way.pid, signal.SIGINT)
     assert under_way.wait() == 130
     assert under_way.stderr is not None
     assert "Traceback" not in under_way.stderr.read()
