@@ -3,7 +3,7 @@ from dataclasses import replace
 import pytest
 
 from antiphon.bench import Answer, Choice, ScoredToken
-from antiphon.drill.verdict import Fault, judge
+from antiphon.drill.verdict import Flaw, judge
 
 GOOD = Answer(
     number=3,
@@ -22,35 +22,35 @@ def test_the_same_answer_is_found_good_whenever_it_came() -> None:
 
 
 @pytest.mark.parametrize(
-    ("change", "fault", "says"),
+    ("change", "flaw", "says"),
     [
-        ({"error": "HTTP 500"}, Fault.FAILED, "HTTP 500"),
-        ({"status": 503}, Fault.FAILED, "503"),
-        ({"choices": (Choice("one two three", None), GOOD.choices[1])}, Fault.FAILED, "None"),
-        ({"choices": ()}, Fault.FAILED, "ends"),
+        ({"error": "HTTP 500"}, Flaw.FAILED, "HTTP 500"),
+        ({"status": 503}, Flaw.FAILED, "503"),
+        ({"choices": (Choice("one two three", None), GOOD.choices[1])}, Flaw.FAILED, "None"),
+        ({"choices": ()}, Flaw.FAILED, "ends"),
         (
             {"choices": (Choice("one two two three", "stop"), GOOD.choices[1])},
-            Fault.WRONG,
+            Flaw.WRONG,
             "choice 0 differs at character 9",
         ),
         (
             {"choices": (Choice("one two", "stop"), GOOD.choices[1])},
-            Fault.WRONG,
+            Flaw.WRONG,
             "at character 7: '' instead of ' three'",
         ),
         (
             {"choices": (Choice("one two three", "length"), GOOD.choices[1])},
-            Fault.WRONG,
+            Flaw.WRONG,
             "instead of ['stop', 'length']",
         ),
-        ({"completion_tokens": 10}, Fault.WRONG, "(5, 10)"),
-        ({"prompt_tokens": 6}, Fault.WRONG, "(6, 9)"),
+        ({"completion_tokens": 10}, Flaw.WRONG, "(5, 10)"),
+        ({"prompt_tokens": 6}, Flaw.WRONG, "(6, 9)"),
     ],
 )
-def test_what_is_wrong_is_named(change: dict[str, object], fault: Fault, says: str) -> None:
+def test_what_is_wrong_is_named(change: dict[str, object], flaw: Flaw, says: str) -> None:
     (finding,) = judge([replace(GOOD, **change)], {3: GOOD})
     assert finding.number == 3
-    assert finding.fault is fault
+    assert finding.flaw is flaw
     assert says in finding.message
 
 
@@ -75,5 +75,5 @@ def test_log_probabilities_are_compared_token_by_token(
 
     assert judge([with_scores(SCORED)], {3: with_scores(SCORED)}) == ()
     (finding,) = judge([with_scores(got)], {3: with_scores(SCORED)})
-    assert finding.fault is Fault.WRONG
+    assert finding.flaw is Flaw.WRONG
     assert finding.message.startswith(says)

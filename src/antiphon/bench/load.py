@@ -48,10 +48,10 @@ _AHEAD_CHARS = 2**27
 class LoadResult:
     """What came of a load, beside the records that `observe` got.
 
-    `calls` ended, `failed` of them with an error. `unfinished` calls were open, or not due yet,
-    when the load was stopped or its last wait was over: they have no record. `started_at` is when
-    the records' times begin, on the client's monotonic clock. `notes` say in a sentence each what a
-    reader should know before believing the numbers.
+    `calls` ended, `failed` of them with an error. `unfinished` calls of sessions that had begun
+    were open, or not due yet, when the load was stopped or its last wait was over: they have no
+    record. `started_at` is when the records' times begin, on the client's monotonic clock. `notes`
+    say in a sentence each what a reader should know before believing the numbers.
     """
 
     started_at: Seconds

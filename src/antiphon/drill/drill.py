@@ -24,7 +24,7 @@ from .plan import DrillPlan
 from .report import DrillReport, recoveries, repeats
 from .resources import Resources, growth, resources_of
 from .target import Attempt, Target
-from .verdict import Fault, Finding, judge
+from .verdict import Finding, Flaw, judge
 
 _REFERENCE_AT_ONCE = 4
 _QUIET_TIMEOUT_S = 60.0
@@ -127,7 +127,7 @@ def _findings(
     found = _Findings([], [])
     for answer in answers:
         for finding in judge([answer], reference):
-            excused = finding.fault is Fault.FAILED and _had_no_gateway(answer, injector)
+            excused = finding.flaw is Flaw.FAILED and _had_no_gateway(answer, injector)
             (found.broken if excused else found.wrong).append(finding)
     return found
 

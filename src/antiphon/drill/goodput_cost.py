@@ -70,5 +70,5 @@ def _record(answer: Answer) -> CallRecord:
         ended_at_s=answer.ended_at,
         output_tokens=answer.completion_tokens,
         status=answer.status,
-        error=None if answer.ok else CallError.CUT_SHORT,
+        error=None if answer.ok else answer.failure or CallError.CUT_SHORT,
     )

@@ -82,7 +82,7 @@ class HttpProxy:
             async with asyncio.TaskGroup() as ways:
                 ways.create_task(self._pass_on(reader, far_writer, connection.client_spoke))
                 ways.create_task(self._pass_on(far_reader, writer, connection.server_spoke))
-        except* (ConnectionError, OSError):
+        except* OSError:
             pass  # one side is gone: so is the other, now
         finally:
             self._connections.discard(connection)

@@ -9,7 +9,7 @@ from antiphon.core.faults import CallOutcome, Impact, Resilience
 from antiphon.types import Seconds
 
 from .target import Attempt
-from .verdict import Fault, Finding
+from .verdict import Finding, Flaw
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,9 +103,9 @@ class DrillReport:
         wrong = self.findings or self.leftovers or self.growth or missed
         return bool(self.faults) and not wrong
 
-    def count(self, fault: Fault) -> int:
-        """Answers with this fault."""
-        return sum(finding.fault is fault for finding in self.findings)
+    def count(self, flaw: Flaw) -> int:
+        """Answers with this flaw."""
+        return sum(finding.flaw is flaw for finding in self.findings)
 
     def as_mapping(self) -> dict[str, Any]:
         """For JSON."""
@@ -115,9 +115,9 @@ class DrillReport:
 
     def lines(self) -> Sequence[str]:
         """For people."""
-        failed, wrong = self.count(Fault.FAILED), self.count(Fault.WRONG)
+        failed, wrong = self.count(Flaw.FAILED), self.count(Flaw.WRONG)
         lines = [f"{self.asks} requests, {failed} failed, {wrong} with wrong or repeated tokens"]
-        lines += (f"  ask {one.number}: {one.fault}: {one.message}" for one in self.findings[:20])
+        lines += (f"  ask {one.number}: {one.flaw}: {one.message}" for one in self.findings[:20])
         if self.broken:
             lines.append(
                 f"{len(self.broken)} were broken with their connection, or refused while the "

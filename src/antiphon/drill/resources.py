@@ -1,10 +1,11 @@
 """What a process holds: memory, descriptors, sockets."""
 
+import resource
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-_PAGE_BYTES = 4096
+_PAGE_BYTES = resource.getpagesize()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,7 +7,7 @@ from enum import StrEnum
 from antiphon.bench import Answer, ScoredToken
 
 
-class Fault(StrEnum):
+class Flaw(StrEnum):
     """What was wrong with an answer."""
 
     FAILED = "failed"
@@ -22,7 +22,7 @@ class Finding:
     """One answer that is not what it should be, and how."""
 
     number: int
-    fault: Fault
+    flaw: Flaw
     message: str
 
 
@@ -38,7 +38,7 @@ def judge(answers: Sequence[Answer], reference: Mapping[int, Answer]) -> tuple[F
 def _judge(answer: Answer, expected: Answer) -> Finding | None:
     if not answer.ok:
         problem = answer.error or f"HTTP {answer.status}, ends {_ends(answer)}"
-        return Finding(answer.number, Fault.FAILED, problem)
+        return Finding(answer.number, Flaw.FAILED, problem)
     for index, (got, wanted) in enumerate(zip(answer.choices, expected.choices, strict=True)):
         if got.text != wanted.text:
             where = _first_difference(got.text, wanted.text)
@@ -46,18 +46,18 @@ def _judge(answer: Answer, expected: Answer) -> Finding | None:
                 f"choice {index} differs at character {where}: "
                 f"{got.text[where : where + 40]!r} instead of {wanted.text[where : where + 40]!r}"
             )
-            return Finding(answer.number, Fault.WRONG, message)
+            return Finding(answer.number, Flaw.WRONG, message)
         if got.scored != wanted.scored:
             message = f"choice {index}: {_scores_differ(got.scored, wanted.scored)}"
-            return Finding(answer.number, Fault.WRONG, message)
+            return Finding(answer.number, Flaw.WRONG, message)
     if _ends(answer) != _ends(expected):
         message = f"ends {_ends(answer)} instead of {_ends(expected)}"
-        return Finding(answer.number, Fault.WRONG, message)
+        return Finding(answer.number, Flaw.WRONG, message)
     got_usage = (answer.prompt_tokens, answer.completion_tokens)
     wanted_usage = (expected.prompt_tokens, expected.completion_tokens)
     if got_usage != wanted_usage:
         message = f"{got_usage} tokens of prompt and output instead of {wanted_usage}"
-        return Finding(answer.number, Fault.WRONG, message)
+        return Finding(answer.number, Flaw.WRONG, message)
     return None
 
 

@@ -37,12 +37,10 @@ async def do_cut_worker(scene: Scene, hit: Hit) -> Seen | None:
             held.enter_context(stream)
         if not sum(shut(stream) for stream in streams):
             return None
-        given_up = await scene.until(
-            hit.victim.name, lambda life: life.lost or life.life != hit.victim.life, scene.effect_s
-        )
+        given_up = await scene.given_up(hit, scene.effect_s)
     if given_up is None:
         raise hit.no_effect("the worker is with its gateway as before")
-    back = await scene.until(hit.victim.name, lambda life: life.there, BACK_S)
+    back = await scene.back(hit)
     return Seen(evidence="its stream to the gateway was shut", detected_at=given_up, back_at=back)
 
 

@@ -5,7 +5,7 @@ import time
 from antiphon.core.faults import GATEWAY, STORE, Drain
 from antiphon.drill.process_fault import is_dead, terminate
 
-from .scene import BACK_S, Hit, Scene, Seen
+from .scene import Hit, Scene, Seen
 
 
 async def do_drain(scene: Scene, hit: Hit, action: Drain) -> Seen | None:
@@ -20,7 +20,7 @@ async def do_drain(scene: Scene, hit: Hit, action: Drain) -> Seen | None:
         await scene.pause(hit.at + action.for_s - time.monotonic())
     finally:
         await scene.order(name, "role", role=role)
-    back = await scene.until(name, lambda life: life.there, BACK_S)
+    back = await scene.back(hit)
     return Seen(evidence=f"it was drained after {drained:.2f} s", back_at=back)
 
 
@@ -33,9 +33,7 @@ async def do_restart(scene: Scene, hit: Hit) -> Seen | None:
     else:
         await scene.order(name, "restart")
     await scene.effect(hit, lambda: is_dead(hit.process))
-    back = await scene.until(
-        name, lambda life: life.there and life.life not in (None, hit.victim.life), BACK_S
-    )
+    back = await scene.back(hit, anew=True)
     ended = time.monotonic() if back is None else back
     return Seen(
         evidence="the process is another one",

@@ -2,12 +2,10 @@
 
 import asyncio
 import time
-from collections.abc import Callable
 from contextlib import suppress
 from math import inf, isfinite
 
 from antiphon.core.faults import GATEWAY, Slow, Stall
-from antiphon.drill.lives import Life
 from antiphon.drill.process_fault import (
     cpu_seconds,
     is_dead,
@@ -32,8 +30,8 @@ async def do_kill(scene: Scene, hit: Hit) -> Seen | None:
         return None
     await scene.effect(hit, lambda: is_dead(hit.process))
     gone = time.monotonic()
-    detected = await _given_up(scene, hit, BACK_S)
-    back = await scene.until(hit.victim.name, _is_back(hit), BACK_S)
+    detected = await scene.given_up(hit, BACK_S)
+    back = await scene.back(hit, anew=True)
     return Seen(
         evidence=f"the process was gone after {gone - hit.at:.2f} s",
         gone_at=gone,
@@ -58,17 +56,17 @@ async def do_stop(scene: Scene, hit: Hit, action: Stall) -> Seen | None:
     finally:
         del scene.standing[hit.victim.name]
         resume(hit.process)
-    back = await scene.until(hit.victim.name, lambda life: life.there, BACK_S)
+    back = await scene.back(hit)
     if detected is None:
         # Given up in the moment in which it went on: it shows by its new life.
-        detected = await _given_up(scene, hit, 0.0)
+        detected = await scene.given_up(hit, 0.0)
     evidence = f"the process stood still for {stood_s:.2f} s"
     return Seen(evidence=evidence, detected_at=detected, back_at=back)
 
 
 async def _stands(scene: Scene, hit: Hit, for_s: Seconds, standing: Standing) -> Seconds | None:
     """Until it is to go on; when it was given up meanwhile."""
-    watching = asyncio.create_task(_given_up(scene, hit, inf))
+    watching = asyncio.create_task(scene.given_up(hit, inf))
     try:
         with suppress(TimeoutError):
             left_s = hit.at + for_s - time.monotonic()
@@ -87,7 +85,7 @@ async def do_resume(scene: Scene, hit: Hit) -> Seen | None:
         return None
     standing.goes_on.set()
     await scene.effect(hit, lambda: not is_stopped(hit.process))
-    back = await scene.until(hit.victim.name, lambda life: life.there, BACK_S)
+    back = await scene.back(hit)
     return Seen(evidence="the process goes on", back_at=back)
 
 
@@ -111,29 +109,13 @@ async def do_slow(scene: Scene, hit: Hit, action: Slow) -> Seen | None:
     wall_s, ended_cpu_s = time.monotonic() - began, cpu_seconds(hit.process)
     if still_s < _LEAST_STILL * wall_s * (1 - 1 / action.factor):
         raise hit.no_effect(f"it stood still for {still_s:.2f} of {wall_s:.2f} s")
-    back = await scene.until(hit.victim.name, lambda life: life.there, BACK_S)
+    back = await scene.back(hit)
     used = "" if ended_cpu_s is None else f", and computed for {ended_cpu_s - began_cpu_s:.2f} s"
     return Seen(
         evidence=f"it stood still for {still_s:.2f} of {wall_s:.2f} s, in {beats} pieces{used}",
-        detected_at=await _given_up(scene, hit, 0.0),
+        detected_at=await scene.given_up(hit, 0.0),
         back_at=back,
     )
-
-
-async def _given_up(scene: Scene, hit: Hit, timeout_s: Seconds) -> Seconds | None:
-    """When the gateway had given the worker up. Gateway and store are nobody's to give up."""
-    if hit.victim.role == hit.victim.name:
-        return None
-    return await scene.until(
-        hit.victim.name, lambda life: life.lost or life.life != hit.victim.life, timeout_s
-    )
-
-
-def _is_back(hit: Hit) -> Callable[[Life], bool]:
-    def true(life: Life) -> bool:
-        return life.there and life.life not in (None, hit.victim.life)
-
-    return true
 
 
 def _end_of_broken_streams(hit: Hit, back: Seconds | None) -> Seconds | None:

@@ -5,7 +5,7 @@ import time
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 
-from antiphon.core.faults import ACTION_NAMES, GATEWAY, ScheduledFault
+from antiphon.core.faults import ACTION_NAMES, GATEWAY, STORE, ScheduledFault
 from antiphon.drill.http_proxy import HttpProxy
 from antiphon.drill.lives import Life, lives_in
 from antiphon.drill.process_fault import Process
@@ -126,6 +126,23 @@ class Scene:
             if now >= ends_at:
                 return None
             await asyncio.sleep(min(POLL_S, ends_at - now))
+
+    async def given_up(self, hit: Hit, timeout_s: Seconds) -> Seconds | None:
+        """When the gateway was first seen to have given the worker up. None: not in time, or it is
+        the gateway or the store, which are nobody's to give up."""
+        if hit.victim.name in (GATEWAY, STORE):
+            return None
+        return await self.until(
+            hit.victim.name, lambda life: life.lost or life.life != hit.victim.life, timeout_s
+        )
+
+    async def back(self, hit: Hit, *, anew: bool = False) -> Seconds | None:
+        """When the victim was first seen to take part again, in another life if it is to be
+        `anew`. None: not within a minute."""
+        lives_before = (None, hit.victim.life) if anew else ()
+        return await self.until(
+            hit.victim.name, lambda life: life.there and life.life not in lives_before, BACK_S
+        )
 
     async def effect(self, hit: Hit, seen: Callable[[], bool], why: str = "") -> None:
         """Wait until the fault is seen at the thing itself. Raises `PeerError` if it is not."""

@@ -12,7 +12,7 @@ from antiphon.errors import PeerError
 from antiphon.types import Seconds
 from antiphon.workload import AskMix, ask
 
-from .scene import BACK_S, POLL_S, Hit, Scene, Seen
+from .scene import POLL_S, Hit, Scene, Seen
 
 _DROPPED = "antiphon_store_dropped_blocks_total"
 _NEW = AskMix(prompt_words=(200, 200), max_tokens=(1, 1), pair_share=0.0)
@@ -56,7 +56,7 @@ async def do_fill_disk(scene: Scene, hit: Hit, action: FillDisk) -> Seen | None:
             await asyncio.gather(writing, return_exceptions=True)
     finally:
         limit_files(hit.process, former)
-    back = await scene.until(hit.victim.name, lambda life: life.there, BACK_S)
+    back = await scene.back(hit)
     return Seen(evidence=f"{refused:.0f} blocks could not be written", back_at=back)
 
 
