@@ -174,7 +174,7 @@ def test_the_channel_alone_ends_a_child_where_there_is_no_death_signal() -> None
     script = (
         "import signal, sys, time\n"
         "from antiphon.live.supervisor import parent as module\n"
-        "module._die_with_parent = lambda: None\n"
+        "module.die_with_parent = lambda number: None\n"
         "def main(parent):\n"
         "    print('here', flush=True)\n"
         "    while True: time.sleep(60)\n"
