@@ -3,7 +3,7 @@
 from itertools import pairwise
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from antiphon.core.faults import (
@@ -20,6 +20,7 @@ CALLS = st.lists(
     ),
     max_size=40,
 )
+AT_ONCE = [CallOutcome(0.0, 0.0, False), CallOutcome(0.0, 0.0, True)]
 FAULTS = st.lists(st.floats(0, 100), min_size=1, max_size=5)
 
 
@@ -29,6 +30,7 @@ def each_second(met: str) -> list[CallOutcome]:
 
 
 @given(CALLS, FAULTS, st.floats(0.1, 1), st.floats(0.1, 20))
+@example(AT_ONCE, [0.0], 1.0, 1.0)
 def test_the_whole_is_bounded_and_no_order_matters(
     calls: list[CallOutcome], faults: list[float], reference: float, window_s: float
 ) -> None:

@@ -90,18 +90,20 @@ def resilience(
 
 
 def windowed(calls: Sequence[CallOutcome], window_s: Seconds) -> Sequence[tuple[Seconds, float]]:
-    """(due time, attainment of the calls due within `window_s` after it), for each call in order.
+    """(due time, attainment of the calls due from then on for `window_s`), for each call in order.
 
-    `calls` are in order of their due times.
+    `calls` are in order of their due times; those that are due at once have the same window.
     """
     good = [0, *accumulate(call.met for call in calls)]
     curve: list[tuple[Seconds, float]] = []
-    end = 0
+    begin = end = 0
     for place, call in enumerate(calls):
+        if call.due_at_s > calls[begin].due_at_s:
+            begin = place
         while end < len(calls) and calls[end].due_at_s < call.due_at_s + window_s:
             end += 1
         last = max(end, place + 1)
-        curve.append((call.due_at_s, (good[last] - good[place]) / (last - place)))
+        curve.append((call.due_at_s, (good[last] - good[begin]) / (last - begin)))
     return curve
 
 
