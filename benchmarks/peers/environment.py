@@ -59,6 +59,21 @@ MOONCAKE = Peer(
 STORES = (REDIS, MOONCAKE)
 """Keep values under keys."""
 
+AIPERF = Peer(
+    name="AIPerf",
+    package="aiperf==0.13.0",
+    script="load_tools.py",
+    note="several processes, tokens counted by the server",
+)
+GUIDELLM = Peer(
+    name="GuideLLM",
+    package="guidellm==0.8.1",
+    script="load_tools.py",
+    note="several processes, tokens counted by the server",
+)
+LOAD_TOOLS = (AIPERF, GUIDELLM)
+"""Put load on servers, and say what its users got."""
+
 
 def python_of(peer: Peer, folder: Path) -> Path:
     """The peer's interpreter, whether it exists or not."""

@@ -8,7 +8,7 @@ import contextlib
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 
-from antiphon.bench import Answer, Client, run_open_loop
+from antiphon.bench import Answer, Client, Server, run_open_loop
 from antiphon.errors import PeerError
 from antiphon.workload import ask
 
@@ -38,7 +38,7 @@ async def run_drill(
 
     Raises `PeerError` if the cluster answers wrongly before any fault, or a fault has no effect.
     """
-    async with Client(target.url, target.model, api_key=api_key) as client:
+    async with Client(Server(url=target.url, model=target.model, api_key=api_key)) as client:
         say(f"Asking {plan.asks} questions without faults")
         reference = await _reference(client, plan)
         before = await _resources(target)
