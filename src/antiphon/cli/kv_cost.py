@@ -2,7 +2,6 @@
 
 import json
 import math
-import re
 from dataclasses import asdict, dataclass
 from difflib import get_close_matches
 from typing import Annotated, Any
@@ -24,8 +23,7 @@ from antiphon.core.kv_cost import (
 )
 from antiphon.errors import UsageError
 
-_TIME = re.compile(r"(\d{1,9}(?:\.\d{1,6})?) ?(s|min|h|d)", re.ASCII)
-_SECONDS = {"s": 1, "min": 60, "h": 3600, "d": 86_400}
+from . import quantities
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,7 +115,10 @@ def cost(
     )
     per_token = chosen.bytes_per_token(value_bits / 8)
     stored = per_token / codec_ratio
-    size = _capacity(capacity) if keep is None else bytes_for(traffic, stored, _seconds(keep))
+    if keep is None:
+        size = _capacity(capacity)
+    else:
+        size = bytes_for(traffic, stored, quantities.seconds(keep, "--keep"))
     estimate = Estimate(
         model=chosen,
         value_bits=value_bits,
@@ -244,11 +245,3 @@ def _capacity(text: str) -> float:
     if not size:
         raise UsageError(f'--capacity "{text}": must be a size such as 500GB or 2TB')
     return size
-
-
-def _seconds(text: str) -> float:
-    match = _TIME.fullmatch(text)
-    seconds = float(match[1]) * _SECONDS[match[2]] if match else math.nan
-    if not seconds > 0:
-        raise UsageError(f'--keep "{text}": must be a time such as 30s, 10min, 2h or 1d')
-    return seconds
