@@ -29,6 +29,11 @@ class Progress:
     def __init__(self) -> None:
         self._status = Console(stderr=True).status("") if sys.stderr.isatty() else None
 
+    @property
+    def is_live(self) -> bool:
+        """Whether what is said goes over what was said before: on a terminal."""
+        return self._status is not None
+
     def say(self, line: str) -> None:
         """`line` is what happens from now on."""
         if self._status is None:
