@@ -12,7 +12,7 @@ from antiphon.types import CallError, CallRecord, Seconds
 _RECENT = 500
 """Percentiles are of so many calls: the last ones say how it goes now, and cost little to sort."""
 _NEVER_SENT = (CallError.ABANDONED, CallError.UNSENT)
-_TERMINAL_S, _LINES_S = 0.25, 10.0
+_TERMINAL_S, _LINES_S = 0.5, 10.0
 """How often a terminal is redrawn, and a line written where there is none."""
 
 

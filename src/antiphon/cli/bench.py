@@ -225,7 +225,7 @@ def run(
         overwrite=overwrite,
         command=shlex.join(["antiphon", *sys.argv[1:]]),
     )
-    with Progress() as progress:
+    with Progress(redraws_per_s=2.0) as progress:
         ending = uvloop.run(carry_out(order, Results(output, as_json, progress.done), progress))
     raise typer.Exit(INTERRUPTED if ending is Ending.INTERRUPTED else 0)
 
