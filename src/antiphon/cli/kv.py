@@ -1,6 +1,7 @@
 """`antiphon kv`: what is known of prompts on all tiers, and what can be done with it."""
 
 import json
+import sys
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -210,7 +211,7 @@ def clear(
     if not yes:
         what = "this prompt's blocks" if prompt is not None else "all blocks"
         whose = "" if tenant is None else f" of tenant {tenant}"
-        typer.confirm(f"Forget {what}{whose} in the store?", abort=True, err=True)
+        _confirm(f"Forget {what}{whose} in the store?")
     order = {**_order(prompt, tenant, all_tenants, timeout), "everything": everything}
     _say(_post("clear", order, url, token_file), as_json, may_be_none=True)
 
@@ -244,13 +245,28 @@ def verify(
     answer = _post("verify", order, url, token_file)
     if as_json:
         typer.echo(json.dumps(answer, indent=2))
-    elif not answer["blocks"]:
-        typer.echo("all blocks are what they were when they were put")
+    else:
+        if not answer["blocks"]:
+            typer.echo("all blocks that were read are what they were when they were put")
+        if answer["note"]:
+            typer.echo(answer["note"])
     if answer["blocks"]:
         raise PeerError(
             f"{answer['blocks']} blocks were not what they were when they were put, and are "
-            f"forgotten: look at the disk of store.dir"
+            f"forgotten: look at the disk of store.dir, or at store.remote"
         )
+
+
+def _confirm(question: str) -> None:
+    """Go on, or raise. Where nobody can answer, what to say instead is named."""
+    try:
+        confirmed = typer.confirm(question, err=True)
+    except typer.Abort:
+        if sys.stdin.isatty():
+            raise
+        raise UsageError("nobody confirmed it, so nothing was forgotten: say --yes") from None
+    if not confirmed:
+        raise typer.Abort
 
 
 def _order(
@@ -277,9 +293,11 @@ def _say(answer: dict[str, Any], as_json: bool, *, may_be_none: bool = False) ->
         typer.echo(json.dumps(answer, indent=2))
     if not blocks and not may_be_none:
         raise PeerError(
-            f"the store has none of the prompt's {asked} blocks: send the prompt once, and look "
+            answer["note"]
+            or f"the store has none of the prompt's {asked} blocks: send the prompt once, and look "
             f"with `antiphon kv lookup`"
         )
     if not as_json:
         of = "" if asked is None else f" of {asked}"
-        typer.echo(f"{blocks:,}{of} blocks {done} ({answer['tokens']:,} tokens)")
+        note = f": {answer['note']}" if answer["note"] else ""
+        typer.echo(f"{blocks:,}{of} blocks {done} ({answer['tokens']:,} tokens){note}")

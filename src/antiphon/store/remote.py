@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
 from concurrent.futures import TimeoutError as NotDone
+from dataclasses import dataclass
 from functools import partial
 from typing import Protocol, TypeAlias, TypeVar
 
@@ -31,6 +32,7 @@ from .record import (
     check_pages,
     decode_header,
     most_header_bytes,
+    new_pages,
     unrecordable,
 )
 
@@ -78,6 +80,16 @@ class RemoteValues(Protocol):
     def reset(self) -> None:
         """From another thread: drop all connections, which ends a running call. Raises nothing."""
         ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RemoteVerified:
+    """Of the blocks that were to be verified, those that are not there, and those that were wrong
+    and are removed. `all_asked` false: the system could not be asked about all of it."""
+
+    absent: tuple[BlockKey, ...]
+    wrong: tuple[BlockKey, ...]
+    all_asked: bool
 
 
 class RemoteTier:
@@ -135,17 +147,37 @@ class RemoteTier:
         for pages in into:
             check_pages(pages, self._origin)
         until = self._until(timeout_s)
-        # One byte more than any good value has, so that a longer one is seen to be none.
-        most_bytes = self._origin.block_bytes + MOST_HEADER_BYTES + 1
         good: list[bool] = []
         for batch in _batches(keys, self._origin.block_bytes):
-            names = [_name(key) for key in batch]
-            values = self._ask(partial(self._values.get, names, most_bytes), len(names), until)
+            values = self._read(batch, until)
             if values is None:
                 break
             targets = into[len(good) : len(good) + len(batch)]
             good += map(self._accepted, batch, values, targets)
         return tuple(good) + (False,) * (len(keys) - len(good))
+
+    def verify(self, keys: Sequence[BlockKey]) -> RemoteVerified:
+        """Read these again and compare checksums; what is wrong is removed. No use of the blocks.
+
+        It may take `timeout_s` for each part of up to 32 MiB, and for the removal.
+        """
+        scratch = new_pages(self._origin)
+        absent: list[BlockKey] = []
+        wrong: list[BlockKey] = []
+        all_asked = True
+        for batch in _batches(keys, self._origin.block_bytes):
+            values = self._read(batch, self._until(None))
+            all_asked &= values is not None
+            for key, value in zip(batch, values or (), strict=False):
+                if value is None or self._is_strangers(value):
+                    absent.append(key)
+                elif not self._is_good(key, value, scratch):
+                    wrong.append(key)
+        return RemoteVerified(
+            absent=tuple(absent),
+            wrong=tuple(wrong),
+            all_asked=self.remove(wrong) and all_asked,
+        )
 
     def remove(self, keys: Sequence[BlockKey], timeout_s: Seconds | None = None) -> bool:
         """Forget these; False: it could not be asked."""
@@ -261,13 +293,31 @@ class RemoteTier:
             return None
         return _name(block.key), b"".join([header.encoded(), *(page.data for page in pages)])
 
+    def _read(self, keys: Sequence[BlockKey], until: Seconds) -> Sequence[bytes | None] | None:
+        """The values of these; None: it could not be asked."""
+        # One byte more than any good value has, so that a longer one is seen to be none.
+        most_bytes = self._origin.block_bytes + MOST_HEADER_BYTES + 1
+        names = [_name(key) for key in keys]
+        return self._ask(partial(self._values.get, names, most_bytes), len(names), until)
+
     def _accepted(self, key: BlockKey, value: bytes | None, into: Sequence[Page]) -> bool:
         """Copy a value into pages; whether they hold the block now."""
         if value is None:
             self._count("read_absent")
             return False
+        good = self._is_good(key, value, into)
+        self._count("read" if good else "read_damaged")
+        return good
+
+    def _is_strangers(self, value: bytes) -> bool:
+        """It is a record of others, whose pages are not ours."""
         header = decode_header(value)
-        good = (
+        return isinstance(header, RecordHeader) and header.origin != self._origin
+
+    def _is_good(self, key: BlockKey, value: bytes, into: Sequence[Page]) -> bool:
+        """Copy a value into pages; whether it is the block's, and whole."""
+        header = decode_header(value)
+        return (
             isinstance(header, RecordHeader)
             and header.block.key == key
             and header.origin == self._origin
@@ -275,8 +325,6 @@ class RemoteTier:
             and header.record_bytes == len(value)
             and _copied(value, header, into)
         )
-        self._count("read" if good else "read_damaged")
-        return good
 
     def _ask(
         self, call: Callable[[], Sequence[_T]], answers: int, until: Seconds

@@ -8,7 +8,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from store_kit import FakeGateway, FakeWorker, RemoteDict, keys_of, prompt, served, until
+from store_kit import (
+    BLOCK_BYTES,
+    FakeGateway,
+    FakeWorker,
+    RemoteDict,
+    keys_of,
+    prompt,
+    served,
+    until,
+)
 
 from antiphon.core.tiers import Slot
 from antiphon.errors import PeerError
@@ -183,6 +192,59 @@ async def test_what_waits_to_be_put_is_cleared_too(
         await worker.put_prompt(2, seed=1)
         assert gateway.on(Tier.HOST).isdisjoint(keys)
         assert (await gateway.ask(StoreOp.LOOKUP, keys)).tiers == ((),) * 40
+
+
+# ── verify, pin ──────────────────────────────────────────────────────────────────────────────────
+
+
+async def test_the_remote_is_verified_too_and_what_was_left_out_is_said(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was skipped, and all was said to be well."""
+    remote = RemoteDict()
+    async with (
+        served(folder, values=remote) as path,
+        FakeWorker(path) as worker,
+        FakeGateway(path) as gateway,
+    ):
+        keys = await worker.put_prompt(20)
+        await gateway.until(lambda: gateway.on(Tier.REMOTE) == set(keys))
+        good = await gateway.ask(StoreOp.VERIFY)
+        assert (good.blocks, good.note) == (0, "")
+        monkeypatch.setattr("antiphon.live.store.operator.MOST_VERIFIED_REMOTE", 5)
+        some = await gateway.ask(StoreOp.VERIFY)
+        assert some.note.startswith(
+            "of 20 blocks that the remote tier is known to have 5 were read"
+        )
+        [name] = [name for name in remote.kept if name.endswith(keys[3])]
+        remote.kept[name] = remote.kept[name][:-1] + bytes([remote.kept[name][-1] ^ 1])
+        bad = await gateway.ask(StoreOp.VERIFY, keys[2:5])
+        assert (bad.blocks, bad.note, name in remote.kept) == (1, "", False)
+        del remote.kept[next(name for name in remote.kept if name.endswith(keys[4]))]
+        gone = await gateway.ask(StoreOp.VERIFY, keys[2:5])
+        assert (gone.blocks, gone.note) == (0, "")
+        await gateway.until(lambda: gateway.on(Tier.REMOTE) == set(keys) - {keys[3], keys[4]})
+        remote.silent = True
+        silent = await gateway.ask(StoreOp.VERIFY)
+        assert (silent.blocks, silent.problem) == (0, "")
+        assert "could not be asked" in silent.note
+
+
+async def test_why_not_all_was_pinned_is_said(folder: Path) -> None:
+    async with (
+        served(folder, memory_bytes=2**20) as path,
+        FakeWorker(path) as worker,
+        FakeGateway(path) as gateway,
+    ):
+        most = 2**20 // BLOCK_BYTES // 2
+        prompts = [await worker.put_prompt(60, seed) for seed in range(3)]
+        keys = [key for one in prompts for key in one]
+        short = await gateway.ask(StoreOp.PIN, (*keys[:2], bytes(32)))
+        assert (short.blocks, short.note[:34]) == (2, "the store has no more of the promp")
+        full = await gateway.ask(StoreOp.PIN, keys)
+        assert full.blocks == most
+        assert "at most half of the store's memory can be pinned" in full.note
+        assert "unpin another prompt" in full.note
 
 
 # ── others' work ─────────────────────────────────────────────────────────────────────────────────

@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from antiphon.core.tiers import Slot
 from antiphon.store.record import Page, RecordedBlock
-from antiphon.store.remote import RemoteTier
+from antiphon.store.remote import RemoteTier, RemoteVerified
 from antiphon.types import BlockKey, KvChange, OfferedPage, Seconds, Tier, TierStats
 
 from .host_memory import HeldBlock, HostBlocks
@@ -125,6 +125,14 @@ class RemoteBlocks:
         for key in gone:
             self._gone(key)
         return len(gone), all_asked
+
+    async def verify(self, keys: Sequence[BlockKey]) -> RemoteVerified:
+        """Read again and compare; what is wrong, or not there, is forgotten."""
+        loop = asyncio.get_running_loop()
+        verified = await asyncio.shield(loop.run_in_executor(self._reader, self._tier.verify, keys))
+        for key in (*verified.wrong, *verified.absent):
+            self._gone(key)
+        return verified
 
     def stats(self) -> TierStats:
         """Counts, with what was never handed over."""
