@@ -2,6 +2,7 @@
 
 import errno
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -463,6 +464,21 @@ def test_a_link_leads_to_the_one_folder_that_is_locked(tmp_path: Path) -> None:
     disk.close()
     fill(tier(tmp_path / "link"), [0])
     assert segments(tmp_path / "real")
+
+
+def test_a_folder_that_is_deleted_takes_nothing_more_and_has_nothing(tmp_path: Path) -> None:
+    """Blocks went on into files that had no name any more."""
+    folder = tmp_path / "f"
+    disk = tier(folder)
+    fill(disk, range(6))
+    shutil.rmtree(folder)
+    gone = append(disk, 6)
+    assert gone == NotAppended(DiskRefusal.FOLDER_GONE, tuple(key_of(n) for n in range(6)))
+    assert append(disk, 7) == NotAppended(DiskRefusal.FOLDER_GONE)
+    assert (disk.present([key_of(0)]), disk.stats().blocks, disk.stats().used_bytes) == (0, 0, 0)
+    assert dict(disk.stats().dropped) == {"lost": 6, "put_folder_gone": 2}
+    disk.close()
+    assert recovered(folder) == []
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")

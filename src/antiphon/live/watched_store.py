@@ -140,7 +140,7 @@ class WatchedStore:
             if first is not None:
                 await self._read(stream, calls, unread, decode(first))
         except FrameError as error:
-            self._quiet.warning("the KV store is of no use: %s", error)
+            self._quiet.trouble("the KV store at %s is of no use: %s", self._path, error)
         finally:
             stream.end("the store is watched no more")
             await stream.wait_closed()
@@ -169,6 +169,7 @@ class WatchedStore:
         stream.beat(heartbeat_s, lost_after_s, lambda: (Kind.HEARTBEAT, None))
         self._stream, self._calls = stream, calls
         self.connections += 1
+        self._quiet.recovered()
         if self.connections > 1:
             _log.info("the KV store is back")
         self._on_came()

@@ -2,6 +2,7 @@
 
 import asyncio
 import resource
+import shutil
 import signal
 from collections.abc import Sequence
 from pathlib import Path
@@ -290,6 +291,23 @@ async def test_a_full_disk_is_no_more_than_a_missing_tier(folder: Path) -> None:
         more = await worker.put_prompt(blocks=20, seed=1)
         assert await worker.fetch(more) == contents(more)
         assert await worker.fetch(keys) == contents(keys)
+
+
+async def test_a_folder_that_is_deleted_is_said_once_with_what_to_do(folder: Path) -> None:
+    async with (
+        real_store(folder, **disk(folder)) as store,
+        FakeWorker(store.path) as worker,
+        FakeGateway(store.path) as gateway,
+    ):
+        keys = await worker.put_prompt()
+        await gateway.until(lambda: gateway.on(Tier.DISK) == set(keys))
+        shutil.rmtree(folder / "disk")
+        more = await worker.put_prompt(blocks=20, seed=1)
+        await gateway.until(lambda: not gateway.on(Tier.DISK))
+        assert await worker.fetch([*more]) == contents(more)
+        await until(lambda: any("deleted" in line for line in store.log))
+    [line] = [line for line in store.log if "blocks are not kept on disk" in line]
+    assert "antiphon restart store" in line
 
 
 def limit(pid: int, disk_folder: Path) -> None:

@@ -29,6 +29,26 @@ from .write_behind import WriteBehind
 ANNOUNCED_AT_ONCE = 1024
 """Of the blocks that were found at the start: about a millisecond."""
 
+_TROUBLE = {
+    DiskRefusal.FULL: (
+        "the disk has no room; make some, or lower store.disk_bytes (--store-disk). It is tried "
+        "again"
+    ),
+    DiskRefusal.FAILED: (
+        "it can't be written: see that the disk of store.dir is there and writable. It is tried "
+        "again"
+    ),
+    DiskRefusal.FOLDER_GONE: (
+        "the folder of store.dir was deleted. Restart the store (`antiphon restart store`, or "
+        "`antiphon store`) to begin a new one"
+    ),
+    DiskRefusal.TOO_LARGE: (
+        "a block is larger than all that may be there: raise store.disk_bytes (--store-disk)"
+    ),
+    DiskRefusal.UNRECORDABLE: "a name is longer than a record has room for",
+}
+"""What can be done about it; other refusals are counted, and no trouble."""
+
 _log = logging.getLogger(__name__)
 _Outcome = Appended | NotAppended
 
@@ -120,7 +140,10 @@ class DiskBlocks:
         if miss is not DiskMiss.CLOSED:
             self._gone([key])
         if miss in (DiskMiss.DAMAGED, DiskMiss.FAILED):
-            self._quiet.warning("a block on disk is %s: it is forgotten", miss.value)
+            what = "damaged" if miss is DiskMiss.DAMAGED else "unreadable"
+            self._quiet.trouble(
+                "a block on disk is %s, and forgotten: look at the disk of store.dir", what
+            )
 
     async def remove(self, keys: Sequence[BlockKey]) -> None:
         """Forget these for good, after what is being written now."""
@@ -175,8 +198,10 @@ class DiskBlocks:
             match outcome:
                 case Appended() | NotAppended(reason=DiskRefusal.KNOWN):
                     self._found(one.sealed.record.key)
-                case NotAppended(reason):
-                    self._quiet.warning("a block is not written to disk: %s", reason.value)
+                case NotAppended(reason) if reason in _TROUBLE:
+                    self._quiet.trouble("blocks are not kept on disk: %s", _TROUBLE[reason])
+                case _:
+                    pass
 
     def _found(self, key: BlockKey) -> None:
         if key not in self._keys:

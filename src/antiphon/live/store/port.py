@@ -155,10 +155,12 @@ class StorePort:
         try:
             await self._introduced(connection, descriptors)
         except OtherVersionError as error:
-            refused = StoreRefused(StoreRefusal.PROTOCOL, f"at the store: {error}")
+            refused = StoreRefused(
+                StoreRefusal.PROTOCOL, f"at the store: {error}: run both from one version"
+            )
             self._refuse(connection, refused)
         except (OSError, TimeoutError, PeerError) as error:
-            self._quiet.warning("a caller did not get in: %s", error or "it took too long")
+            self._quiet.trouble("a caller did not get in: %s", error or "it took too long")
             connection.close()
         except BaseException:
             connection.close()
@@ -194,7 +196,7 @@ class StorePort:
                 self._refuse(connection, StoreRefused(StoreRefusal.INVALID, f"{wrong}: {remedy}"))
 
     def _refuse(self, connection: socket.socket, refused: StoreRefused) -> None:
-        self._quiet.warning("a caller was refused: %s", refused.message)
+        self._quiet.trouble("a caller was refused: %s", refused.message)
         try:
             send_all_at_once(connection, encode(Kind.STORE_REFUSED, refused), [])
         except (OSError, PeerError) as error:

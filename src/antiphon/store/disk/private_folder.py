@@ -42,6 +42,11 @@ class PrivateFolder:
             self.close()
             raise
 
+    @property
+    def is_gone(self) -> bool:
+        """Whether it was deleted: what is open stays open, but has no name any more."""
+        return os.fstat(self.fd).st_nlink == 0
+
     def close(self) -> None:
         """Unlock it."""
         if self.fd >= 0:
