@@ -194,16 +194,19 @@ async def test_a_folder_that_cannot_be_used_is_said_at_the_start(folder: Path) -
             pass
 
 
-async def test_a_folder_that_another_store_uses_costs_the_disk_tier_only(folder: Path) -> None:
+async def test_a_folder_that_another_store_uses_is_said_at_the_start(folder: Path) -> None:
+    """The second store was told when its first worker came, and had no disk tier from then on."""
     other = folder / "other"
     other.mkdir(mode=0o700)
     async with real_store(folder, **disk(folder)) as first, FakeWorker(first.path) as worker:
+        with pytest.raises(PeerError, match=rf"another store \(process {first.pid}\) uses it"):
+            async with real_store(other, **disk(folder)):
+                pass
         keys = await worker.put_prompt()
         await written(first, keys)
-        async with real_store(other, **disk(folder)) as second, FakeWorker(second.path) as guest:
-            theirs = await guest.put_prompt(seed=3)
-            assert await guest.fetch(theirs) == contents(theirs)
-            assert any("no blocks are kept on disk" in line for line in second.log)
+        await first.restart()
+        async with FakeWorker(first.path) as again:
+            await until(lambda: _all(again, keys))
 
 
 async def test_operators_ask(folder: Path) -> None:
