@@ -257,7 +257,7 @@ class GatewayProcess:
             ports,
             config,
         )
-        self._operations.attach(FleetControl(gateway, self._served_name))
+        self._operations.attach(FleetControl(gateway, self._served_name), kv.store_now)
         prompts = Prompts(self._text.tokenizer, self._text.template)
         members = gateway.fleet.members
         self._desk = kv.desk(prompts, info.model, self._keys.tenants, members)
