@@ -1,13 +1,12 @@
 """The disk tier, driven: blocks are written behind, read for a fetch, and known from the start.
 
-`store.disk.DiskTier` has the files; this has its threads, its queue, and what others were told of
-it. Nothing that a disk does ends anything but the block that it concerns.
+`store.disk.DiskTier` has the files, `core.tiers.SlowerTier` decides what is written when.
+Nothing that a disk does ends anything but the block that it concerns.
 """
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from antiphon.core.tiers import Slot
@@ -24,7 +23,7 @@ from antiphon.types import BlockKey, KvChange, OfferedPage, Tier, TierStats
 from antiphon.wire import QuietLog
 
 from .host_memory import HeldBlock, HostBlocks
-from .write_behind import WriteBehind
+from .written_behind import WrittenBehind
 
 ANNOUNCED_AT_ONCE = 1024
 """Of the blocks that were found at the start: about a millisecond."""
@@ -53,10 +52,9 @@ _log = logging.getLogger(__name__)
 _Outcome = Appended | NotAppended
 
 
-class DiskBlocks:
-    """Which blocks are on disk, as far as it was said. `note` hears of each change.
-
-    `run` finds what earlier lives left, then writes, until cancelled.
+class DiskBlocks(WrittenBehind[list[_Outcome]]):
+    """Which blocks are on disk, as far as it was said. `run` finds what earlier lives left, then
+    writes, until cancelled.
     """
 
     def __init__(
@@ -66,36 +64,9 @@ class DiskBlocks:
         *,
         note: Callable[[KvChange], None],
     ) -> None:
+        super().__init__(Tier.DISK, host, note=note)
         self._tier = tier
-        self._host = host
-        self._note = note
-        self._keys: dict[BlockKey, None] = {}
-        self._writer = ThreadPoolExecutor(1, thread_name_prefix="kv-disk-write")
-        self._reader = ThreadPoolExecutor(1, thread_name_prefix="kv-disk-read")
-        self._behind = WriteBehind(host, self._writer, self._append, self._written, name="disk")
         self._quiet = QuietLog(_log, host.clock)
-
-    def __contains__(self, key: BlockKey) -> bool:
-        """Whether it can probably be read."""
-        return key in self._keys
-
-    @property
-    def keys(self) -> Iterable[BlockKey]:
-        """All that can probably be read. Valid until the next call of anything."""
-        return self._keys
-
-    def offer(self, key: BlockKey) -> None:
-        """A block is in the host tier: write it when it is its turn."""
-        if key not in self._keys:
-            self._behind.offer(key)
-
-    def prune(self) -> None:
-        """What was cleared from the host tier is not to be written."""
-        self._behind.prune()
-
-    async def settled(self, keys: Sequence[BlockKey]) -> None:
-        """Return when none of these waits to be written any more."""
-        await self._behind.settled(keys)
 
     async def run(self) -> None:
         """See the class."""
@@ -105,20 +76,19 @@ class DiskBlocks:
             if place % ANNOUNCED_AT_ONCE == 0:
                 await asyncio.sleep(0)  # others want to be served, and may clear what was found
             if self._tier.block(record.key) is not None:
-                self._found(record.key)
-        await self._behind.run()
+                self.blocks.found(record.key)
+        await super().run()
 
     async def close(self) -> None:
         """Once `run` is over: flush, and let go of the folder. What still runs is told to end."""
         await asyncio.to_thread(self._tier.close)
-        self._reader.shutdown(wait=False)
-        self._writer.shutdown(wait=False)
+        self._end_threads()
 
     # ── reading ──────────────────────────────────────────────────────────────────────────────
 
     def record(self, key: BlockKey) -> RecordedBlock | None:
         """What is known of a block that is here."""
-        return self._tier.block(key) if key in self._keys else None
+        return self._tier.block(key) if key in self.blocks else None
 
     async def fill(self, record: RecordedBlock, slot: Slot) -> tuple[OfferedPage, ...] | None:
         """Read a block into a slot that is the caller's; None: it could not be had."""
@@ -138,7 +108,7 @@ class DiskBlocks:
 
     def _missed(self, key: BlockKey, miss: DiskMiss) -> None:
         if miss is not DiskMiss.CLOSED:
-            self._gone([key])
+            self.blocks.gone([key])
         if miss in (DiskMiss.DAMAGED, DiskMiss.FAILED):
             what = "damaged" if miss is DiskMiss.DAMAGED else "unreadable"
             self._quiet.trouble(
@@ -160,7 +130,7 @@ class DiskBlocks:
             mine = [key for key in keys if tenant is None or self._is_of(key, tenant)]
             work = loop.run_in_executor(self._writer, self._tier.remove, mine)
         gone = await asyncio.shield(work)
-        self._gone(gone)
+        self.blocks.gone(gone)
         return len(gone)
 
     async def verify(self, keys: Sequence[BlockKey] | None) -> Verified:
@@ -168,17 +138,13 @@ class DiskBlocks:
         loop = asyncio.get_running_loop()
         work = loop.run_in_executor(self._reader, self._tier.verify, keys)
         verified = await asyncio.shield(work)
-        self._gone(verified.forgotten)
+        self.blocks.gone(verified.forgotten)
         return verified
 
     def stats(self) -> TierStats:
         """Counts, with what was never handed to the disk."""
         stats = self._tier.stats()
-        mine = (
-            ("queue_full", self._behind.dropped_full),
-            ("evicted_before_written", self._behind.dropped_gone),
-        )
-        return replace(stats, dropped=(*stats.dropped, *mine))
+        return replace(stats, dropped=(*stats.dropped, *self._dropped()))
 
     def _is_of(self, key: BlockKey, tenant: bytes) -> bool:
         record = self._tier.block(key)
@@ -186,30 +152,18 @@ class DiskBlocks:
 
     # ── writing ──────────────────────────────────────────────────────────────────────────────
 
-    def _append(self, blocks: Sequence[HeldBlock]) -> list[_Outcome]:
-        """On the writer's thread."""
+    def _write(self, blocks: Sequence[HeldBlock]) -> list[_Outcome]:
         return [
             self._tier.append(one.sealed.record, one.pages, one.sealed.checksums) for one in blocks
         ]
 
-    def _written(self, blocks: Sequence[HeldBlock], outcomes: Sequence[_Outcome]) -> None:
-        for one, outcome in zip(blocks, outcomes, strict=True):
-            self._gone(outcome.evicted)
+    def _wrote(self, blocks: Sequence[HeldBlock], result: list[_Outcome]) -> None:
+        for one, outcome in zip(blocks, result, strict=True):
+            self.blocks.gone(outcome.evicted)
             match outcome:
                 case Appended() | NotAppended(reason=DiskRefusal.KNOWN):
-                    self._found(one.sealed.record.key)
+                    self.blocks.found(one.sealed.record.key)
                 case NotAppended(reason) if reason in _TROUBLE:
                     self._quiet.trouble("blocks are not kept on disk: %s", _TROUBLE[reason])
                 case _:
                     pass
-
-    def _found(self, key: BlockKey) -> None:
-        if key not in self._keys:
-            self._keys[key] = None
-            self._note(KvChange(key, Tier.DISK, stored=True))
-
-    def _gone(self, keys: Iterable[BlockKey]) -> None:
-        for key in keys:
-            if key in self._keys:
-                del self._keys[key]
-                self._note(KvChange(key, Tier.DISK, stored=False))
