@@ -11,7 +11,7 @@ from scripted_fleet import ScriptedFleet, child
 from antiphon.errors import ClientError, PeerError
 from antiphon.live.admin.operations import Operations
 from antiphon.live.admin.status import StoreNow, StoreStatus, TierUse, WorkerStatus
-from antiphon.live.supervisor.messages import ChildState, KeepRole, Restart
+from antiphon.live.supervisor.messages import ChildState, KeepDrained, KeepRole, Restart
 from antiphon.types import Role, Tier, TierStats
 
 STATS = (TierStats(tier=Tier.HOST, blocks=3, used_bytes=20, limit_bytes=40),)
@@ -47,9 +47,22 @@ async def test_status_joins_what_gateway_and_supervisor_know() -> None:
 
 async def test_a_drained_worker_stays_drained() -> None:
     fleet = ScriptedFleet(a=Role.MIXED, b=Role.MIXED)
-    operations, _ = made(fleet)
+    operations, told = made(fleet)
     assert (await operations.drain("a", 7)).health == "draining"
     assert fleet.calls == ["drain a 7"]
+    assert told == [KeepDrained("a", True)]
+
+
+async def test_a_drain_that_goes_wrong_is_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def lost(*_: object) -> None:
+        raise PeerError("it was lost")
+
+    fleet = ScriptedFleet(a=Role.MIXED, b=Role.MIXED)
+    monkeypatch.setattr(fleet, "drain", lost)
+    operations, told = made(fleet)
+    with pytest.raises(PeerError, match="it was lost"):
+        await operations.drain("a", 7)
+    assert told == [KeepDrained("a", True), KeepDrained("a", False)]
 
 
 async def test_a_flip_drains_flips_and_resumes_and_is_kept_over_restarts() -> None:
@@ -58,7 +71,7 @@ async def test_a_flip_drains_flips_and_resumes_and_is_kept_over_restarts() -> No
     worker = await operations.set_role("a", Role.PREFILL, 5)
     assert (worker.role, worker.health) == (Role.PREFILL, "joined")
     assert fleet.calls == ["drain a 5", "role a prefill", "resume a"]
-    assert told == [KeepRole("a", Role.PREFILL)]
+    assert told == [KeepRole("a", Role.PREFILL), KeepDrained("a", False)]
 
 
 async def test_a_flip_that_goes_wrong_leaves_no_worker_drained() -> None:
@@ -68,7 +81,7 @@ async def test_a_flip_that_goes_wrong_leaves_no_worker_drained() -> None:
     with pytest.raises(PeerError, match="no answer"):
         await operations.set_role("a", Role.PREFILL, 5)
     assert fleet.calls == ["drain a 5", "role a prefill", "resume a"]
-    assert told == []
+    assert told == [KeepDrained("a", False)]
 
 
 async def test_a_flip_that_is_given_up_leaves_no_worker_drained() -> None:
@@ -81,7 +94,7 @@ async def test_a_flip_that_is_given_up_leaves_no_worker_drained() -> None:
     with pytest.raises(asyncio.CancelledError):
         await flipping
     assert fleet.calls == ["drain a 5", "resume a"]
-    assert told == []
+    assert told == [KeepDrained("a", False)]
 
 
 async def test_the_role_that_it_has_ends_a_drain() -> None:
@@ -90,7 +103,7 @@ async def test_the_role_that_it_has_ends_a_drain() -> None:
     await operations.drain("a", 1)
     assert (await operations.set_role("a", Role.MIXED, 1)).health == "joined"
     assert fleet.calls == ["drain a 1", "resume a"]
-    assert told == []
+    assert told == [KeepDrained("a", True), KeepDrained("a", False)]
 
 
 async def test_a_restart_drains_and_waits_for_the_new_life() -> None:

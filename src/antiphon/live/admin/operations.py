@@ -13,7 +13,7 @@ from typing import Protocol
 
 from antiphon import __version__
 from antiphon.errors import ClientError, PeerError
-from antiphon.live.supervisor.messages import ChildState, FromChild, KeepRole, Restart
+from antiphon.live.supervisor.messages import ChildState, FromChild, KeepDrained, KeepRole, Restart
 from antiphon.types import STORE, Health, Incarnation, Member, Role, Seconds, WorkerId
 
 from .status import (
@@ -134,7 +134,12 @@ class Operations:
         member = self._member(name)
         self._check_not_last(member, Role.PREFILL, "be drained")
         with self._alone(name, "drained"):
-            await self._fleet.drain(member.info.id, timeout_s)
+            self._tell(KeepDrained(name, True))
+            try:
+                await self._fleet.drain(member.info.id, timeout_s)
+            except PeerError:
+                self._tell(KeepDrained(name, False))
+                raise
         return self._one(name)
 
     async def set_role(self, name: str, role: Role, timeout_s: Seconds) -> WorkerStatus:
@@ -149,6 +154,7 @@ class Operations:
                     self._tell(KeepRole(name, role))
             finally:
                 self._fleet.resume(member.info.id)
+                self._tell(KeepDrained(name, False))
         return self._one(name)
 
     async def restart(self, name: str, timeout_s: Seconds) -> WorkerStatus | StoreStatus:
