@@ -4,6 +4,7 @@ import asyncio
 import threading
 import time
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ from store_kit import (
 
 from antiphon.core.tiers import Slot
 from antiphon.errors import PeerError
+from antiphon.live.slices import slices
 from antiphon.live.store.host_memory import HostMemory
 from antiphon.store.disk import DiskTier
 from antiphon.store.disk.recovery import Recovery
@@ -406,7 +408,7 @@ async def test_what_is_brought_up_from_the_remote_is_its_tenants_as_workers_name
 async def test_what_is_cleared_while_a_recovered_disk_is_announced_is_not_announced_after(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("antiphon.live.store.disk_blocks.ANNOUNCED_AT_ONCE", 1)
+    monkeypatch.setattr("antiphon.live.store.disk_blocks.slices", partial(slices, size=1))
     table = {"disk_bytes": "8MiB", "dir": str(folder / "kv")}
     async with (
         served(folder, **table) as path,

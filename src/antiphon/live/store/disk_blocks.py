@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from antiphon.core.tiers import Slot
+from antiphon.live.slices import slices
 from antiphon.store.disk import (
     Appended,
     DiskMiss,
@@ -24,9 +25,6 @@ from antiphon.wire import QuietLog
 
 from .host_memory import HeldBlock, HostBlocks
 from .written_behind import WrittenBehind
-
-ANNOUNCED_AT_ONCE = 1024
-"""Of the blocks that were found at the start: about a millisecond."""
 
 _TROUBLE = {
     DiskRefusal.FULL: (
@@ -72,11 +70,10 @@ class DiskBlocks(WrittenBehind[list[_Outcome]]):
         """See the class."""
         loop = asyncio.get_running_loop()
         found = await loop.run_in_executor(self._writer, self._tier.recover)
-        for place, record in enumerate(found):
-            if place % ANNOUNCED_AT_ONCE == 0:
-                await asyncio.sleep(0)  # others want to be served, and may clear what was found
-            if self._tier.block(record.key) is not None:
-                self.blocks.found(record.key)
+        async for part in slices(found):
+            for record in part:
+                if self._tier.block(record.key) is not None:  # it may have been cleared meanwhile
+                    self.blocks.found(record.key)
         await super().run()
 
     async def close(self) -> None:
@@ -130,7 +127,8 @@ class DiskBlocks(WrittenBehind[list[_Outcome]]):
             mine = [key for key in keys if tenant is None or self._is_of(key, tenant)]
             work = loop.run_in_executor(self._writer, self._tier.remove, mine)
         gone = await asyncio.shield(work)
-        self.blocks.gone(gone)
+        async for part in slices(gone):
+            self.blocks.gone(part)
         return len(gone)
 
     async def verify(self, keys: Sequence[BlockKey] | None) -> Verified:

@@ -222,8 +222,7 @@ class KvStore:
         return RemoteBlocks(tier, host, note=self.journal.note)
 
     def _held(self) -> Iterator[tuple[BlockKey, Tier]]:
-        if self._blocks is not None:
-            yield from self._blocks.held()
+        return iter(()) if self._blocks is None else self._blocks.held()
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         task = asyncio.create_task(work)

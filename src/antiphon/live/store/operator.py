@@ -167,7 +167,7 @@ def _pin(blocks: TieredBlocks, keys: Sequence[BlockKey]) -> StoreAnswer:
 async def _verify(blocks: TieredBlocks, keys: Sequence[BlockKey] | None) -> StoreAnswer:
     """How many were wrong, and are forgotten."""
     wrong, note = 0, ""
-    for part in _parts(keys if keys is not None else blocks.host.keys()):
+    for part in _parts(keys if keys is not None else list(blocks.host.keys)):
         wrong += await _verify_in_memory(blocks, part)
     if blocks.disk is not None:
         for part in _parts(keys if keys is not None else list(blocks.disk.keys)):

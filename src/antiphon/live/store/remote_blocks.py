@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from antiphon.core.tiers import Slot
+from antiphon.live.slices import slices
 from antiphon.store.record import Page, RecordedBlock
 from antiphon.store.remote import RemoteTier, RemoteVerified
 from antiphon.types import BlockKey, KvChange, OfferedPage, Seconds, Tier, TierStats
@@ -90,7 +91,8 @@ class RemoteBlocks(WrittenBehind[tuple[bool, ...]]):
         loop = asyncio.get_running_loop()
         work = loop.run_in_executor(self._writer, self._tier.clear, tenant, keys)
         gone, all_asked = await asyncio.shield(work)
-        self.blocks.gone(gone)
+        async for part in slices(gone):
+            self.blocks.gone(part)
         return len(gone), all_asked
 
     async def verify(self, keys: Sequence[BlockKey]) -> RemoteVerified:

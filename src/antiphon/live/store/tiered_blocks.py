@@ -21,6 +21,7 @@ from antiphon.core.tiers import (
     policy_named,
     tiers_to_write,
 )
+from antiphon.live.slices import slices
 from antiphon.store.record import RecordedBlock
 from antiphon.store.transfer import MappedRegion
 from antiphon.types import (
@@ -112,11 +113,11 @@ class TieredBlocks:
         return self._clock()
 
     def held(self) -> Iterator[tuple[BlockKey, Tier]]:
-        """All that can be had, at this moment."""
-        for key in self.host.keys():  # noqa: SIM118 - not a mapping
-            yield key, Tier.HOST
-        for name, tier in self._slower.items():
-            yield from ((key, name) for key in tier.keys)
+        """All that can be had, at this moment. May be read while it changes: what comes meanwhile
+        is left out, and what goes is from then on."""
+        places = [(Tier.HOST, self.host), *self._slower.items()]
+        now = [(name, tier, list(tier.keys)) for name, tier in places]
+        return ((key, name) for name, tier, keys in now for key in keys if key in tier)
 
     def tiers_of(self, keys: Sequence[BlockKey]) -> tuple[tuple[Tier, ...], ...]:
         """Where each lies now, fastest first."""
@@ -190,18 +191,22 @@ class TieredBlocks:
         Slowest first: what readers bring up meanwhile goes with the next tier.
         """
         self._drop("cleared", self._queue.drop(None if keys is None else frozenset(keys), tenant))
-        in_memory, on_disk, on_remote, all_asked = self._clear_memory(tenant, keys), 0, 0, True
+        in_memory, on_disk, on_remote = await self._clear_memory(tenant, keys), 0, 0
+        all_asked = True
         if self.remote is not None:
             on_remote, all_asked = await self.remote.clear(tenant, keys)
-            in_memory += self._clear_memory(tenant, keys)
+            in_memory += await self._clear_memory(tenant, keys)
         if self.disk is not None:
             on_disk = await self.disk.clear(tenant, keys)
-            self._clear_memory(tenant, keys)
+            await self._clear_memory(tenant, keys)
         return max(in_memory, on_disk, on_remote), all_asked
 
-    def _clear_memory(self, tenant: bytes | None, keys: Sequence[BlockKey] | None) -> int:
-        """With what waits to be written from there."""
-        count = self.host.clear(tenant, keys)
+    async def _clear_memory(self, tenant: bytes | None, keys: Sequence[BlockKey] | None) -> int:
+        """With what waits to be written from there. All that is there when this is called is gone
+        when it returns; what comes meanwhile need not be."""
+        count = 0
+        async for part in slices(list(self.host.keys) if keys is None else keys):
+            count += self.host.clear(tenant, part)
         for tier in self._slower.values():
             tier.prune()
         return count
