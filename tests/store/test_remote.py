@@ -348,6 +348,28 @@ def test_a_system_that_cannot_be_asked_or_names_without_end_is_not_cleared(
     assert remote(values).clear(None, [key_of(0), key_of(9)]) == ((key_of(0),), True)
 
 
+def test_what_is_there_is_listed_in_parts_and_only_what_is_ours() -> None:
+    values = Values()
+    tier = remote(values)
+    put(tier, *range(9))
+    values.kept[b"antiphon:kv:1:" + key_of(2)] = record_of(2, replace(ORIGIN, identity=b"x" * 32))
+    values.kept[b"antiphon:kv:1:" + key_of(3)] = b"no record"
+    found: list[bytes] = []
+    place, parts = 0, 0
+    while True:
+        said = tier.some(place)
+        assert said is not None
+        place, keys = said
+        found += keys
+        parts += 1
+        if not place:
+            break
+    assert parts == 4
+    assert sorted(found) == sorted(key_of(n) for n in range(9) if n not in (2, 3))
+    values.raises = ConnectionError("away")
+    assert tier.some(0) is None
+
+
 def test_verify_tells_wrong_from_absent_and_from_others_and_removes_what_is_wrong() -> None:
     values = Values()
     tier = remote(values)

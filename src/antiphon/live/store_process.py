@@ -17,7 +17,7 @@ import uvloop
 
 from antiphon.adapters.redis_tier import RedisValues, RemoteLogin
 from antiphon.store.disk import PrivateFolder
-from antiphon.store.remote import RemoteValues
+from antiphon.store.remote_values import RemoteValues
 from antiphon.store.transfer import MappedRegion, OwnedRegion
 from antiphon.types import Config, EngineConfig, KvShape, StoreConfig
 

@@ -13,7 +13,7 @@ from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
 from concurrent.futures import TimeoutError as NotDone
 from dataclasses import dataclass
 from functools import partial
-from typing import Protocol, TypeAlias, TypeVar
+from typing import TypeAlias, TypeVar
 
 import numpy as np
 
@@ -35,6 +35,7 @@ from .record import (
     new_pages,
     unrecordable,
 )
+from .remote_values import RemoteValues
 
 Block: TypeAlias = tuple[RecordedBlock, Sequence[Page], Sequence[int]]
 """A block, its pages, and XXH3-64 of each page."""
@@ -47,39 +48,6 @@ _MOST_PARTS = 2**20
 """Of all names, each of some hundred: a system that says names without end is wrong."""
 _BATCH_BYTES = 32 << 20
 """Values that are in memory on their way at once."""
-
-
-class RemoteValues(Protocol):
-    """What an adapter implements: a map from short names to opaque values that may vanish.
-
-    Calls block, and one runs at a time. Whatever they raise means that the system could not be
-    asked. They give up by themselves when it is silent for too long.
-    """
-
-    def exists(self, names: Sequence[bytes]) -> Sequence[bool]:
-        """For each name: is there a value?"""
-        ...
-
-    def get(self, names: Sequence[bytes], most_bytes: int) -> Sequence[bytes | None]:
-        """For each name its value, of which only the first `most_bytes` matter; None: no value."""
-        ...
-
-    def put(self, values: Sequence[tuple[bytes, bytes]]) -> Sequence[bool]:
-        """For each (name, value): was it taken?"""
-        ...
-
-    def remove(self, names: Sequence[bytes]) -> None:
-        """No value has these names any more."""
-        ...
-
-    def names(self, beginning: bytes, place: int) -> tuple[int, Sequence[bytes]]:
-        """From `place` on (0: the start), some of the names that begin so, and the next place (0:
-        the end). A name that is there all the time is said at least once."""
-        ...
-
-    def reset(self) -> None:
-        """From another thread: drop all connections, which ends a running call. Raises nothing."""
-        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -155,6 +123,13 @@ class RemoteTier:
             targets = into[len(good) : len(good) + len(batch)]
             good += map(self._accepted, batch, values, targets)
         return tuple(good) + (False,) * (len(keys) - len(good))
+
+    def some(self, place: int) -> tuple[int, Sequence[BlockKey]] | None:
+        """From `place` on (0: the start), some blocks of this origin that are there, and the next
+        place (0: the end); None: it could not be asked."""
+        said = self._names(place)
+        ours = None if said is None else self._ours(said[1], None)
+        return None if said is None or ours is None else (said[0], ours)
 
     def verify(self, keys: Sequence[BlockKey]) -> RemoteVerified:
         """Read these again and compare checksums; what is wrong is removed. No use of the blocks.
@@ -252,16 +227,20 @@ class RemoteTier:
             return
         place = 0
         for _ in range(_MOST_PARTS):
-            ask = partial(self._values.names, _NAMESPACE, place)
-            said = self._ask(lambda ask=ask: [ask()], 1, self._until(None))
+            said = self._names(place)
             if said is None:
                 yield None
                 return
-            ((place, names),) = said
+            place, names = said
             yield names
             if place == 0:
                 return
         yield None
+
+    def _names(self, place: int) -> tuple[int, Sequence[bytes]] | None:
+        """See `RemoteValues.names`; None: it could not be asked."""
+        said = self._ask(lambda: [self._values.names(_NAMESPACE, place)], 1, self._until(None))
+        return None if said is None else said[0]
 
     def _ours(self, names: Sequence[bytes], tenant: bytes | None) -> list[BlockKey] | None:
         """Which of these are blocks of this origin, and of the tenant; None: it can't be said."""

@@ -27,6 +27,7 @@ from antiphon.live.store.host_memory import HostMemory
 from antiphon.store.disk import DiskTier
 from antiphon.store.disk.recovery import Recovery
 from antiphon.store.record import RecordHeader, decode_header
+from antiphon.store.remote import RemoteTier
 from antiphon.types import OfferedPage, StoreOp, Tier
 
 pytestmark = pytest.mark.timeout(120)
@@ -114,7 +115,8 @@ async def test_what_was_cleared_is_in_the_remote_no_more_and_of_earlier_lives_ne
     ):
         keys = await worker.put_prompt(3, seed=1)
         kept = await other.put_prompt(3)
-        await gateway.until(lambda: gateway.on(Tier.REMOTE) == {*keys, *kept})
+        known = {*earlier, *keys, *kept}
+        await gateway.until(lambda: gateway.on(Tier.REMOTE) == known)
         answer = await gateway.ask(StoreOp.CLEAR, tenant=worker.tenant)
         assert (answer.blocks, answer.problem) == (8, "")
         assert len(remote.kept) == 3
@@ -425,3 +427,34 @@ async def test_what_is_cleared_while_a_recovered_disk_is_announced_is_not_announ
         tiers = (await gateway.ask(StoreOp.LOOKUP, keys)).tiers
         assert tiers == ((),) * 60
         assert gateway.held == set()
+
+
+async def test_what_is_cleared_while_the_remote_is_looked_through_is_not_said_to_be_there(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gate, some, remote = Gate(), RemoteTier.some, RemoteDict()
+    async with (
+        served(folder, values=remote) as path,
+        FakeWorker(path) as worker,
+        FakeGateway(path) as gateway,
+    ):
+        keys = await worker.put_prompt(20)
+        await gateway.until(lambda: gateway.on(Tier.REMOTE) == set(keys))
+
+    def slow(tier: RemoteTier, place: int) -> Any:
+        said = some(tier, place)
+        gate.pass_through()
+        return said
+
+    monkeypatch.setattr(RemoteTier, "some", slow)
+    async with (
+        served(folder, values=remote) as path,
+        FakeGateway(path) as gateway,
+        FakeWorker(path),
+    ):
+        await gate.reached()
+        asked = asyncio.create_task(gateway.ask(StoreOp.CLEAR))
+        gate.open()
+        assert (await asked).blocks == 20
+        await gateway.until(lambda: not gateway.held)
+        assert (await gateway.ask(StoreOp.LOOKUP, keys)).tiers == ((),) * 20

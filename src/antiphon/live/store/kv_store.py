@@ -15,7 +15,8 @@ from antiphon.errors import PeerError, UsageError
 from antiphon.live.kv_journal import KvJournal
 from antiphon.store.disk import DiskTier, Fsync, PrivateFolder
 from antiphon.store.record import KvOrigin
-from antiphon.store.remote import RemoteTier, RemoteValues
+from antiphon.store.remote import RemoteTier
+from antiphon.store.remote_values import RemoteValues
 from antiphon.store.transfer import MappedRegion
 from antiphon.types import (
     BlockKey,

@@ -157,11 +157,10 @@ async def _clear(blocks: TieredBlocks, ask: StoreAsk) -> StoreAnswer:
 
 
 def _pin(blocks: TieredBlocks, keys: Sequence[BlockKey]) -> StoreAnswer:
-    pinned = blocks.host.pin(keys, blocks.now())
-    if pinned == len(keys):
-        return StoreAnswer(blocks=pinned)
-    no_room = pinned < blocks.host.present(keys)
-    return StoreAnswer(blocks=pinned, note=_NO_ROOM_FOR_PINS if no_room else _NOT_ALL_THERE)
+    pinned, there = blocks.host.pin(keys, blocks.now()), blocks.host.present(keys)
+    if pinned < there:
+        return StoreAnswer(blocks=pinned, note=_NO_ROOM_FOR_PINS)
+    return StoreAnswer(blocks=pinned, note=_NOT_ALL_THERE if 0 < there < len(keys) else "")
 
 
 async def _verify(blocks: TieredBlocks, keys: Sequence[BlockKey] | None) -> StoreAnswer:

@@ -19,6 +19,8 @@ from .written_behind import WrittenBehind
 
 MOST_KEYS = 2**20
 """So many are said to be there; of more the oldest are not spoken of."""
+MOST_LOOKED_AT = 2**18
+"""Blocks that are looked for at the start: some seconds of a remote nearby."""
 
 
 class RemoteBlocks(WrittenBehind[tuple[bool, ...]]):
@@ -34,6 +36,28 @@ class RemoteBlocks(WrittenBehind[tuple[bool, ...]]):
     ) -> None:
         super().__init__(Tier.REMOTE, host, note=note, most_blocks=most_keys)
         self._tier = tier
+        self._forgetting = asyncio.Lock()
+        """Nobody is told that something is there while it is being forgotten."""
+
+    async def run(self) -> None:
+        """See `WrittenBehind`. Beside, it looks what earlier lives have put there."""
+        await asyncio.gather(self._look_around(), super().run())
+
+    async def _look_around(self) -> None:
+        """Once, a part at a time, so that fetches wait for little. What can't be asked now is found
+        when somebody looks for it."""
+        loop, place, found = asyncio.get_running_loop(), 0, 0
+        while found < MOST_LOOKED_AT:
+            async with self._forgetting:
+                said = await loop.run_in_executor(self._reader, self._tier.some, place)
+                if said is None:
+                    return
+                place, keys = said
+                for key in keys:
+                    self.blocks.found(key)
+            found += len(keys)
+            if not place:
+                return
 
     async def close(self) -> None:
         """Once `run` is over."""
@@ -80,8 +104,9 @@ class RemoteBlocks(WrittenBehind[tuple[bool, ...]]):
     async def remove(self, keys: Sequence[BlockKey]) -> None:
         """Forget these, after what is being written now. If it can't be asked they stay there."""
         loop = asyncio.get_running_loop()
-        await asyncio.shield(loop.run_in_executor(self._writer, self._tier.remove, keys))
-        self.blocks.gone(keys)
+        async with self._forgetting:
+            await asyncio.shield(loop.run_in_executor(self._writer, self._tier.remove, keys))
+            self.blocks.gone(keys)
 
     async def clear(
         self, tenant: bytes | None, keys: Sequence[BlockKey] | None
@@ -89,10 +114,11 @@ class RemoteBlocks(WrittenBehind[tuple[bool, ...]]):
         """Forget the tenant's among the keys (None: any), after what is being written now; how many
         it were, and whether all could be asked about. What earlier lives have put is meant too."""
         loop = asyncio.get_running_loop()
-        work = loop.run_in_executor(self._writer, self._tier.clear, tenant, keys)
-        gone, all_asked = await asyncio.shield(work)
-        async for part in slices(gone):
-            self.blocks.gone(part)
+        async with self._forgetting:
+            work = loop.run_in_executor(self._writer, self._tier.clear, tenant, keys)
+            gone, all_asked = await asyncio.shield(work)
+            async for part in slices(gone):
+                self.blocks.gone(part)
         return len(gone), all_asked
 
     async def verify(self, keys: Sequence[BlockKey]) -> RemoteVerified:
