@@ -24,6 +24,7 @@ from antiphon.core.kv_cost import (
 )
 from antiphon.errors import UsageError
 
+CAPACITY = "2TB"
 _TIME = re.compile(r"(\d{1,9}(?:\.\d{1,6})?) ?(s|min|h|d)", re.ASCII)
 _SECONDS = {"s": 1, "min": 60, "h": 3600, "d": 86_400}
 
@@ -70,8 +71,9 @@ def cost(
         float, typer.Option(min=1, max=1000, help="By which stored KV is smaller.")
     ] = 1.0,
     capacity: Annotated[
-        str, typer.Option(help="Storage, such as 500GB or 2TB.", metavar="SIZE")
-    ] = "2TB",
+        str | None,
+        typer.Option(help="Storage, such as 500GB or 2TB.", metavar="SIZE", show_default=CAPACITY),
+    ] = None,
     keep: Annotated[
         str | None,
         typer.Option(
@@ -102,6 +104,8 @@ def cost(
     antiphon kv cost llama-3-70b --keep 10min --codec-ratio 4
     antiphon kv cost ./model.gguf --tokens-per-s 400 --device-price 0.1
     """
+    if keep is not None and capacity is not None:
+        raise UsageError("--keep and --capacity both say how much storage there is: give one")
     if list_models:
         typer.echo(catalogue_table())
         return
@@ -117,7 +121,10 @@ def cost(
     )
     per_token = chosen.bytes_per_token(value_bits / 8)
     stored = per_token / codec_ratio
-    size = _capacity(capacity) if keep is None else bytes_for(traffic, stored, _seconds(keep))
+    if keep is not None:
+        size = bytes_for(traffic, stored, _seconds(keep))
+    else:
+        size = _capacity(CAPACITY if capacity is None else capacity)
     estimate = Estimate(
         model=chosen,
         value_bits=value_bits,
