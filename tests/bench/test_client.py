@@ -60,9 +60,14 @@ async def test_a_stream_of_two_choices() -> None:
         usage = {"choices": [], "usage": {**counts, "prompt_tokens_details": {"cached_tokens": 2}}}
         return await streamed(request, [*lines, piece(0, None, "stop"), usage])
 
-    async with server(handler) as url, Client(Server(url=url, model="m")) as client:
+    begun: list[None] = []
+    async with (
+        server(handler) as url,
+        Client(Server(url=url, model="m"), on_first_content=lambda: begun.append(None)) as client,
+    ):
         answer = await client.send(an_ask(n=2))
     assert answer.ok
+    assert len(begun) == 1
     assert [choice.text for choice in answer.choices] == ["ab", "x"]
     assert [choice.finish_reason for choice in answer.choices] == ["stop", "length"]
     assert (answer.prompt_tokens, answer.completion_tokens, answer.cached_tokens) == (3, 3, 2)

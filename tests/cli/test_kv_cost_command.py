@@ -91,6 +91,9 @@ def test_a_model_file_says_itself_what_it_keeps() -> None:
         (("--capacity", "0TB"), "must be a size"),
         (("--keep", "soon"), '--keep "soon": must be a time such as 500ms, 30s'),
         (("--keep", "0s"), "must be a time"),
+        (("--keep", ""), "must be a time"),
+        (("--capacity", ""), "must be a size"),
+        (("--keep", "10min", "--capacity", "2TB"), "--keep and --capacity both say"),
     ],
 )
 def test_what_makes_no_sense_is_refused_in_one_line(arguments: tuple[str, ...], said: str) -> None:

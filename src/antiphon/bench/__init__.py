@@ -2,7 +2,7 @@
 
 from .answer import Answer, Choice, ScoredToken
 from .client import Client, wait_until_ready
-from .gauges import read_gauges
+from .gauges import read_gauges, read_samples
 from .goodput_search import find_goodput
 from .load import LoadResult, run_load
 from .load_plan import LoadPlan, ended
@@ -37,6 +37,7 @@ __all__ = [
     "find_slo_scale",
     "probe",
     "read_gauges",
+    "read_samples",
     "run_load",
     "run_open_loop",
     "wait_until_ready",

@@ -3,7 +3,7 @@
 import asyncio
 import errno
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from types import TracebackType
 
 import aiohttp
@@ -25,11 +25,19 @@ class Client:
     """Sends asks to one server. Use as `async with Client(server) as client`.
 
     Connections are kept open between asks. There are as many as there are open asks.
+    `on_first_content` is called at the first content of each answer.
     """
 
-    def __init__(self, server: Server, limits: LoadLimits | None = None) -> None:
+    def __init__(
+        self,
+        server: Server,
+        limits: LoadLimits | None = None,
+        *,
+        on_first_content: Callable[[], None] = lambda: None,
+    ) -> None:
         self._server = server
         self._limits = limits or LoadLimits()
+        self._on_first_content = on_first_content
         self._connections: Connections | None = None
         self._open: dict[Incoming, None] = {}
 
@@ -70,7 +78,13 @@ class Client:
 
     def _incoming(self, choices: int, *, streamed: bool) -> Incoming:
         done = asyncio.get_running_loop().create_future()
-        return Incoming(choices, self._limits, done, streamed=streamed)
+        return Incoming(
+            choices,
+            self._limits,
+            done,
+            streamed=streamed,
+            on_first_content=self._on_first_content,
+        )
 
     async def _exchange(self, request: bytes, incoming: Incoming) -> None:
         """Return when `incoming` is done."""

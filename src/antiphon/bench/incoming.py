@@ -9,7 +9,7 @@ because the server could not go on is the server's error.
 """
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from antiphon.types import CallError, Seconds, TokenSource
 
@@ -34,9 +34,16 @@ class Incoming:
     """
 
     def __init__(
-        self, choices: int, limits: LoadLimits, done: asyncio.Future[None], *, streamed: bool
+        self,
+        choices: int,
+        limits: LoadLimits,
+        done: asyncio.Future[None],
+        *,
+        streamed: bool,
+        on_first_content: Callable[[], None] = lambda: None,
     ) -> None:
         self.done = done
+        self._on_first_content = on_first_content
         self._status = 0
         self._request_id = ""
         self.failure: CallError | None = None
@@ -200,6 +207,8 @@ class Incoming:
         if aside:
             self._asides[piece.index].append(aside)
         if text or aside:
+            if not self._stamps:
+                self._on_first_content()
             self._stamps.append(now)
         if piece.logprobs is not None:
             self._scored[piece.index] += piece.scored()

@@ -10,6 +10,7 @@ A command's heavy modules are imported inside it, so that `--help` and `--versio
 """
 
 import errno
+import sys
 from typing import Annotated, Any
 
 import typer
@@ -32,6 +33,7 @@ from .serve import serve
 from .status import status
 from .store import store
 
+_INTERRUPTED = 130
 _NOWHERE_TO_WRITE = (errno.ENOSPC, errno.EDQUOT)
 
 
@@ -46,7 +48,7 @@ class Commands(TyperGroup):
             typer.echo("antiphon: " + " ".join(str(error).split()), err=True)
             raise typer.Exit(2 if isinstance(error, UsageError) else 1) from None
         except KeyboardInterrupt:
-            raise typer.Exit(130) from None
+            raise typer.Exit(_INTERRUPTED) from None
         except OSError as error:
             if error.errno not in _NOWHERE_TO_WRITE:
                 raise
@@ -97,4 +99,7 @@ def _root(
 
 def main() -> None:
     """Entry point of the `antiphon` script."""
-    app(prog_name="antiphon")
+    try:
+        app(prog_name="antiphon")
+    except KeyboardInterrupt:  # before a command began
+        sys.exit(_INTERRUPTED)

@@ -25,6 +25,8 @@ from antiphon.errors import UsageError
 
 from . import quantities
 
+CAPACITY = "2TB"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Estimate:
@@ -68,8 +70,9 @@ def cost(
         float, typer.Option(min=1, max=1000, help="By which stored KV is smaller.")
     ] = 1.0,
     capacity: Annotated[
-        str, typer.Option(help="Storage, such as 500GB or 2TB.", metavar="SIZE")
-    ] = "2TB",
+        str | None,
+        typer.Option(help="Storage, such as 500GB or 2TB.", metavar="SIZE", show_default=CAPACITY),
+    ] = None,
     keep: Annotated[
         str | None,
         typer.Option(
@@ -100,6 +103,8 @@ def cost(
     antiphon kv cost llama-3-70b --keep 10min --codec-ratio 4
     antiphon kv cost ./model.gguf --tokens-per-s 400 --device-price 0.1
     """
+    if keep is not None and capacity is not None:
+        raise UsageError("--keep and --capacity both say how much storage there is: give one")
     if list_models:
         typer.echo(catalogue_table())
         return
@@ -115,10 +120,10 @@ def cost(
     )
     per_token = chosen.bytes_per_token(value_bits / 8)
     stored = per_token / codec_ratio
-    if keep is None:
-        size = _capacity(capacity)
-    else:
+    if keep is not None:
         size = bytes_for(traffic, stored, quantities.seconds(keep, "--keep"))
+    else:
+        size = _capacity(CAPACITY if capacity is None else capacity)
     estimate = Estimate(
         model=chosen,
         value_bits=value_bits,

@@ -1,6 +1,6 @@
 """An HTTP server with exactly known delays, for tests of whoever measures servers.
 
-A process of its own, with one thread and a heap of what is due when; the last fraction of a
+A process of its own, with one thread and a heap of what is due when; the last
 millisecond is waited for with open eyes. It tells afterwards when it really wrote what. Tests
 compare with that, not with the script: so a machine that is busy with other things breaks none.
 
@@ -31,7 +31,8 @@ from antiphon.types import Seconds
 from .scripted_answer import Step, Then, answer_steps, json_page, refusal_page
 from .scripted_calls import Behaviour, CallSays, Script, ServedCall
 
-_SPIN_S: Seconds = 0.0003
+_SPIN_S: Seconds = 0.001
+"""epoll's timeouts are whole milliseconds, rounded up."""
 _BACKLOG = 4096
 _RECV_BYTES = 2**18
 _STOP_TIMEOUT_S: Seconds = 30.0
