@@ -146,9 +146,9 @@ class KvExchange:
         """Seal and offer what is computed."""
         self._sealing.begin(prefilled)
 
-    def step_completed(self, events: Sequence[SchedulerEvent]) -> None:
+    def step_ended(self, events: Sequence[SchedulerEvent]) -> None:
         """Offer its blocks to the store, before anything else happens, but for those that came
-        from there while it was computed."""
+        from there while it was computed; and say there what is in doubt if it failed."""
         awaited, self._awaited = self._awaited, ()
         if self._write_back is not None:
             self._write_back.forget(awaited)

@@ -295,14 +295,15 @@ class Worker:
         happened = self._scheduler.complete(plan, result, self._clock())
         events = self._seen(happened)
         if self._kv is not None:
-            self._kv.step_completed(happened)
+            self._kv.step_ended(happened)
         return events
 
     def _failed(self, plan: StepPlan) -> Sequence[Event]:
         """The pass of this plan raised: end its sequences; after too many in a row, give up all."""
-        events = self._seen(
-            self._scheduler.fail(plan, "the engine failed in this step", self._clock())
-        )
+        happened = self._scheduler.fail(plan, "the engine failed in this step", self._clock())
+        events = self._seen(happened)
+        if self._kv is not None:
+            self._kv.step_ended(happened)
         if self.healthy:
             return events
         message = f"the engine failed {self._thread.faults_in_a_row} times in a row"
