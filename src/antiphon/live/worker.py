@@ -51,6 +51,7 @@ from antiphon.types import (
     WorkerView,
 )
 
+from .broken_pass import broken_off
 from .engine_thread import EngineThread
 from .kv_exchange import Exchange, KvExchange
 from .lease_desk import LeaseDesk
@@ -58,8 +59,7 @@ from .open_requests import OpenRequests
 from .outbox import Outbox
 
 MAX_FAULTS_IN_A_ROW = 9
-"""A request that breaks the engine is tried three times: three of them do not end a worker that is
-well."""
+"""A request that breaks the engine is tried three times: three such end no worker that is well."""
 
 _BROKE_OFF = "the engine failed in this step"
 
@@ -259,7 +259,7 @@ class Worker:
             if plan is None:
                 await self._sleep()
             else:
-                coming = self._coming(plan)
+                coming = self._kv.coming(plan) if self._kv is not None else None
                 if decided:
                     await asyncio.sleep(0)  # the reader, unless it is behind, sends it in this turn
                 self._outbox.put_step(await self._forward(plan, coming))
@@ -283,13 +283,6 @@ class Worker:
             async with asyncio.timeout(wait_s):
                 await self._wake.wait()
 
-    def _coming(self, plan: StepPlan) -> ComingKv | None:
-        """What the plan awaits. Only the exchange says that something may be awaited."""
-        if plan.awaits is None:
-            return None
-        assert self._kv is not None
-        return self._kv.coming(plan.awaits)
-
     async def _forward(self, plan: StepPlan, coming: ComingKv | None) -> Sequence[Event]:
         result = await self._thread.forward(plan, coming)
         if result is None:
@@ -299,19 +292,16 @@ class Worker:
         happened = self._scheduler.complete(plan, result, self._clock())
         events = self._seen(happened)
         if self._kv is not None:
-            self._kv.step_completed(happened)
+            self._kv.step_ended(happened)
         return events
 
     def _failed(self, plan: StepPlan) -> Sequence[Event]:
         """The pass of this plan raised: give up whom it worked for, who may do better elsewhere;
         after too many in a row, give up all."""
-        broke: dict[tuple[RequestId, int], None] = {}
-        events: list[Event] = []
-        for event in self._seen(self._scheduler.fail(plan, _BROKE_OFF, self._clock())):
-            if isinstance(event, SequenceEnded) and event.message == _BROKE_OFF:
-                broke[event.request, event.attempt] = None
-            else:
-                events.append(event)
+        happened = self._scheduler.fail(plan, _BROKE_OFF, self._clock())
+        if self._kv is not None:
+            self._kv.step_ended(happened)
+        broke, events = broken_off(self._seen(happened), _BROKE_OFF)
         events += self._give_up(broke, _BROKE_OFF)
         if self.healthy:
             return events
@@ -383,8 +373,7 @@ class Worker:
         self._wake.set()
 
     def _end_all(self, message: str) -> list[Event]:
-        """Give up all attempts: others may go on with them. The scheduler keeps nothing but what a
-        pass still uses."""
+        """Give up all attempts. The scheduler keeps nothing but what a pass still uses."""
         given_up = [one for one in self._live if self._scheduler.has(*one)]  # others' end is said
         events = self._give_up(given_up, message)
         offers = self._kv.abort_offers() if self._kv is not None else ()

@@ -290,7 +290,7 @@ class StoreConfig:
             1,
             256,
         ),
-    ] = 32
+    ] = 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
