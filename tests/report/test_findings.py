@@ -100,8 +100,6 @@ def found(stopped: StopReason, rate: float, fails: float | None, devices: int = 
     return Goodput(
         rate_per_s=rate,
         fails_at_per_s=fails,
-        clear_pass_per_s=rate,
-        clear_fail_per_s=fails,
         target=0.9,
         devices=devices,
         stopped=stopped,

@@ -15,7 +15,6 @@ from antiphon.core.goodput import (
     RunAt,
     SearchRules,
     StopReason,
-    difference,
 )
 from antiphon.errors import BugError, UsageError
 
@@ -35,7 +34,7 @@ def errors_of(found: list[Goodput], knee: float) -> list[float]:
 
 
 def times_contained(found: list[Goodput], knee: float) -> int:
-    """How many results have the knee between the rates that are clear."""
+    """How many results have the knee between their bounds."""
     return sum(not goodput.estimate.excludes(knee) for goodput in found)
 
 
@@ -63,7 +62,7 @@ def test_finds_the_knee_of_a_queue_within_5_percent(wait: float, run_s: float) -
     errors = errors_of(found, knee)
     assert -0.05 <= errors[0] <= errors[-1] <= 0.05
     assert abs(sum(errors)) / SEEDS < 0.02
-    assert times_contained(found, knee) >= 0.97 * SEEDS
+    assert times_contained(found, knee) >= 0.93 * SEEDS
 
 
 @pytest.mark.parametrize(("run_s", "within", "contained"), [(150, 0.15, 0.35), (500, 0.08, 0.7)])
@@ -96,9 +95,6 @@ def test_without_noise_the_knee_is_in_the_bracket(
     assert found.rate_per_s <= knee < found.fails_at_per_s
     assert found.fails_at_per_s <= found.rate_per_s * (1 + tolerance)
     assert len(runs) == sum(probe.runs for probe in found.probes) <= rules.most_runs
-    if found.rate_per_s > 1.0:  # Enough calls to be sure.
-        assert found.clear_pass_per_s == found.rate_per_s
-        assert found.clear_fail_per_s == found.fails_at_per_s
 
 
 @st.composite
@@ -150,12 +146,8 @@ def assert_consistent(found: Goodput) -> None:
     assert found.rate_per_s == max((p.rate_per_s for p in found.probes if p.passes), default=0.0)
     failing = [probe.rate_per_s for probe in found.probes if not probe.passes]
     assert found.fails_at_per_s == min(failing, default=None)
-    assert found.clear_pass_per_s <= found.rate_per_s
     if found.fails_at_per_s is not None:
         assert found.rate_per_s < found.fails_at_per_s
-    if found.clear_fail_per_s is not None:
-        assert found.fails_at_per_s is not None
-        assert found.fails_at_per_s <= found.clear_fail_per_s
     assert not found.estimate.excludes(found.per_device)
 
 
@@ -225,25 +217,6 @@ def test_rates_in_the_wrong_order_are_taken_together() -> None:
     found = search.result()
     assert [probe.fitted for probe in found.probes] == [0.99, 0.895, 0.895, 0.1]
     assert (found.rate_per_s, found.fails_at_per_s) == (1.0, 2.0)
-
-
-def test_what_is_unsure_shows_in_the_clear_rates() -> None:
-    search = GoodputSearch(SearchRules(runs_per_rate=1))
-    for rate, met in ((1.0, 990), (2.0, 905), (2.1, 895), (2.2, 890), (4.0, 100)):
-        search.observe(rate, counted(met, 1000))
-    found = search.result()
-    assert (found.rate_per_s, found.fails_at_per_s) == (2.0, 2.1)
-    assert (found.clear_pass_per_s, found.clear_fail_per_s) == (1.0, 4.0)
-
-
-def test_two_searches_differ_if_what_is_clear_of_them_does() -> None:
-    slow, _runs = searched(GoodputSearch(SearchRules()), logistic(10.0, 0.1, 0.9), 1)
-    same, _runs = searched(GoodputSearch(SearchRules()), logistic(10.0, 0.1, 0.9), 2)
-    fast, _runs = searched(GoodputSearch(SearchRules()), logistic(15.0, 0.1, 0.9), 3)
-    assert not difference(same.estimate, slow.estimate).excludes(0.0)
-    assert difference(fast.estimate, slow.estimate).excludes(0.0)
-    shared, _runs = searched(GoodputSearch(SearchRules(devices=2)), logistic(20.0, 0.1, 0.9), 4)
-    assert not difference(shared.estimate, slow.estimate).excludes(0.0)
 
 
 def test_a_run_without_calls_ends_it_with_that_reason() -> None:

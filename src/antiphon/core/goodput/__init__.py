@@ -4,9 +4,10 @@ for the highest rate at which enough calls do. One definition for everything tha
 from .attainment import Attainment, after_warmup
 from .distribution import Distribution, percentile
 from .estimate import Z95, Estimate, difference, percentile_estimate, share
+from .goodput import Goodput, Probe, StopReason
 from .goodput_search import GoodputSearch
 from .latency import e2e_s, gaps_s, served, tpot_s, ttft_s
-from .search_rules import Goodput, Probe, RunAt, SearchRules, StopReason
+from .search_rules import RunAt, SearchRules
 from .slo_scale import (
     DEFAULT_SCALES,
     ScalePoint,

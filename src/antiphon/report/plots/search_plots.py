@@ -7,7 +7,6 @@ from typing import Any
 from antiphon.core.goodput import Estimate, Goodput, SloScale
 
 from .. import wording
-from ..goodput_range import goodput_range
 from .canvas import (
     BLUE,
     GREEN,
@@ -45,7 +44,7 @@ def rate_plot(found: Goodput) -> Plot:
                 [probe.attainment.both() for probe in chosen],
                 (label, color, marker),
             )
-        sure = goodput_range(found)
+        sure = found.estimate
         if sure.low > 0 and isfinite(sure.high):
             low, high = sure.low * found.devices, sure.high * found.devices
             axes.axvspan(low, high, color=ORANGE, alpha=0.2, linewidth=0)
