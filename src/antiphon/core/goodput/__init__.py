@@ -3,7 +3,7 @@ for the highest rate at which enough calls do. One definition for everything tha
 
 from .attainment import Attainment, after_warmup
 from .distribution import Distribution, percentile
-from .estimate import Z95, Estimate, difference, percentile_estimate, share
+from .estimate import Z95, Estimate, difference, percentile_estimate, share, share_in_order
 from .goodput import Goodput, Probe, StopReason
 from .goodput_search import GoodputSearch
 from .latency import e2e_s, gaps_s, served, tpot_s, ttft_s
@@ -51,6 +51,7 @@ __all__ = [
     "scaled_all",
     "served",
     "share",
+    "share_in_order",
     "slo_of",
     "tightest_scale",
     "tpot_s",

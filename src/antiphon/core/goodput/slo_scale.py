@@ -15,7 +15,7 @@ from antiphon.errors import UsageError
 from antiphon.types import CallRecord, Seconds
 
 from .attainment import Attainment
-from .estimate import Z95, Estimate, design_effect_of, rank_bounds
+from .estimate import Z95, Estimate, with_rank_interval
 from .search_rules import RunAt
 from .verdict import Slos, needed_scale, scaled_all, slo_of
 
@@ -74,11 +74,7 @@ def tightest_scale(
     if (enough - 1) / count >= target:
         enough -= 1
     value = needed[max(enough, 1) - 1]
-    alike = design_effect_of([scale <= value for scale in in_order])
-    below, above = rank_bounds(count, target, z, design_effect=alike)
-    low = needed[below - 1] if below else 0.0
-    high = needed[above - 1] if above <= count else math.inf
-    return Estimate(value, min(low, value), max(high, value))
+    return with_rank_interval(value, in_order, target, z)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
