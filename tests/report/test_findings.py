@@ -100,7 +100,7 @@ def found(stopped: StopReason, rate: float, fails: float | None, devices: int = 
     return Goodput(
         rate_per_s=rate,
         fails_at_per_s=fails,
-        target=0.9,
+        goal=0.9,
         devices=devices,
         stopped=stopped,
         probes=(),
@@ -149,5 +149,5 @@ def test_what_a_search_found(result: Goodput, sentence: str) -> None:
 )
 def test_what_a_search_over_scales_found(tightest: Estimate, sentence: str) -> None:
     curve = (ScalePoint(1.0, Attainment(calls=100, met=95)),)
-    result = SloScale(rate_per_s=2.0, target=0.9, tightest=tightest, curve=curve, calls=100, runs=1)
+    result = SloScale(rate_per_s=2.0, goal=0.9, tightest=tightest, curve=curve, calls=100, runs=1)
     assert sentence in scale_headline(result)

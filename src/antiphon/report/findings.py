@@ -2,14 +2,12 @@
 
 from math import isfinite, isinf
 
-from antiphon.core.goodput import NO_TARGETS, Goodput, SloScale, StopReason
+from antiphon.core.goodput import GOAL, NO_TARGETS, Goodput, SloScale, StopReason
 from antiphon.types import LoadRun
 
 from . import wording
 from .run_summary import RunSummary
 
-GOAL = 0.9
-"""The share of calls that must meet their targets for a rate to be within goodput."""
 _FEW_CALLS = 100
 _PILED_UP = 1.5
 """Calls in flight at the end of a run, as a multiple of its middle, that are no steady state."""
@@ -73,7 +71,7 @@ def search_headline(found: Goodput) -> str:
 
 def scale_headline(found: SloScale) -> str:
     """One sentence on what a search over the tightness of targets found."""
-    at, goal = f"At {found.rate_per_s:.4g} requests/s", f"{100 * found.target:g} %"
+    at, goal = f"At {found.rate_per_s:.4g} requests/s", f"{100 * found.goal:g} %"
     calls = wording.plural(found.calls, "call")
     if isinf(found.tightest.value):
         return f"{at} no targets, however lax, are met by {goal} of {calls}: too many failed."

@@ -1,4 +1,4 @@
-"""How sure a goodput is: the band of attainment, and where it leaves the target."""
+"""How sure a goodput is: the band of attainment, and where it leaves the goal."""
 
 from collections.abc import Sequence
 from math import inf
@@ -27,7 +27,7 @@ def measured(
     return Goodput(
         rate_per_s=rate_per_s,
         fails_at_per_s=min((rate for rate, _met in points if rate > rate_per_s), default=None),
-        target=0.9,
+        goal=0.9,
         devices=devices,
         stopped=StopReason.FOUND,
         probes=tuple(
@@ -46,7 +46,7 @@ def measured(
 FIVE = ((1.0, 99), (1.5, 98), (2.0, 90), (2.1, 85), (4.0, 20))
 
 
-def test_bounds_lie_where_the_band_leaves_the_target() -> None:
+def test_bounds_lie_where_the_band_leaves_the_goal() -> None:
     """By hand: the lower edge is 0.9300 at 1.5/s and 0.8256 at 2/s; the upper 0.9069 and 0.2888."""
     found = measured(FIVE, 2.0, devices=2).estimate
     low, high = share(98, 100).low, share(90, 100).low

@@ -76,10 +76,10 @@ def test_with_few_calls_it_is_as_sure_as_the_page_on_goodput_says(
     assert times_contained(found, knee) >= contained * SEEDS
 
 
-@pytest.mark.parametrize("target", [0.5, 0.9, 0.99])
-def test_any_share_can_be_the_target(target: float) -> None:
-    server = logistic(40.0, 0.05, target)
-    found, _runs = searched(GoodputSearch(SearchRules(target=target)), server)
+@pytest.mark.parametrize("goal", [0.5, 0.9, 0.99])
+def test_any_share_can_be_the_goal(goal: float) -> None:
+    server = logistic(40.0, 0.05, goal)
+    found, _runs = searched(GoodputSearch(SearchRules(goal=goal)), server)
     assert found.rate_per_s == pytest.approx(40.0, rel=0.05)
 
 
@@ -103,7 +103,7 @@ def rules_of_any_kind(draw: st.DrawFn) -> SearchRules:
     highest = lowest * draw(st.floats(1.0, 1000.0))
     run_s = draw(st.floats(1.0, 100.0))
     return SearchRules(
-        target=draw(st.floats(0.05, 0.99)),
+        goal=draw(st.floats(0.05, 0.99)),
         tolerance=draw(st.floats(0.005, 1.0)),
         lowest_per_s=lowest,
         start_per_s=min(highest, lowest * draw(st.floats(1.0, 1000.0))),
@@ -138,7 +138,7 @@ def test_ends_within_its_runs_and_bounds_whatever_it_is_told(
 
 
 def assert_consistent(found: Goodput) -> None:
-    """Rates in order, the curve falls, and the result is where it crosses the target."""
+    """Rates in order, the curve falls, and the result is where it crosses the goal."""
     rates = [probe.rate_per_s for probe in found.probes]
     assert rates == sorted(set(rates))
     fitted = [probe.fitted for probe in found.probes]
@@ -178,7 +178,7 @@ def test_a_rate_that_is_clear_is_measured_once_on_the_way() -> None:
     assert [run.rate_per_s for run in runs[:4]] == [1.0, 2.0, 4.0, 8.0]
 
 
-def test_a_rate_near_the_target_gets_all_its_runs_and_then_the_point_decides() -> None:
+def test_a_rate_near_the_goal_gets_all_its_runs_and_then_the_point_decides() -> None:
     search = GoodputSearch(SearchRules(runs_per_rate=3))
     for met in (89, 91):
         search.observe(1.0, counted(met, 100))
@@ -276,9 +276,9 @@ def test_rates_can_be_read() -> None:
 @pytest.mark.parametrize(
     ("field", "value"),
     [
-        ("target", 0.0),
-        ("target", 1.0),
-        ("target", float("nan")),
+        ("goal", 0.0),
+        ("goal", 1.0),
+        ("goal", float("nan")),
         ("tolerance", 0.001),
         ("start_per_s", 0.0),
         ("start_per_s", 1e9),

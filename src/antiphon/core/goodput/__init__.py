@@ -1,7 +1,7 @@
 """Goodput, the yardstick: what a call's latencies are, whether it met its targets, and the search
 for the highest rate at which enough calls do. One definition for everything that measures."""
 
-from .attainment import Attainment, after_warmup
+from .attainment import GOAL, Attainment, after_warmup
 from .distribution import Distribution, percentile
 from .estimate import Z95, Estimate, difference, percentile_estimate, share, share_in_order
 from .goodput import Goodput, Probe, StopReason
@@ -21,6 +21,7 @@ from .verdict import NO_TARGETS, Slos, Verdict, judge, needed_scale, scaled, sca
 
 __all__ = [
     "DEFAULT_SCALES",
+    "GOAL",
     "NO_TARGETS",
     "Z95",
     "Attainment",

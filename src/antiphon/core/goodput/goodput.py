@@ -52,7 +52,7 @@ class Goodput:
 
     rate_per_s: float
     fails_at_per_s: float | None
-    target: float
+    goal: float
     devices: int
     stopped: StopReason
     probes: tuple[Probe, ...]
@@ -67,13 +67,13 @@ class Goodput:
         """`per_device`, and between which bounds it may well lie.
 
         The 95 % intervals of attainment at the rates that were measured, joined by straight lines,
-        are a band that falls with the rate. Goodput lies where the target is within the band: from
-        where its lower edge first falls below the target to where its upper edge last does. 0 and
+        are a band that falls with the rate. Goodput lies where the goal is within the band: from
+        where its lower edge first falls below the goal to where its upper edge last does. 0 and
         inf are bounds that were not measured.
         """
         shares = [(probe.rate_per_s, probe.attainment.both()) for probe in self.probes]
-        low = _crossings([(rate, share.low) for rate, share in shares], self.target)[0]
-        high = _crossings([(rate, share.high) for rate, share in shares], self.target)[-1]
+        low = _crossings([(rate, share.low) for rate, share in shares], self.goal)[0]
+        high = _crossings([(rate, share.high) for rate, share in shares], self.goal)[-1]
         return Estimate(
             self.per_device,
             min(low, self.rate_per_s) / self.devices,
@@ -81,15 +81,15 @@ class Goodput:
         )
 
 
-def _crossings(edge: Sequence[tuple[float, float]], target: float) -> list[float]:
-    """The rates at which an edge, in order of rates, falls below the target. At least one.
+def _crossings(edge: Sequence[tuple[float, float]], goal: float) -> list[float]:
+    """The rates at which an edge, in order of rates, falls below the goal. At least one.
 
     An edge that is below from the start has fallen at 0; one that is never below falls at inf.
     """
-    rates = [0.0] if not edge or edge[0][1] < target else []
+    rates = [0.0] if not edge or edge[0][1] < goal else []
     for (rate, above), (next_rate, below) in pairwise(edge):
-        if above >= target > below:
-            rates.append(rate + (next_rate - rate) * (above - target) / (above - below))
-    if not edge or edge[-1][1] >= target:
+        if above >= goal > below:
+            rates.append(rate + (next_rate - rate) * (above - goal) / (above - below))
+    if not edge or edge[-1][1] >= goal:
         rates.append(inf)
     return rates

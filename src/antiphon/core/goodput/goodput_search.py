@@ -6,7 +6,7 @@
                            └ fails     until its ends are within the tolerance
 
 A rate is measured in runs, whose calls are added up. It is settled, and measured no more, once
-Wilson's interval is clear of the target on either side, or its runs are spent: then the point
+Wilson's interval is clear of the goal on either side, or its runs are spent: then the point
 estimate decides. The rates that the result rests on are measured at least twice.
 
 Noise may make attainment seem to rise with the rate. It can't, so neighbours in the wrong order are
@@ -113,7 +113,7 @@ class GoodputSearch:
             if end is not None and end.runs < self._rules.runs_per_rate:
                 enough = end.attainment.calls >= self._rules.least_calls
                 share = end.attainment.both(self._rules.z)
-                if not (enough and share.excludes(self._rules.target)):
+                if not (enough and share.excludes(self._rules.goal)):
                     return end.rate_per_s
         return None
 
@@ -138,7 +138,7 @@ class GoodputSearch:
                 runs=measured.runs,
                 attainment=measured.attainment,
                 fitted=fitted,
-                passes=fitted >= self._rules.target,
+                passes=fitted >= self._rules.goal,
             )
             for (rate, measured), fitted in zip(known, falling_fit(points), strict=True)
         )
@@ -149,7 +149,7 @@ class GoodputSearch:
         return Goodput(
             rate_per_s=low.rate_per_s if low else 0.0,
             fails_at_per_s=high.rate_per_s if high else None,
-            target=self._rules.target,
+            goal=self._rules.goal,
             devices=self._rules.devices,
             stopped=stopped,
             probes=probes,

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from antiphon.errors import UsageError
 from antiphon.types import Seconds
 
+from .attainment import GOAL
+
 FINEST_TOLERANCE = 0.005
 """Below it rates with four digits would no longer differ, and noise would be all that is found."""
 
@@ -17,12 +19,12 @@ class SearchRules:
     `tolerance`: how far apart, relatively, the ends of the bracket may be. `run_s`: how long one
     run of a rate lasts, after its warm-up; longer, up to `longest_run_s`, where it would have fewer
     than `least_calls` calls, before which no rate is settled. `z`: how sure, in standard
-    deviations, a rate must be above or below the target to be settled before its `runs_per_rate`.
+    deviations, a rate must be above or below the goal to be settled before its `runs_per_rate`.
     It is large, as a rate is looked at more than once, and few calls show little of how alike
     neighbours fare.
     """
 
-    target: float = 0.9
+    goal: float = GOAL
     tolerance: float = 0.02
     start_per_s: float = 1.0
     lowest_per_s: float = 0.05
@@ -42,8 +44,8 @@ class SearchRules:
         for name in ("least_calls", "runs_per_rate", "most_runs", "devices"):
             if getattr(self, name) < 1:
                 raise UsageError(f"{name} {getattr(self, name)}: it must be at least 1")
-        if not 0 < self.target < 1:
-            raise UsageError(f"target {self.target}: it must be a share between 0 and 1, as 0.9")
+        if not 0 < self.goal < 1:
+            raise UsageError(f"goal {self.goal}: it must be a share between 0 and 1, as 0.9")
         if not FINEST_TOLERANCE <= self.tolerance <= 1:
             raise UsageError(
                 f"tolerance {self.tolerance}: it must lie between {FINEST_TOLERANCE} and 1, as 0.02"

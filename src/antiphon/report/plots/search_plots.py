@@ -30,7 +30,7 @@ def rate_plot(found: Goodput) -> Plot:
     def draw(figure: Any) -> None:
         axes = figure.subplots()
         rates = [probe.rate_per_s for probe in found.probes]
-        _goal(axes, found.target)
+        _goal(axes, found.goal)
         _shares(axes, rates, [probe.attainment.ttft() for probe in found.probes], "TTFT alone")
         _shares(axes, rates, [probe.attainment.tpot() for probe in found.probes], "TPOT alone")
         for passes, label, color, marker in (
@@ -69,7 +69,7 @@ def scale_plot(found: SloScale) -> Plot:
         axes = figure.subplots()
         scales = [point.scale for point in found.curve]
         both = [point.attainment.both() for point in found.curve]
-        _goal(axes, found.target)
+        _goal(axes, found.goal)
         _shares(axes, scales, [point.attainment.ttft() for point in found.curve], "TTFT alone")
         _shares(axes, scales, [point.attainment.tpot() for point in found.curve], "TPOT alone")
         axes.plot(scales, [estimate.value for estimate in both], color=BLUE)
@@ -98,7 +98,7 @@ def rate_curves(named: Sequence[tuple[str, Goodput]]) -> Plot:
         )
         for name, found in named
     ]
-    return _beside("ratecurves", curves, named[0][1].target, "requests/s per device")
+    return _beside("ratecurves", curves, named[0][1].goal, "requests/s per device")
 
 
 def scale_curves(named: Sequence[tuple[str, SloScale]]) -> Plot:
@@ -111,7 +111,7 @@ def scale_curves(named: Sequence[tuple[str, SloScale]]) -> Plot:
         )
         for name, found in named
     ]
-    return _beside("scalecurves", curves, named[0][1].target, "SLO scale (left: stricter)")
+    return _beside("scalecurves", curves, named[0][1].goal, "SLO scale (left: stricter)")
 
 
 _Curve = tuple[str, list[float], list[Estimate]]
