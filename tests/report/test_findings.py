@@ -77,7 +77,7 @@ def test_nothing_is_told_of_no_calls() -> None:
         (
             QUIET,
             [*MANY[:361], *(failure(number, due=3.0) for number in range(361, 400))],
-            "reaches over 90.0 %",
+            "reaches over 90 %",
         ),
     ],
 )

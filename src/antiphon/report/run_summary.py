@@ -23,8 +23,7 @@ from antiphon.types import CallError, CallRecord, LoadRun, Seconds, Slo, TokenSo
 
 from .time_line import Interval, time_line
 
-_NOT_SENT = ("unsent", "abandoned")
-"""Values of `CallError`: such a call was not sent at any time."""
+_NOT_SENT = (CallError.UNSENT, CallError.ABANDONED)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

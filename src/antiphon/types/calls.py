@@ -24,6 +24,8 @@ class CallError(StrEnum):
     """An answer that is none by the API."""
     CUT_SHORT = "cut_short"
     """A stream that ended before its end."""
+    UNSENT = "unsent"
+    """Not sent for want of room at the client: no fault of the server's."""
     ABANDONED = "abandoned"
     """Not sent, as a call that it follows failed."""
 

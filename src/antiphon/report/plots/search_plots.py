@@ -142,7 +142,7 @@ def _beside(name: str, curves: Sequence[_Curve], goal: float, label: str) -> Plo
 
 def _goal(axes: Any, goal: float) -> None:
     axes.axhline(
-        goal, color=INK, linewidth=1.1, linestyle=(0, (4, 3)), label=f"goal: {100 * goal:g} %"
+        goal, color=INK, linewidth=1.1, linestyle=(0, (4, 3)), label=f"goal: {wording.goal(goal)}"
     )
     percent_axis(axes, label="attainment")
 
