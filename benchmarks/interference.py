@@ -20,7 +20,7 @@ from dataclasses import dataclass, replace
 from support import result
 from support.quantiles import quantiles
 
-from antiphon.bench import Answer, Arrival, Client, run_open_loop
+from antiphon.bench import Answer, Arrival, Client, Server, run_open_loop
 from antiphon.drill import started
 from antiphon.workload import Ask, AskMix, ask, poisson
 
@@ -86,7 +86,10 @@ async def measure(
     setup: Setup, options: argparse.Namespace, interval_s: float | None
 ) -> dict[str, object]:
     arguments = [*setup.arguments, "--cores", options.cores, "--kv-memory", "1GiB"]
-    async with started(arguments) as target, Client(target.url, target.model) as client:
+    async with (
+        started(arguments) as target,
+        Client(Server(url=target.url, model=target.model)) as client,
+    ):
         if interval_s is None:
             interval_s = await prefill_seconds(client) / USE
         await run_open_loop(client, chats(options.rate, 3.0))  # warm

@@ -29,7 +29,7 @@ from pathlib import Path
 
 from support import result
 
-from antiphon.bench import Answer, Client
+from antiphon.bench import Answer, Client, Server
 from antiphon.drill import LocalTarget, started
 from antiphon.live.admin.client import AdminClient, find_server
 from antiphon.workload import Ask
@@ -144,7 +144,10 @@ async def measure(options: argparse.Namespace, say: Callable[[str], None]) -> li
         arguments = ["--mixed", "2", "--cores", options.cores, "--kv-memory", options.kv_memory]
         arguments += ["--store-memory", options.store_memory, "--store-disk", options.store_disk]
         arguments += ["--store-dir", folder]
-        async with started(arguments) as target, Client(target.url, target.model) as client:
+        async with (
+            started(arguments) as target,
+            Client(Server(url=target.url, model=target.model)) as client,
+        ):
             cluster = Cluster(target, client, options.settle)
             await cluster.ask_all([Document(10**6 + n, 100) for n in range(8)], "warm-up")
             for scene, prepare in (

@@ -25,7 +25,7 @@ from pathlib import Path
 from support import result
 from support.quantiles import quantiles
 
-from antiphon.bench import Answer, Arrival, Client, run_open_loop
+from antiphon.bench import Answer, Arrival, Client, Server, run_open_loop
 from antiphon.drill import started
 from antiphon.workload import (
     TraceAsk,
@@ -124,7 +124,10 @@ async def measure(
         config.flush()
         arguments = ["--config", config.name, "--mixed", "2", "--cores", options.cores]
         arguments += ["--kv-memory", options.kv_memory, "--store", "on" if setup.store else "off"]
-        async with started(arguments) as target, Client(target.url, target.model) as client:
+        async with (
+            started(arguments) as target,
+            Client(Server(url=target.url, model=target.model)) as client,
+        ):
             if rate_per_s is None:
                 rate_per_s = options.rate or 2 * USE / await seconds_alone(client, asks)
             await seconds_alone(client, asks)  # warm

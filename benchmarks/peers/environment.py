@@ -19,13 +19,14 @@ class Peer:
     """Install just these, without what they depend on, instead of `package` with all of it."""
 
 
+LLAMA_CPP = Peer(
+    name="llama.cpp",
+    package="xllamacpp==2026.10.11549",
+    script="llama_cpp.py",
+    note="the wheel is built for AVX2; it has no AVX-512 kernels to choose",
+)
 PEERS = (
-    Peer(
-        name="llama.cpp",
-        package="xllamacpp==2026.10.11549",
-        script="llama_cpp.py",
-        note="the wheel is built for AVX2; it has no AVX-512 kernels to choose",
-    ),
+    LLAMA_CPP,
     Peer(
         name="OpenVINO GenAI",
         package="openvino-genai==2026.4.1.0",
@@ -58,6 +59,21 @@ MOONCAKE = Peer(
 )
 STORES = (REDIS, MOONCAKE)
 """Keep values under keys."""
+
+AIPERF = Peer(
+    name="AIPerf",
+    package="aiperf==0.13.0",
+    script="load_tools.py",
+    note="several processes, tokens counted by the server",
+)
+GUIDELLM = Peer(
+    name="GuideLLM",
+    package="guidellm==0.8.1",
+    script="load_tools.py",
+    note="several processes, tokens counted by the server",
+)
+LOAD_TOOLS = (AIPERF, GUIDELLM)
+"""Put load on servers, and say what its users got."""
 
 
 def python_of(peer: Peer, folder: Path) -> Path:

@@ -1,5 +1,10 @@
 """`python -m antiphon` is the same as `antiphon`."""
 
-from antiphon.cli import main
+import sys
 
-main()
+try:
+    from antiphon.cli import main
+
+    main()
+except KeyboardInterrupt:  # while it was still being loaded
+    sys.exit(130)

@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 import pytest
 from aiohttp import web
 
-from antiphon.bench import Arrival, Client, ScoredToken, run_open_loop
+from antiphon.bench import Arrival, Client, ScoredToken, Server, run_open_loop
 from antiphon.bench.client import wait_until_ready
 from antiphon.workload import Ask
 
@@ -35,7 +35,9 @@ def an_ask(number: int = 0, *, stream: bool = True, n: int = 1) -> Ask:
 
 
 async def streamed(request: web.Request, lines: list[object], end: bytes = b"data: [DONE]\n\n"):
-    response = web.StreamResponse(headers={"x-request-id": "r-1"})
+    response = web.StreamResponse(
+        headers={"x-request-id": "r-1", "content-type": "text/event-stream; charset=utf-8"}
+    )
     await response.prepare(request)
     for line in lines:
         await response.write(b"data: " + json.dumps(line).encode() + b"\n\n")
@@ -58,9 +60,14 @@ async def test_a_stream_of_two_choices() -> None:
         usage = {"choices": [], "usage": {**counts, "prompt_tokens_details": {"cached_tokens": 2}}}
         return await streamed(request, [*lines, piece(0, None, "stop"), usage])
 
-    async with server(handler) as url, Client(url, "m") as client:
+    begun: list[None] = []
+    async with (
+        server(handler) as url,
+        Client(Server(url=url, model="m"), on_first_content=lambda: begun.append(None)) as client,
+    ):
         answer = await client.send(an_ask(n=2))
     assert answer.ok
+    assert len(begun) == 1
     assert [choice.text for choice in answer.choices] == ["ab", "x"]
     assert [choice.finish_reason for choice in answer.choices] == ["stop", "length"]
     assert (answer.prompt_tokens, answer.completion_tokens, answer.cached_tokens) == (3, 3, 2)
@@ -98,7 +105,7 @@ async def test_all_that_an_ask_says_is_sent_and_log_probabilities_are_kept() -> 
             request, [scored("a", -0.5), scored("b", -0.25), piece(0, None, "stop")]
         )
 
-    async with server(handler) as url, Client(url, "m") as client:
+    async with server(handler) as url, Client(Server(url=url, model="m")) as client:
         answer = await client.send(ask)
         await client.send(an_ask())
     expected = {
@@ -123,7 +130,7 @@ async def test_an_answer_that_is_not_streamed() -> None:
         choice = {"index": 0, "message": {"content": "hello"}, "finish_reason": "stop"}
         return web.json_response({"choices": [choice], "usage": {"completion_tokens": 2}})
 
-    async with server(handler) as url, Client(url, "m") as client:
+    async with server(handler) as url, Client(Server(url=url, model="m")) as client:
         answer = await client.send(an_ask(stream=False))
     assert answer.ok
     assert answer.choices[0].text == "hello"
@@ -133,7 +140,7 @@ async def test_a_refusal_keeps_its_status_and_text() -> None:
     async def handler(_: web.Request) -> web.StreamResponse:
         return web.json_response({"error": {"message": "queue is full"}}, status=429)
 
-    async with server(handler) as url, Client(url, "m") as client:
+    async with server(handler) as url, Client(Server(url=url, model="m")) as client:
         answer = await client.send(an_ask())
     assert not answer.ok
     assert answer.status == 429
@@ -145,7 +152,7 @@ async def test_a_broken_stream_is_an_error(end: bytes) -> None:
     async def handler(request: web.Request) -> web.StreamResponse:
         return await streamed(request, [piece(0, "a")], end)
 
-    async with server(handler) as url, Client(url, "m") as client:
+    async with server(handler) as url, Client(Server(url=url, model="m")) as client:
         answer = await client.send(an_ask())
     assert not answer.ok
     assert answer.error
@@ -156,13 +163,13 @@ async def test_an_error_event_ends_the_answer() -> None:
     async def handler(request: web.Request) -> web.StreamResponse:
         return await streamed(request, [piece(0, "a"), {"error": {"message": "lost"}}])
 
-    async with server(handler) as url, Client(url, "m") as client:
+    async with server(handler) as url, Client(Server(url=url, model="m")) as client:
         answer = await client.send(an_ask())
     assert answer.error == "lost"
 
 
 async def test_nobody_listens() -> None:
-    async with Client("http://127.0.0.1:1", "m") as client:
+    async with Client(Server(url="http://127.0.0.1:1", model="m")) as client:
         answer = await client.send(an_ask())
     assert answer.status == 0
     assert answer.error
@@ -182,7 +189,7 @@ async def test_open_loop_sends_at_its_times_though_answers_are_slow() -> None:
         await come.wait()
         return await streamed(request, [piece(0, "a"), piece(0, None, "stop")])
 
-    async with server(handler) as url, Client(url, "m") as client:
+    async with server(handler) as url, Client(Server(url=url, model="m")) as client:
         arrivals = [Arrival(0.0, an_ask(0)), Arrival(0.0, an_ask(1)), Arrival(0.01, an_ask(2))]
         answers = await run_open_loop(client, arrivals)
     assert [answer.number for answer in answers] == [0, 1, 2]

@@ -2,7 +2,7 @@ import pytest
 from aiohttp import web
 
 from antiphon.bench import read_gauges
-from antiphon.bench.gauges import gauges_in
+from antiphon.bench.gauges import gauges_in, samples_in
 from antiphon.errors import PeerError
 
 PAGE = """# HELP a_pages Pages.
@@ -19,6 +19,12 @@ c 1.5
 def test_gauges_are_kept_by_series_and_counters_are_left_out() -> None:
     expected = {'a_pages{worker="p 0"}': 3.0, 'a_pages{worker="p-1"}': 0.0, "c": 1.5}
     assert gauges_in(PAGE) == expected
+
+
+def test_samples_are_all_of_them() -> None:
+    assert samples_in(PAGE) == {**gauges_in(PAGE), "b_total": 7.0}
+    with pytest.raises(ValueError, match="could not convert"):
+        samples_in("<html> no metrics")
 
 
 async def test_the_key_goes_with_the_call_and_a_refusal_is_an_error() -> None:

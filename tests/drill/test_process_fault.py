@@ -1,18 +1,25 @@
+import errno
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 
 from antiphon.drill.process_fault import (
     Process,
+    cpu_seconds,
+    file_limit,
     is_dead,
     is_stopped,
     kill,
+    limit_files,
     process_of,
     resume,
     stop,
+    terminate,
 )
 
 ECHO = "import sys\nfor line in sys.stdin: print(line, end='', flush=True)"
@@ -90,3 +97,63 @@ def test_nobody_has_the_id() -> None:
     assert is_dead(gone)
     assert not stop(gone)
     assert not resume(gone)
+
+
+WRITER = """
+import sys
+for path in sys.stdin:
+    try:
+        with open(path.strip(), "wb") as file:
+            file.write(b"x")
+        print("wrote", flush=True)
+    except OSError as error:
+        print(error.errno, flush=True)
+"""
+
+
+def test_a_process_whose_files_are_limited_can_not_write_until_they_are_not(
+    tmp_path: Path,
+) -> None:
+    with subprocess.Popen(
+        [sys.executable, "-c", WRITER], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as child:
+        process = found(child)
+
+        def written() -> str:
+            assert child.stdin is not None
+            assert child.stdout is not None
+            child.stdin.write(f"{tmp_path / 'file'}\n")
+            child.stdin.flush()
+            return child.stdout.readline().strip()
+
+        assert written() == "wrote"
+        former = limit_files(process, 0)
+        assert former is not None
+        assert file_limit(process) == 0
+        assert written() == str(errno.EFBIG)
+        assert limit_files(process, former) == 0
+        assert file_limit(process) == former
+        assert written() == "wrote"
+        child.kill()
+    assert limit_files(process, 0) is None
+    assert file_limit(process) is None
+
+
+def test_a_process_is_told_to_end(child: subprocess.Popen[str]) -> None:
+    process = found(child)
+    assert terminate(process)
+    assert child.wait() == -signal.SIGTERM
+    assert not terminate(process)
+
+
+def test_what_a_process_computes_is_counted(child: subprocess.Popen[str]) -> None:
+    me = process_of(os.getpid())
+    assert me is not None
+    before = cpu_seconds(me)
+    assert before is not None
+    until(lambda: (cpu_seconds(me) or 0.0) > before)
+    process = found(child)
+    assert cpu_seconds(Process(process.pid, process.started - 1)) is None
+    child.kill()
+    child.wait()
+    assert cpu_seconds(process) is None

@@ -12,7 +12,7 @@ import pytest
 SHAPE = ("--prefill", "2", "--decode", "2", "--kv-memory", "192MiB")
 LOAD = ("--rate", "3", "--asks", "8", "--prompt-words", "10-200", "--max-tokens", "80-160")
 TIMES = ("--duration", "12", "--every", "4")
-KILL_SEED, STOP_SEED = 4, 17
+KILL_SEED, STOP_SEED = 4, 1
 """By the seed the first victim is a decode worker, with a dozen long answers under way: streams
 are interrupted on slow machines and on quick ones."""
 
@@ -55,7 +55,7 @@ def test_workers_die_under_load_and_nothing_is_lost(
     assert report["asks"] > 20
     recoveries = report["recoveries"]
     assert recoveries, "no request was interrupted: nothing was put to the test"
-    assert {one["worker"] for one in recoveries} <= {fault["worker"] for fault in faults}
+    assert {one["worker"] for one in recoveries} <= {fault["target"] for fault in faults}
     detection_s = median(one["detection_s"] for one in recoveries)
     if kind == "kill":
         assert detection_s <= 1.0

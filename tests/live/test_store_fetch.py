@@ -236,7 +236,7 @@ async def test_no_fetch_waits_for_a_store_that_was_away_a_moment_ago(tmp_path: P
     """Else each request would pay its whole deadline for a store that is gone."""
     async with sides(tmp_path, timeout_s=1000.0) as side:
         await side.store.close()
-        await until(lambda: "No such file" in side.client.problem)
+        await until(lambda: "no socket is there" in side.client.problem)
         for number in range(20):
             assert (await side.run(fetch(f"r{number}"))).problem == "the KV store is not there"
 

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from antiphon.types import Seconds
+from antiphon.types import CallError, Seconds, TokenSource
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,12 +18,14 @@ class ScoredToken:
 class Choice:
     """One completion: its whole text and why it ended (None: it did not).
 
-    `scored`: one entry a token if log-probabilities were asked for, else empty.
+    `scored`: one entry a token if log-probabilities were asked for, else empty. `aside`: content
+    that is not the answer's text, such as reasoning and calls of tools.
     """
 
     text: str
     finish_reason: str | None
     scored: tuple[ScoredToken, ...] = ()
+    aside: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,9 +33,9 @@ class Answer:
     """The outcome of one ask. Times are on the client's monotonic clock.
 
     `due_at` is when the ask was to be sent, whatever the client was busy with: latencies count from
-    it (no coordinated omission). `token_at` has one stamp for each piece of text that came; an
+    it (no coordinated omission). `token_at` has one stamp for each piece of content that came; an
     answer that is not streamed has one. `cached_tokens` of the prompt needed no compute. `error`
-    says what went wrong; empty: nothing did.
+    says what went wrong, and `failure` of which kind it was; empty and None: nothing did.
     """
 
     number: int
@@ -46,8 +48,10 @@ class Answer:
     prompt_tokens: int = 0
     completion_tokens: int = 0
     cached_tokens: int = 0
+    counted_by: TokenSource = TokenSource.USAGE
     request_id: str = ""
     error: str = ""
+    failure: CallError | None = None
 
     @property
     def ok(self) -> bool:
@@ -57,10 +61,10 @@ class Answer:
 
     @property
     def ttft_s(self) -> Seconds | None:
-        """Time to first text. None: none came, or the answer was not streamed."""
+        """Time to first content. None: none came."""
         return self.token_at[0] - self.due_at if self.token_at else None
 
     @property
     def gaps_s(self) -> tuple[Seconds, ...]:
-        """Times between one piece of text and the next."""
+        """Times between one piece of content and the next."""
         return tuple(b - a for a, b in zip(self.token_at, self.token_at[1:], strict=False))

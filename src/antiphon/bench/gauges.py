@@ -1,6 +1,6 @@
 """What a server says about itself at /metrics."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import aiohttp
 
@@ -15,6 +15,17 @@ async def read_gauges(url: str, api_key: str | None = None) -> Mapping[str, floa
 
     Raises `PeerError` if the server does not answer, or not with metrics.
     """
+    return await _read(url, api_key, gauges_in)
+
+
+async def read_samples(url: str, api_key: str | None = None) -> Mapping[str, float]:
+    """All samples, counters and buckets too, as `read_gauges`. Raises `PeerError`."""
+    return await _read(url, api_key, samples_in)
+
+
+async def _read(
+    url: str, api_key: str | None, parse: Callable[[str], Mapping[str, float]]
+) -> Mapping[str, float]:
     headers = {"Authorization": f"Bearer {api_key}"} if api_key else {}
     timeout = aiohttp.ClientTimeout(total=_TIMEOUT_S)
     try:
@@ -28,7 +39,7 @@ async def read_gauges(url: str, api_key: str | None = None) -> Mapping[str, floa
     if response.status != 200:
         raise PeerError(f"{url}/metrics answers {response.status}: {text[:200]}")
     try:
-        return gauges_in(text)
+        return parse(text)
     except ValueError as error:
         raise PeerError(f"{url}/metrics can't be read: {error}") from None
 
@@ -44,3 +55,9 @@ def gauges_in(text: str) -> Mapping[str, float]:
             series, _, value = line.rpartition(" ")
             gauges[series] = float(value)
     return gauges
+
+
+def samples_in(text: str) -> Mapping[str, float]:
+    """All samples of such a page. Raises `ValueError` if it is not one."""
+    lines = (line for line in text.splitlines() if line and not line.startswith("#"))
+    return {series: float(value) for series, _, value in (line.rpartition(" ") for line in lines)}

@@ -1,4 +1,4 @@
-"""Load that does not wait for answers: each ask goes out at its time."""
+"""Load that does not wait for answers: each ask goes out at its time, and its answer is kept."""
 
 import asyncio
 import time
@@ -10,6 +10,7 @@ from antiphon.workload import Ask
 
 from .answer import Answer
 from .client import Client
+from .pacing import wait_until
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,8 +42,6 @@ async def run_open_loop(
 
     async with asyncio.TaskGroup() as tasks:
         for arrival in arrivals:
-            delay = started + arrival.at_s - time.monotonic()
-            if delay > 0:
-                await asyncio.sleep(delay)
+            await wait_until(started + arrival.at_s)
             tasks.create_task(send(arrival))
     return sorted(answers, key=lambda answer: answer.number)

@@ -10,6 +10,7 @@ A command's heavy modules are imported inside it, so that `--help` and `--versio
 """
 
 import errno
+import sys
 from typing import Annotated, Any
 
 import typer
@@ -18,6 +19,7 @@ from typer.core import TyperGroup
 from antiphon import __version__
 from antiphon.errors import PeerError, UsageError
 
+from .bench import bench_app
 from .config import config_app
 from .drain import drain
 from .drill import drill
@@ -31,6 +33,7 @@ from .serve import serve
 from .status import status
 from .store import store
 
+_INTERRUPTED = 130
 _NOWHERE_TO_WRITE = (errno.ENOSPC, errno.EDQUOT)
 
 
@@ -45,7 +48,7 @@ class Commands(TyperGroup):
             typer.echo("antiphon: " + " ".join(str(error).split()), err=True)
             raise typer.Exit(2 if isinstance(error, UsageError) else 1) from None
         except KeyboardInterrupt:
-            raise typer.Exit(130) from None
+            raise typer.Exit(_INTERRUPTED) from None
         except OSError as error:
             if error.errno not in _NOWHERE_TO_WRITE:
                 raise
@@ -79,6 +82,7 @@ app.command()(store)
 app.command()(models)
 app.command()(profile)
 app.command()(replay)
+app.add_typer(bench_app, name="bench")
 app.add_typer(config_app, name="config")
 app.add_typer(kv_app, name="kv")
 
@@ -95,4 +99,7 @@ def _root(
 
 def main() -> None:
     """Entry point of the `antiphon` script."""
-    app(prog_name="antiphon")
+    try:
+        app(prog_name="antiphon")
+    except KeyboardInterrupt:  # before a command began
+        sys.exit(_INTERRUPTED)

@@ -1,45 +1,86 @@
 """`antiphon drill`: faults on a live cluster under load."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from antiphon.errors import PeerError, UsageError
 
 from . import options
+from .key_file import first_key
 from .progress import Progress, tell
 
-_LONGEST = 1_000_000
+if TYPE_CHECKING:
+    from antiphon.drill import DrillPlan, DrillReport
+
+_EVERY_S, _STOP_FOR_S = 5.0, 5.0
 
 
 def drill(
     model: options.Model = None,
+    plan: Annotated[
+        Path | None,
+        typer.Option(help="Faults and load out of a file, see the guide.", metavar="FILE"),
+    ] = None,
     kind: Annotated[
-        str, typer.Option(help="kill (SIGKILL) or stop (SIGSTOP, later SIGCONT).")
-    ] = "kill",
-    seed: Annotated[int, typer.Option(help="Of prompts, arrivals, victims and moments.")] = 0,
-    duration: Annotated[float, typer.Option(help="Seconds of load.", min=1, max=86400)] = 60.0,
-    every: Annotated[
-        float, typer.Option(help="Seconds between faults, on average.", min=0.1, max=3600)
-    ] = 5.0,
-    stop_for: Annotated[
-        float,
+        str | None,
         typer.Option(
-            help="How long a stopped worker stands still, noticed or not.", min=0.1, max=3600
+            help="Without a plan: kill (SIGKILL), stop (SIGSTOP, later SIGCONT), or mixed.",
+            show_default="kill",
         ),
-    ] = 5.0,
+    ] = None,
+    seed: Annotated[
+        int | None,
+        typer.Option(
+            help="Of prompts, arrivals, victims and moments.",
+            min=0,
+            show_default="the plan's, or 0",
+        ),
+    ] = None,
+    duration: Annotated[
+        float | None, typer.Option(help="Seconds of load.", min=1, max=86400, show_default="60")
+    ] = None,
+    every: Annotated[
+        float | None,
+        typer.Option(
+            help="Without a plan: seconds between faults, on average.",
+            min=0.1,
+            max=3600,
+            show_default="5",
+        ),
+    ] = None,
+    stop_for: Annotated[
+        float | None,
+        typer.Option(
+            help="Without a plan: how long a stopped worker stands still, noticed or not.",
+            min=0.1,
+            max=3600,
+            show_default="5",
+        ),
+    ] = None,
     rate: Annotated[
-        float, typer.Option(help="Requests a second, on average.", min=0.01, max=10_000)
-    ] = 2.0,
-    asks: Annotated[int, typer.Option(help="How many different chats.", min=1, max=10_000)] = 40,
+        float | None,
+        typer.Option(help="Requests a second, on average.", min=0.01, max=10_000, show_default="2"),
+    ] = None,
+    asks: Annotated[
+        int | None,
+        typer.Option(help="How many different chats.", min=1, max=10_000, show_default="40"),
+    ] = None,
     prompt_words: Annotated[
-        str, typer.Option(help="Length of the prompts, from and to.", metavar="LOW-HIGH")
-    ] = "10-120",
+        str | None,
+        typer.Option(
+            help="Length of the prompts, from and to.", metavar="LOW-HIGH", show_default="10-120"
+        ),
+    ] = None,
     max_tokens: Annotated[
-        str, typer.Option(help="Length of the answers, from and to.", metavar="LOW-HIGH")
-    ] = "8-48",
+        str | None,
+        typer.Option(
+            help="Length of the answers, from and to.", metavar="LOW-HIGH", show_default="8-48"
+        ),
+    ] = None,
     prefill: Annotated[int, typer.Option(help="Prefill workers of the cluster.", min=0)] = 2,
     decode: Annotated[int, typer.Option(help="Decode workers of the cluster.", min=0)] = 2,
     mixed: Annotated[int, typer.Option(help="Mixed workers of the cluster.", min=0)] = 0,
@@ -54,60 +95,66 @@ def drill(
         Path | None,
         typer.Option(help="With --url: file whose first line is an API key.", metavar="FILE"),
     ] = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Print the faults and their times; start nothing.")
+    ] = False,
+    output: Annotated[
+        Path | None,
+        typer.Option(
+            "--output", "-o", help="Folder for the report and its time line.", metavar="DIR"
+        ),
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="The report as JSON.")] = False,
     kv_memory: options.KvMemory = None,
     config: options.ConfigFile = None,
 ) -> None:
-    """Kill or stop workers of a live cluster under load, and show that no request is lost.
+    """Play faults on a live cluster under load, and show that no request is lost.
 
-    First all chats are asked without faults. Then they come at random times while, every few
-    seconds, a random worker is hit whose phase another worker still serves. Every answer must be
-    what it was before, to the last token; afterwards nothing may be left: no request, no page.
+    First all chats are asked without faults. Then they come at random times while faults happen:
+    those of a plan, or every few seconds one of a random worker whose phase another worker still
+    serves. Every answer must be what it was before, to the last token; afterwards nothing may be
+    left: no request, no page.
 
     \b
     antiphon drill                                  a cluster of its own: 2 prefill, 2 decode
-    antiphon drill --kind stop --seed 7
+    antiphon drill --kind mixed --seed 7
+    antiphon drill --plan faults.toml --dry-run     what would happen, and when
+    antiphon drill --plan faults.toml -o drill/     with its report and a plot
     antiphon drill --duration 3600 --every 10       an hour of it
     antiphon drill --url http://127.0.0.1:8000      the server that runs there
 
-    Exit code 0: passed. 1: something was lost, or no fault could be carried out.
+    Exit code 0: passed. 1: something was lost, or a fault could not be carried out.
     """
-    from antiphon.drill import DrillPlan, FaultKind, drill_cluster, drill_server
-    from antiphon.workload import AskMix
-
-    if kind not in list(FaultKind):
-        raise UsageError(f'--kind "{kind}": must be kill or stop')
     if url is not None and (model, config, kv_memory) != (None, None, None):
         raise UsageError("--url hits a server that runs: give no model and no settings with it")
     if api_key_file is not None and url is None:
         raise UsageError("--api-key-file goes with --url: a cluster of the drill's own has no keys")
-    plan = DrillPlan(
-        kind=FaultKind(kind),
-        seed=seed,
+    chosen = _plan(plan, seed, kind=kind, every=every, stop_for=stop_for)
+    chosen = _with_load(
+        chosen,
         duration_s=duration,
-        every_s=every,
-        stop_for_s=stop_for,
         rate_per_s=rate,
         asks=asks,
-        mix=AskMix(
-            prompt_words=_range(prompt_words, "--prompt-words"),
-            max_tokens=_range(max_tokens, "--max-tokens"),
-        ),
+        prompt_words=prompt_words,
+        max_tokens=max_tokens,
     )
+    chosen.faults()
+    shape = {"prefill": prefill, "decode": decode, "mixed": mixed}
+    if dry_run:
+        _show(chosen, shape)
+        return
     arguments = [model] if model else []
-    for name, value in (("prefill", prefill), ("decode", decode), ("mixed", mixed)):
+    for name, value in shape.items():
         arguments += [f"--{name}", str(value)]
     arguments += ["--kv-memory", kv_memory] if kv_memory else []
     arguments += ["--config", str(config)] if config else []
-    try:
-        with Progress() as progress:
-            if url is None:
-                report = drill_cluster(plan, arguments, progress.say)
-            else:
-                report = drill_server(plan, url, progress.say, _key(api_key_file))
-    except PeerError as error:
-        typer.echo(f"antiphon: {error}", err=True)
-        raise typer.Exit(1) from None
+    if output is not None:
+        _make_folder(output)
+    report = _drilled(chosen, arguments, url, api_key_file)
+    if output is not None:
+        from antiphon.drill import write_report
+
+        write_report(output, report, chosen.load)
     if as_json:
         typer.echo(json.dumps(report.as_mapping(), indent=2))
     else:
@@ -116,22 +163,80 @@ def drill(
     raise typer.Exit(0 if report.passed else 1)
 
 
-def _key(file: Path | None) -> str | None:
-    if file is None:
-        return None
+def _plan(
+    file: Path | None,
+    seed: int | None,
+    *,
+    kind: str | None,
+    every: float | None,
+    stop_for: float | None,
+) -> "DrillPlan":
+    from antiphon.drill import DrillPlan, FaultKind, random_faults, read_plan
+
+    if file is not None:
+        for option, value in (("--kind", kind), ("--every", every), ("--stop-for", stop_for)):
+            if value is not None:
+                raise UsageError(f"{option} goes without --plan: the plan says what happens when")
+        return read_plan(file, seed)
+    if kind is not None and kind not in list(FaultKind):
+        raise UsageError(f'--kind "{kind}": must be kill, stop or mixed')
+    schedule = random_faults(
+        FaultKind(kind or FaultKind.KILL),
+        seed=seed or 0,
+        every_s=every or _EVERY_S,
+        stop_for_s=stop_for or _STOP_FOR_S,
+    )
+    return DrillPlan(schedule=schedule)
+
+
+def _with_load(
+    plan: "DrillPlan", *, prompt_words: str | None, max_tokens: str | None, **given: float | None
+) -> "DrillPlan":
+    """Options go over the plan's own load."""
+    mix = plan.load.mix
+    if prompt_words is not None:
+        mix = replace(mix, prompt_words=_range(prompt_words, "--prompt-words"))
+    if max_tokens is not None:
+        mix = replace(mix, max_tokens=_range(max_tokens, "--max-tokens"))
+    said = {name: value for name, value in given.items() if value is not None}
+    return replace(plan, load=replace(plan.load, mix=mix, **said))
+
+
+def _show(plan: "DrillPlan", shape: dict[str, int]) -> None:
+    from antiphon.drill import schedule_lines
+    from antiphon.types import Role
+
+    workers = [(f"{role}-{number}", role) for role in Role for number in range(shape[role.value])]
+    for line in schedule_lines(plan.faults(), plan.seed, workers):
+        tell(line)
+
+
+def _drilled(
+    plan: "DrillPlan", arguments: list[str], url: str | None, key_file: Path | None
+) -> "DrillReport":
+    from antiphon.drill import drill_cluster, drill_server
+
     try:
-        lines = file.read_text("ascii").split()
-    except (OSError, UnicodeDecodeError) as error:
-        raise UsageError(f"--api-key-file {file}: can't be read ({error})") from None
-    if not lines:
-        raise UsageError(f"--api-key-file {file}: holds no key")
-    return lines[0]
+        with Progress() as progress:
+            if url is None:
+                return drill_cluster(plan, arguments, progress.say)
+            return drill_server(plan, url, progress.say, first_key(key_file))
+    except PeerError as error:
+        typer.echo(f"antiphon: {error}", err=True)
+        raise typer.Exit(1) from None
+
+
+def _make_folder(folder: Path) -> None:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UsageError(f"--output {folder}: can't be made: {error.strerror}") from None
 
 
 def _range(text: str, option: str) -> tuple[int, int]:
-    low, _, high = text.partition("-")
-    if low.isascii() and low.isdigit() and high.isascii() and high.isdigit():
-        ends = int(low), int(high)
-        if 1 <= ends[0] <= ends[1] <= _LONGEST:
-            return ends
-    raise UsageError(f'{option} "{text}": must be two numbers of 1 to {_LONGEST}, such as 8-48')
+    from antiphon.drill import parse_range
+
+    try:
+        return parse_range(text)
+    except ValueError as error:
+        raise UsageError(f"{option} {error}") from None

@@ -2,18 +2,27 @@
 
 from .drill import run_drill
 from .local_target import LocalTarget, attached, started
-from .plan import DrillPlan, FaultKind
+from .plan import DrillPlan, FaultKind, Load, random_faults
+from .plan_file import parse_range, read_plan
 from .report import DrillReport
+from .report_folder import write_report
 from .run import drill_cluster, drill_server
+from .schedule_text import schedule_lines
 
 __all__ = [
     "DrillPlan",
     "DrillReport",
     "FaultKind",
+    "Load",
     "LocalTarget",
     "attached",
     "drill_cluster",
     "drill_server",
+    "parse_range",
+    "random_faults",
+    "read_plan",
     "run_drill",
+    "schedule_lines",
     "started",
+    "write_report",
 ]

@@ -7,24 +7,44 @@ import asyncio
 import contextlib
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple
 
-from antiphon.bench import Answer, Client, run_open_loop
+from antiphon.bench import Answer, Client, Server, run_open_loop
+from antiphon.core.faults import Boundary
 from antiphon.errors import PeerError
 from antiphon.workload import ask
 
 from .drained import held_by, held_in, leftovers
+from .events import EventCounts
+from .goodput_cost import cost_of_faults, outcomes
+from .http_proxy import HttpProxy
 from .injector import Injector
 from .plan import DrillPlan
-from .report import DrillReport, recoveries
+from .report import DrillReport, recoveries, repeats
 from .resources import Resources, growth, resources_of
-from .target import Target
-from .verdict import judge
+from .target import Attempt, Target
+from .verdict import Fault, Finding, judge
 
 _REFERENCE_AT_ONCE = 4
 _QUIET_TIMEOUT_S = 60.0
 _POLL_S = 0.05
 _SLACK = Resources(memory_bytes=64 * 2**20, descriptors=4, sockets=4)
 """Growth that is no leak: allocators keep some memory, logs and pools some descriptors."""
+
+
+class _Findings(NamedTuple):
+    """Answers with which something is wrong: what must not be, and what a fault explains that left
+    them without a connection or a gateway."""
+
+    wrong: list[Finding]
+    broken: list[Finding]
+
+
+class _After(NamedTuple):
+    """What is left when all is quiet."""
+
+    leftovers: Sequence[str]
+    growth: Sequence[str]
 
 
 async def run_drill(
@@ -38,26 +58,88 @@ async def run_drill(
 
     Raises `PeerError` if the cluster answers wrongly before any fault, or a fault has no effect.
     """
-    async with Client(target.url, target.model, api_key=api_key) as client:
-        say(f"Asking {plan.asks} questions without faults")
+    async with contextlib.AsyncExitStack() as held:
+        proxy = await held.enter_async_context(HttpProxy(target.url)) if plan.needs_proxy else None
+        events = EventCounts(target)
+        url = proxy.url if proxy else target.url
+        client = Client(
+            Server(url=url, model=target.model, api_key=api_key),
+            on_first_content=lambda: events.count(Boundary.TOKEN),
+        )
+        await held.enter_async_context(client)
+        say(f"Asking {plan.load.asks} questions without faults")
         reference = await _reference(client, plan)
+        undisturbed = await _undisturbed(client, plan, say)
         before = await _resources(target)
-        injector = Injector(target, plan, say)
-        say(f"Load with faults for {plan.duration_s:g} s")
-        answers = await _load(client, plan, injector)
+        injector = Injector(
+            target, plan.faults(), plan.seed, say, events=events, send=client.send, proxy=proxy
+        )
+        say(f"Load with faults for {plan.load.duration_s:g} s")
+        answers = await _load(client, plan, injector, events)
         say("Waiting for quiet")
-        held = await _quiet(target)
-    attempts = target.attempts()
-    faults = sorted(injector.injected, key=lambda fault: fault.at_s)
+        held_after = await _quiet(target)
+    after = await _resources(target)
+    return _report(
+        plan,
+        injector,
+        answers,
+        undisturbed=undisturbed,
+        findings=_findings(answers, reference, injector),
+        attempts=target.attempts(),
+        after=_After(leftovers(held_after), growth(before, after, slack=_SLACK)),
+    )
+
+
+def _report(
+    plan: DrillPlan,
+    injector: Injector,
+    answers: Sequence[Answer],
+    *,
+    undisturbed: Sequence[Answer],
+    findings: _Findings,
+    attempts: Sequence[Attempt] | None,
+    after: _After,
+) -> DrillReport:
+    faults = sorted(injector.injected, key=lambda fault: (fault.at_s, fault.target))
+    calls = outcomes(answers, plan.load.slo, injector.began_at)
     return DrillReport(
         asks=len(answers),
         faults=tuple(faults),
-        findings=judge(answers, reference),
-        leftovers=tuple(leftovers(held)),
-        growth=tuple(growth(before, await _resources(target), slack=_SLACK)),
+        not_injected=tuple(injector.not_injected),
+        findings=tuple(findings.wrong),
+        broken=tuple(findings.broken),
+        leftovers=tuple(after.leftovers),
+        growth=tuple(after.growth),
         recoveries=None if attempts is None else recoveries(attempts, faults, injector.began_at),
+        repeats=None if attempts is None else repeats(attempts, injector.began_at),
         longest_gap_s=max((gap for answer in answers for gap in answer.gaps_s), default=0.0),
+        resilience=cost_of_faults(
+            calls, faults, plan.load, outcomes(undisturbed, plan.load.slo, 0.0)
+        ),
+        calls=calls,
     )
+
+
+def _findings(
+    answers: Sequence[Answer], reference: Mapping[int, Answer], injector: Injector
+) -> _Findings:
+    found = _Findings([], [])
+    for answer in answers:
+        for finding in judge([answer], reference):
+            excused = finding.fault is Fault.FAILED and _had_no_gateway(answer, injector)
+            (found.broken if excused else found.wrong).append(finding)
+    return found
+
+
+def _had_no_gateway(answer: Answer, injector: Injector) -> bool:
+    """It was open while a fault broke connections, and broke, or was told to come again."""
+    times = [
+        (injector.began_at + fault.at_s, fault.breaks_for_s)
+        for fault in injector.injected
+        if fault.breaks_for_s is not None
+    ]
+    open_then = any(answer.sent_at <= at + for_s and answer.ended_at >= at for at, for_s in times)
+    return open_then and answer.status in (0, 200, 503)
 
 
 async def _reference(client: Client, plan: DrillPlan) -> Mapping[int, Answer]:
@@ -66,9 +148,9 @@ async def _reference(client: Client, plan: DrillPlan) -> Mapping[int, Answer]:
 
     async def one(number: int) -> Answer:
         async with turns:
-            return await client.send(ask(plan.mix, plan.seed, number))
+            return await client.send(ask(plan.load.mix, plan.seed, number))
 
-    answers = await asyncio.gather(*(one(number) for number in range(plan.asks)))
+    answers = await asyncio.gather(*(one(number) for number in range(plan.load.asks)))
     for answer in answers:
         if not answer.ok:
             raise PeerError(
@@ -78,13 +160,27 @@ async def _reference(client: Client, plan: DrillPlan) -> Mapping[int, Answer]:
     return {answer.number: answer for answer in answers}
 
 
-async def _load(client: Client, plan: DrillPlan, injector: Injector) -> Sequence[Answer]:
+async def _undisturbed(
+    client: Client, plan: DrillPlan, say: Callable[[str], None]
+) -> Sequence[Answer]:
+    """The load without faults, if the plan wants it."""
+    if not plan.load.undisturbed:
+        return ()
+    say(f"Load without faults for {plan.load.duration_s:g} s")
+    return await run_open_loop(client, plan.arrivals())
+
+
+async def _load(
+    client: Client, plan: DrillPlan, injector: Injector, events: EventCounts
+) -> Sequence[Answer]:
     """The load, with faults beside it until its last ask has been answered."""
     over = asyncio.Event()
     try:
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(injector.run(over))
-            answers = await run_open_loop(client, plan.arrivals())
+            answers = await run_open_loop(
+                client, plan.arrivals(), on_answer=lambda _: events.count(Boundary.END)
+            )
             over.set()
     except ExceptionGroup as group:
         raise _first(group) from group
@@ -117,6 +213,7 @@ async def _held(target: Target) -> Counter[str]:
 async def _resources(target: Target) -> dict[int, Resources]:
     status = await target.status()
     workers = [worker.pid for worker in status.workers if worker.pid]
-    pids = [target.supervisor_pid, status.gateway_pid, *workers]
+    store = [status.store.pid] if status.store is not None and status.store.pid else []
+    pids = [target.supervisor_pid, status.gateway_pid, *store, *workers]
     found = {pid: resources_of(pid) for pid in pids}
     return {pid: resources for pid, resources in found.items() if resources is not None}

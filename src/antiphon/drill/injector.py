@@ -2,156 +2,187 @@
 
 import asyncio
 import time
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Sequence
 
-from antiphon.core.draws import Draws
-from antiphon.errors import PeerError
-from antiphon.live.admin.status import WorkerStatus
-from antiphon.types import Health, Seconds
+from antiphon.core.faults import (
+    ACTION_NAMES,
+    AnyWorker,
+    At,
+    Resume,
+    ScheduledFault,
+    When,
+)
+from antiphon.types import Seconds
+from antiphon.workload import Ask
 
-from .plan import DrillPlan, FaultKind
-from .process_fault import Process, is_dead, is_stopped, kill, process_of, resume, stop
-from .report import Injected
+from .deeds import Hit, Scene, Seen, carry_out
+from .events import EventCounts
+from .http_proxy import HttpProxy
+from .process_fault import process_of
+from .report import Injected, NotInjected
+from .schedule_text import target_text
 from .target import Target
 from .victim import choose_victim
 
 _POLL_S = 0.02
-_EFFECT_S = 5.0
-"""A signal that has had no effect after that time had none."""
-_BACK_S = 60.0
-
-
-@dataclass(frozen=True, slots=True)
-class _Hit:
-    """A signal that was sent. `at`: on the machine's monotonic clock."""
-
-    process: Process
-    victim: WorkerStatus
-    at: Seconds
 
 
 class Injector:
-    """Carries out a plan's faults on a target until it is told to stop."""
+    """Carries out `faults` on a target until the load is over. Choices are drawn from `seed`.
 
-    def __init__(self, target: Target, plan: DrillPlan, say: Callable[[str], None]) -> None:
+    `events` says when one that sets a fault off has come; `send` has a chat answered beside the
+    load; `proxy` is between the clients and the gateway, if something is to befall that link.
+    """
+
+    def __init__(
+        self,
+        target: Target,
+        faults: Sequence[ScheduledFault],
+        seed: int,
+        say: Callable[[str], None],
+        *,
+        events: EventCounts,
+        send: Callable[[Ask], Awaitable[object]],
+        proxy: HttpProxy | None = None,
+    ) -> None:
         self.injected: list[Injected] = []
         """Faults that were seen through, in the order in which they were over."""
+        self.not_injected: list[NotInjected] = []
+        """Faults that were due and could not be done, in no particular order."""
         self.began_at = time.monotonic()
-        self._target = target
-        self._plan = plan
-        self._say = say
-        self._under_fault: set[str] = set()
+        self._events = events
+        self._faults = faults
+        self._seed = seed
+        self._scene = Scene(target=target, say=say, over=asyncio.Event(), send=send, proxy=proxy)
+        self._choosing = asyncio.Lock()
 
     async def run(self, until: asyncio.Event) -> None:
-        """Hit workers until `until` is set; return when each fault is seen through to its end.
+        """Carry faults out until `until` is set; return when each is seen through to its end.
 
         If it is cancelled or fails, whoever is stopped goes on. Raises an `ExceptionGroup` with
         `PeerError` in it if a fault had no effect.
         """
-        draws = Draws(self._plan.seed)
-        async with asyncio.TaskGroup() as faults:
-            for number, wait_s in enumerate(self._plan.waits()):
-                try:
-                    await asyncio.wait_for(until.wait(), wait_s)
-                    return
-                except TimeoutError:
-                    pass
-                workers = (await self._target.status()).workers
-                # The gateway may take for joined who was hit a moment ago.
-                sound = [worker for worker in workers if worker.id not in self._under_fault]
-                victim = choose_victim(sound, draws, number)
-                process = None if victim is None else process_of(victim.pid or 0)
-                if victim is not None and process is not None:
-                    self._under_fault.add(victim.id)
-                    faults.create_task(self._fault(process, victim))
-
-    async def _fault(self, process: Process, victim: WorkerStatus) -> None:
-        """One fault from its signal until the victim has joined again."""
-        hit = _Hit(process, victim, time.monotonic())
+        self.began_at = time.monotonic()
+        timed = [fault for fault in self._faults if isinstance(fault.trigger, At)]
+        others = [
+            (fault, fault.trigger) for fault in self._faults if isinstance(fault.trigger, When)
+        ]
+        events = frozenset(when.boundary for _, when in others)
+        watching = asyncio.create_task(self._events.watch(events))
         try:
-            if self._plan.kind is FaultKind.KILL:
-                await self._kill(hit)
-            else:
-                await self._stop(hit)
+            async with asyncio.TaskGroup() as tasks:
+                tasks.create_task(self._end(until))
+                for fault, when in others:
+                    tasks.create_task(self._after_event(fault, when))
+                await self._at_their_times(timed, tasks)
         finally:
-            self._under_fault.discard(victim.id)
+            watching.cancel()
+            await asyncio.gather(watching, return_exceptions=True)
 
-    async def _kill(self, hit: _Hit) -> None:
-        if not kill(hit.process):
-            return
-        await self._see_effect(hit, is_dead)
-        detected = await self._until(hit, _is_given_up, _BACK_S)
-        self._note(hit, detected, await self._until(hit, _is_back, _BACK_S))
+    async def _end(self, until: asyncio.Event) -> None:
+        """The load is over: nothing new is done, and whoever stands still without end goes on."""
+        await until.wait()
+        self._scene.over.set()
+        for standing in self._scene.standing.values():
+            if standing.endless:
+                standing.goes_on.set()
 
-    async def _stop(self, hit: _Hit) -> None:
-        """Stopped for `stop_for_s`, whether or not the gateway notices meanwhile."""
-        if not stop(hit.process):
-            return
-        goes_on_at = hit.at + self._plan.stop_for_s
+    async def _at_their_times(
+        self, faults: Sequence[ScheduledFault], tasks: asyncio.TaskGroup
+    ) -> None:
+        """Begin each at its time, until the load is over. They are in order of time."""
+        for fault in faults:
+            assert isinstance(fault.trigger, At)
+            wait_s = self.began_at + fault.trigger.seconds - time.monotonic()
+            try:
+                await asyncio.wait_for(self._scene.over.wait(), max(wait_s, 0.0))
+                return
+            except TimeoutError:
+                tasks.create_task(self._see_through(fault))
+
+    async def _after_event(self, fault: ScheduledFault, when: When) -> None:
+        """See it through if its event comes before the load is over."""
+        reached = asyncio.create_task(self._events.reached(when))
+        over = asyncio.create_task(self._scene.over.wait())
         try:
-            await self._see_effect(hit, is_stopped)
-            detected = await self._until(hit, _is_given_up, goes_on_at - time.monotonic())
-            await asyncio.sleep(goes_on_at - time.monotonic())
+            await asyncio.wait((reached, over), return_when=asyncio.FIRST_COMPLETED)
+            came = reached.done()
         finally:
-            resume(hit.process)
-        back = await self._until(hit, _is_joined, _BACK_S)
-        if detected is None:
-            # Given up in the moment in which it went on: it shows by its new life.
-            detected = await self._until(hit, _is_back, 0.0)
-        self._note(hit, detected, back)
+            for task in (reached, over):
+                task.cancel()
+            await asyncio.gather(reached, over, return_exceptions=True)
+        if came:
+            await self._see_through(fault)
+        else:
+            self._miss(fault, "its event did not come before the load was over")
 
-    def _note(self, hit: _Hit, detected: Seconds | None, back: Seconds | None) -> None:
-        self.injected.append(
-            Injected(
-                kind=self._plan.kind,
-                worker=hit.victim.id,
-                role=hit.victim.role,
-                pid=hit.process.pid,
-                at_s=hit.at - self.began_at,
-                detected_s=None if detected is None else detected - hit.at,
-                back_s=None if back is None else back - hit.at,
+    async def _see_through(self, fault: ScheduledFault) -> None:
+        """One fault until all is as before."""
+        hit = await self._taken(fault)
+        if hit is None:
+            return
+        try:
+            self._scene.say(f"{hit.kind} {hit.victim.name} (pid {hit.process.pid})")
+            seen = await carry_out(self._scene, hit, self._seed)
+        finally:
+            if not isinstance(fault.action, Resume):
+                self._scene.under_fault.discard(hit.victim.name)
+        if seen is None:
+            self._miss(fault, f"{hit.victim.name} was gone, or had nothing to be hit")
+        else:
+            self._note(hit, seen)
+
+    async def _taken(self, fault: ScheduledFault) -> Hit | None:
+        """Whom it hits, under fault from now on. Somebody is waited for until the load is over, but
+        for one of many faults on whoever can be spared."""
+        while not self._scene.over.is_set():
+            async with self._choosing:
+                hit = await self._chosen(fault)
+                if hit is not None:
+                    self._scene.under_fault.add(hit.victim.name)
+                    return hit
+            if isinstance(fault.target, AnyWorker) and not fault.once:
+                self._miss(fault, "nobody could be spared")
+                return None
+            await asyncio.sleep(_POLL_S)
+        anybody = isinstance(fault.target, AnyWorker)
+        why = "nobody could be spared" if anybody else "it was not there, or under another fault,"
+        self._miss(fault, f"{why} until the load was over")
+        return None
+
+    async def _chosen(self, fault: ScheduledFault) -> Hit | None:
+        under_fault = frozenset(self._scene.under_fault)
+        victim = choose_victim(fault, await self._scene.lives(), under_fault, self._seed)
+        process = None if victim is None else process_of(victim.pid or 0)
+        if victim is None or process is None:
+            return None
+        return Hit(fault, victim, process, time.monotonic())
+
+    def _miss(self, fault: ScheduledFault, why: str) -> None:
+        self.not_injected.append(
+            NotInjected(
+                kind=ACTION_NAMES[type(fault.action)],
+                target=target_text(fault.target),
+                entry=fault.entry,
+                why=why,
+                fatal=fault.once,
             )
         )
 
-    async def _see_effect(self, hit: _Hit, seen: Callable[[Process], bool]) -> None:
-        """The fault is at the process itself. Raises `PeerError` if it is not."""
-        self._say(f"{self._plan.kind} {hit.victim.id} (pid {hit.process.pid})")
-        ends_at = time.monotonic() + _EFFECT_S
-        while not seen(hit.process):
-            if time.monotonic() > ends_at:
-                raise PeerError(
-                    f"{self._plan.kind} of {hit.victim.id} had no effect: no drill at all"
-                )
-            await asyncio.sleep(_POLL_S)
+    def _note(self, hit: Hit, seen: Seen) -> None:
+        def since(moment: Seconds | None) -> Seconds | None:
+            return None if moment is None else moment - hit.at
 
-    async def _until(
-        self, hit: _Hit, true: Callable[[WorkerStatus, str | None], bool], timeout_s: Seconds
-    ) -> Seconds | None:
-        """When the victim's status first was so, asked at least once. None: not in time.
-
-        `true` gets the newest status, and the incarnation that was hit.
-        """
-        ends_at = time.monotonic() + timeout_s
-        while True:
-            workers = (await self._target.status()).workers
-            newest = next((worker for worker in workers if worker.id == hit.victim.id), None)
-            now = time.monotonic()
-            if newest is not None and true(newest, hit.victim.incarnation):
-                return now
-            if now >= ends_at:
-                return None
-            await asyncio.sleep(min(_POLL_S, ends_at - now))
-
-
-def _is_given_up(now: WorkerStatus, hit: str | None) -> bool:
-    return now.health == Health.LOST or now.incarnation != hit
-
-
-def _is_joined(now: WorkerStatus, hit: str | None) -> bool:
-    del hit
-    return now.health == Health.JOINED
-
-
-def _is_back(now: WorkerStatus, hit: str | None) -> bool:
-    return now.health == Health.JOINED and now.incarnation not in (None, hit)
+        self.injected.append(
+            Injected(
+                kind=hit.kind,
+                target=hit.victim.name,
+                role=hit.victim.role,
+                pid=hit.process.pid,
+                at_s=hit.at - self.began_at,
+                detected_s=since(seen.detected_at),
+                back_s=since(seen.back_at),
+                breaks_for_s=since(seen.breaks_until),
+                evidence=seen.evidence,
+            )
+        )

@@ -12,11 +12,12 @@ from pathlib import Path
 
 import msgspec
 
-from antiphon.bench import read_gauges, wait_until_ready
+from antiphon.bench import read_gauges, read_samples, wait_until_ready
 from antiphon.errors import PeerError
 from antiphon.live.admin.client import AdminClient, find_server, same_place
 from antiphon.live.admin.status import ClusterStatus
 from antiphon.live.local_servers import LocalServer, running_servers
+from antiphon.live.supervisor.with_parent import tied_to_caller
 from antiphon.types import AttemptRecord, Seconds
 
 from .target import Attempt
@@ -42,6 +43,7 @@ class LocalTarget:
         self.url = place.url
         self.model = ""
         self.supervisor_pid = place.pid
+        self.sockets = Path(place.sockets)
         self._client = client
         self._turn = threading.Lock()
         self._records = records
@@ -74,6 +76,15 @@ class LocalTarget:
         """See `Target`."""
         return await read_gauges(self.url, self._api_key)
 
+    async def samples(self) -> Mapping[str, float]:
+        """See `Target`."""
+        return await read_samples(self.url, self._api_key)
+
+    async def order(self, name: str, deed: str, timeout_s: Seconds, **more: str) -> None:
+        """See `Target`. On a connection of its own: orders take long."""
+        client = find_server(self.url, None)
+        await asyncio.to_thread(client.order, name, deed, timeout_s, **more)
+
     def attempts(self) -> Sequence[Attempt] | None:
         """See `Target`."""
         if self._records is None:
@@ -100,6 +111,7 @@ def _later_attempts(line: bytes) -> Iterator[Attempt]:
             workers_before=_workers(before.route),
             began_at=stamp.began_at,
             first_token_at=stamp.first_token_at,
+            computed_tokens=stamp.computed_tokens,
         )
 
 
@@ -118,16 +130,19 @@ def attached(url: str, *, api_key: str | None = None) -> LocalTarget:
 
 @contextlib.asynccontextmanager
 async def started(
-    arguments: Sequence[str], *, timeout_s: Seconds = 600.0
+    arguments: Sequence[str], *, store_disk: str | None = None, timeout_s: Seconds = 600.0
 ) -> AsyncIterator[LocalTarget]:
-    """A cluster of its own (`antiphon serve ARGUMENTS` on a free port), gone afterwards.
+    """A cluster of its own (`antiphon serve ARGUMENTS` on a free port), gone afterwards, also if
+    this process is killed. `store_disk`: its store keeps so much in a folder of its own, gone too.
 
     Raises `PeerError` with the end of its log if it does not come up.
     """
     with tempfile.TemporaryDirectory(prefix="antiphon-drill-") as folder:
         records, log = Path(folder) / _RECORDS, Path(folder) / _LOG
-        command = [sys.executable, "-m", "antiphon", "serve", *arguments]
+        command = tied_to_caller([sys.executable, "-m", "antiphon", "serve", *arguments])
         command += ["--port", "0", "--request-log", str(records)]
+        if store_disk:
+            command += ["--store-disk", store_disk, "--store-dir", str(Path(folder) / "store")]
         with log.open("wb") as output:
             server = subprocess.Popen(
                 command, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT

@@ -5,11 +5,15 @@ time at which it started; a signal goes to that one or to nobody.
 """
 
 import os
+import resource
 import signal
 from dataclasses import dataclass
 from pathlib import Path
 
-_STATE, _STARTED = 0, 19
+from antiphon.errors import PeerError
+from antiphon.types import Seconds
+
+_STATE, _USER, _SYSTEM, _STARTED = 0, 11, 12, 19
 """Places in /proc/PID/stat behind the name, which is in parentheses."""
 
 
@@ -41,6 +45,45 @@ def stop(process: Process) -> bool:
 def resume(process: Process) -> bool:
     """SIGCONT. False: it is gone."""
     return _send(process, signal.SIGCONT)
+
+
+def terminate(process: Process) -> bool:
+    """SIGTERM: it may end in order. False: it was gone already."""
+    return _send(process, signal.SIGTERM)
+
+
+def limit_files(process: Process, most_bytes: int) -> int | None:
+    """No file that it writes may become longer, as if the disk were full.
+
+    Returns the former limit (-1: none), to be set again; None: it is gone. Raises `PeerError` if
+    the system does not let it be set.
+    """
+    if is_dead(process):
+        return None
+    try:
+        soft, hard = resource.prlimit(process.pid, resource.RLIMIT_FSIZE)
+        resource.prlimit(process.pid, resource.RLIMIT_FSIZE, (most_bytes, hard))
+    except ProcessLookupError:
+        return None
+    except (PermissionError, ValueError) as error:
+        raise PeerError(f"the files of process {process.pid} can't be limited: {error}") from None
+    return soft
+
+
+def file_limit(process: Process) -> int | None:
+    """The longest that a file which it writes may become (-1: no limit); None: it is gone."""
+    try:
+        return None if is_dead(process) else resource.prlimit(process.pid, resource.RLIMIT_FSIZE)[0]
+    except ProcessLookupError:
+        return None
+
+
+def cpu_seconds(process: Process) -> Seconds | None:
+    """What all its threads have computed so far; None: it is gone."""
+    fields = _stat(process.pid)
+    if fields is None or int(fields[_STARTED]) != process.started:
+        return None
+    return (int(fields[_USER]) + int(fields[_SYSTEM])) / os.sysconf("SC_CLK_TCK")
 
 
 def is_dead(process: Process) -> bool:

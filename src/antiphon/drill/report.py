@@ -5,29 +5,43 @@ from dataclasses import asdict, dataclass
 from statistics import median
 from typing import Any
 
+from antiphon.core.faults import CallOutcome, Impact, Resilience
 from antiphon.types import Seconds
 
-from .plan import FaultKind
 from .target import Attempt
 from .verdict import Fault, Finding
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Injected:
-    """One fault that happened: seen at the process itself, not only sent.
+    """One fault that happened: seen at the thing itself, not only sent. `evidence` says what.
 
-    Durations count from the signal. `detected_s`: until the gateway gave the worker up; None: it
-    did not, as one that was stopped went on early enough. `back_s`: until it was joined again, in a
-    new life if it was given up; None: not within a minute.
+    Durations count from the fault. `detected_s`: until the gateway gave the worker up; None: it did
+    not. `back_s`: until all was as before, a worker joined again; None: not within a minute.
+    `breaks_for_s`: so long it may break streams that nobody can go on with; None: it breaks none.
     """
 
-    kind: FaultKind
-    worker: str
+    kind: str
+    target: str
     role: str
     pid: int
     at_s: Seconds
     detected_s: Seconds | None
     back_s: Seconds | None
+    breaks_for_s: Seconds | None = None
+    evidence: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NotInjected:
+    """A fault that was due and could not be done. `entry`: of the plan, from 1. `fatal`: it had its
+    own moment, so that the plan was not played without it."""
+
+    kind: str
+    target: str
+    entry: int
+    why: str
+    fatal: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,25 +59,45 @@ class Recovery:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Repeats:
+    """What was done again: requests with several attempts, and tokens that were computed again."""
+
+    requests: int
+    wasted_tokens: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class DrillReport:
-    """A drill passes if at least one fault happened and nothing is wrong."""
+    """A drill passes if all its faults happened, at least one, and nothing is wrong."""
 
     asks: int
     faults: tuple[Injected, ...]
+    not_injected: tuple[NotInjected, ...] = ()
     findings: tuple[Finding, ...]
+    broken: tuple[Finding, ...] = ()
+    """Answers that a fault of the plan had to break: with their connection, which it cut, or for
+    want of a gateway."""
     leftovers: tuple[str, ...]
     """What should have drained to zero after quiet and did not."""
     growth: tuple[str, ...]
-    """What the gateway or a surviving worker holds more of than before."""
+    """What a process that lived through it holds more of than before."""
     recoveries: tuple[Recovery, ...] | None = ()
     """None: not known, as the cluster's request log is not at hand."""
+    repeats: Repeats | None = None
+    """None: as with `recoveries`."""
     longest_gap_s: Seconds = 0.0
     """The longest silence within a stream."""
+    resilience: Resilience | None = None
+    """None: no fault happened."""
+    calls: tuple[CallOutcome, ...] = ()
+    """In order of due times; not part of the JSON."""
 
     @property
     def passed(self) -> bool:
         """Nothing was lost, and that was put to the test."""
-        return bool(self.faults) and not (self.findings or self.leftovers or self.growth)
+        missed = any(one.fatal for one in self.not_injected)
+        wrong = self.findings or self.leftovers or self.growth or missed
+        return bool(self.faults) and not wrong
 
     def count(self, fault: Fault) -> int:
         """Answers with this fault."""
@@ -71,21 +105,29 @@ class DrillReport:
 
     def as_mapping(self) -> dict[str, Any]:
         """For JSON."""
-        return {"passed": self.passed, **asdict(self)}
+        tree = asdict(self)
+        del tree["calls"]
+        return {"passed": self.passed, **tree}
 
     def lines(self) -> Sequence[str]:
         """For people."""
         failed, wrong = self.count(Fault.FAILED), self.count(Fault.WRONG)
         lines = [f"{self.asks} requests, {failed} failed, {wrong} with wrong or repeated tokens"]
         lines += (f"  ask {one.number}: {one.fault}: {one.message}" for one in self.findings[:20])
+        if self.broken:
+            lines.append(
+                f"{len(self.broken)} were broken with their connection, or refused while the "
+                f"gateway started anew"
+            )
         lines.append(f"{len(self.faults)} faults, each seen to happen")
-        lines += (_fault_line(fault) for fault in self.faults)
+        impacts = self.resilience.impacts if self.resilience else (None,) * len(self.faults)
+        lines += (_fault_line(*pair) for pair in zip(self.faults, impacts, strict=True))
+        lines += _not_injected_lines(self.not_injected)
         lines += _recovery_lines(self.recoveries)
+        lines += _cost_lines(self)
         lines.append(f"longest silence within a stream: {self.longest_gap_s:.2f} s")
         lines += (f"not drained: {line}" for line in self.leftovers)
         lines += (f"growth: {line}" for line in self.growth)
-        if not self.faults:
-            lines.append("no fault happened: nothing was put to the test")
         lines.append("passed" if self.passed else "FAILED")
         return lines
 
@@ -105,11 +147,11 @@ def recoveries(
         ended_by = [fault for fault in faults if _ended(fault, attempt, began_at)]
         if not ended_by or attempt.first_token_at is None:
             continue
-        fault = max(ended_by, key=lambda fault: (fault.at_s, fault.worker))
+        fault = max(ended_by, key=lambda fault: (fault.at_s, fault.target))
         found.append(
             Recovery(
                 request=attempt.request,
-                worker=fault.worker,
+                worker=fault.target,
                 detection_s=attempt.began_at - began_at - fault.at_s,
                 recompute_s=attempt.first_token_at - attempt.began_at,
             )
@@ -117,21 +159,59 @@ def recoveries(
     return tuple(found)
 
 
+def repeats(attempts: Sequence[Attempt], began_at: Seconds) -> Repeats:
+    """What attempts that began after `began_at` did again."""
+    later = [attempt for attempt in attempts if attempt.began_at >= began_at]
+    return Repeats(
+        requests=len({attempt.request for attempt in later}),
+        wasted_tokens=sum(attempt.computed_tokens for attempt in later),
+    )
+
+
 def _ended(fault: Injected, attempt: Attempt, began_at: Seconds) -> bool:
     """It was this fault that made this attempt necessary."""
-    if fault.detected_s is None or fault.worker not in attempt.workers_before:
+    if fault.detected_s is None or fault.target not in attempt.workers_before:
         return False
     return 0.0 <= attempt.began_at - began_at - fault.at_s <= fault.detected_s
 
 
-def _fault_line(fault: Injected) -> str:
-    given_up = (
-        "not given up" if fault.detected_s is None else f"given up after {fault.detected_s:.2f} s"
-    )
-    back = "never back" if fault.back_s is None else f"back after {fault.back_s:.2f} s"
+def _fault_line(fault: Injected, impact: Impact | None) -> str:
+    facts = [fault.evidence] if fault.evidence else []
+    if fault.role != fault.target:
+        facts.append(
+            "not given up"
+            if fault.detected_s is None
+            else f"given up after {fault.detected_s:.2f} s"
+        )
+    facts.append("never back" if fault.back_s is None else f"back after {fault.back_s:.2f} s")
+    if impact is not None:
+        facts.append(_impact_text(impact))
     return (
-        f"  {fault.at_s:7.2f} s  {fault.kind} {fault.worker} (pid {fault.pid}): {given_up}, {back}"
+        f"  {fault.at_s:7.2f} s  {fault.kind} {fault.target} (pid {fault.pid}): {', '.join(facts)}"
     )
+
+
+def _impact_text(impact: Impact) -> str:
+    if impact.recovery_s is None and not impact.lost_calls:
+        return "no call before the next fault"
+    if impact.recovery_s is None:
+        return f"goodput not within 95 % before the next fault, {impact.lost_calls:.1f} calls lost"
+    if not impact.recovery_s and not impact.lost_calls:
+        return "no goodput lost"
+    return f"goodput at 95 % after {impact.recovery_s:.2f} s, {impact.lost_calls:.1f} calls lost"
+
+
+def _not_injected_lines(missed: Sequence[NotInjected]) -> Sequence[str]:
+    """One line for each entry of the plan and reason."""
+    counts: dict[tuple[int, str, str, str, bool], int] = {}
+    for one in missed:
+        key = (one.entry, one.kind, one.target, one.why, one.fatal)
+        counts[key] = counts.get(key, 0) + 1
+    return [
+        f"  {'FAILED: ' if fatal else ''}fault {entry}, {kind} {target}: {times} times not done: "
+        f"{why}"
+        for (entry, kind, target, why, fatal), times in sorted(counts.items())
+    ]
 
 
 def _recovery_lines(recoveries: Sequence[Recovery] | None) -> Sequence[str]:
@@ -146,3 +226,24 @@ def _recovery_lines(recoveries: Sequence[Recovery] | None) -> Sequence[str]:
         f"{median(detection):.2f} s, worst {max(detection):.2f} s; then the next token after "
         f"median {median(recompute):.2f} s, worst {max(recompute):.2f} s"
     ]
+
+
+def _cost_lines(report: DrillReport) -> Sequence[str]:
+    lines: list[str] = []
+    if report.repeats is not None:
+        lines.append(
+            f"{report.repeats.requests} requests were tried again, "
+            f"{report.repeats.wasted_tokens} tokens computed again"
+        )
+    if report.resilience is not None:
+        lines.append(
+            f"goodput: {report.resilience.lost_calls:.1f} of {report.asks} calls lost "
+            f"({report.resilience.lost_share:.1%}) against {report.resilience.reference:.0%} "
+            f"within targets without faults"
+        )
+    else:
+        lines.append(
+            "no fault happened, nothing was put to the test: a random fault needs a second worker "
+            "that serves the same phase (--prefill 2 --decode 2)"
+        )
+    return lines

@@ -12,6 +12,8 @@ from .plan import DrillPlan
 from .report import DrillReport
 
 _READY_S = 30.0
+_STORE_DISK = "1GiB"
+"""What the store of a drill's own cluster may keep on disk, if the plan is about that."""
 
 
 def drill_cluster(
@@ -21,7 +23,9 @@ def drill_cluster(
 
     async def run() -> DrillReport:
         say("Starting a cluster")
-        async with started(arguments) as target:
+        async with started(
+            arguments, store_disk=_STORE_DISK if plan.needs_disk else None
+        ) as target:
             return await run_drill(target, plan, say=say)
 
     return _run(run())

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Protocol
 
 from antiphon.live.admin.status import ClusterStatus
@@ -12,7 +13,8 @@ from antiphon.types import Seconds
 class Attempt:
     """One attempt of a request that had several. Times on the machine's monotonic clock.
 
-    `workers_before`: those of the attempt before it.
+    `workers_before`: those of the attempt before it. `computed_tokens`: of the prompt and of what
+    was delivered already, those that its worker computed again.
     """
 
     request: str
@@ -20,6 +22,7 @@ class Attempt:
     workers_before: tuple[str, ...]
     began_at: Seconds
     first_token_at: Seconds | None
+    computed_tokens: int = 0
 
 
 class Target(Protocol):
@@ -28,6 +31,8 @@ class Target(Protocol):
     url: str
     model: str
     supervisor_pid: int
+    sockets: Path
+    """The folder of the cluster's own sockets."""
 
     async def status(self) -> ClusterStatus:
         """Gateway and workers, now. Raises `PeerError` if the gateway does not answer."""
@@ -37,6 +42,16 @@ class Target(Protocol):
         """The gauges of /metrics, each by its name and labels as they stand there.
 
         Raises `PeerError` if the gateway does not give them.
+        """
+        ...
+
+    async def samples(self) -> Mapping[str, float]:
+        """All samples of /metrics, counters too, as `gauges`. Raises `PeerError`."""
+        ...
+
+    async def order(self, name: str, deed: str, timeout_s: Seconds, **more: str) -> None:
+        """Have something done with a worker or the store, and wait until it is, as an operator
+        does. Raises `UsageError` if it can't be as asked, `PeerError` if it failed.
         """
         ...
 

@@ -1,10 +1,11 @@
-"""Whom the next fault hits: somebody whose work others can take over."""
+"""Whom a fault hits, of those who can be hit now."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
-from antiphon.core.draws import Draws
-from antiphon.live.admin.status import WorkerStatus
-from antiphon.types import Health, Role
+from antiphon.core.faults import GATEWAY, AnyWorker, Resume, ScheduledFault, preference
+from antiphon.types import Role
+
+from .lives import Life
 
 _PHASES = {
     Role.PREFILL: (Role.PREFILL,),
@@ -14,23 +15,51 @@ _PHASES = {
 
 
 def choose_victim(
-    workers: Sequence[WorkerStatus], draws: Draws, number: int
-) -> WorkerStatus | None:
-    """The worker that fault `number` hits; None: there is nobody who could be spared now.
+    fault: ScheduledFault, lives: Mapping[str, Life], under_fault: frozenset[str], seed: int
+) -> Life | None:
+    """Whom the fault hits; None: nobody who can be hit now.
 
-    Each phase that the victim serves is left with another worker that has joined. The choice
-    depends on who is there, so it repeats with the seed only as far as the cluster does.
+    A named one must be there and not under another fault. Of several workers it is the first of the
+    fault's order of preference that can be spared: each phase that it serves is left with another
+    worker, who is there and not under fault. So the choice repeats with the seed as far as the
+    cluster does. Whoever is to go on again (`Resume`) must be under fault instead.
     """
-    joined = sorted(
-        (worker for worker in workers if worker.health == Health.JOINED and worker.pid),
-        key=lambda worker: worker.id,
-    )
-    spare = [worker for worker in joined if _can_be_spared(worker, joined)]
-    return draws.choice(spare, "victim", number) if spare else None
+    if isinstance(fault.action, Resume):
+        return _first(fault, [life for life in lives.values() if life.name in under_fault], seed)
+    sound = [
+        life
+        for life in lives.values()
+        if life.there and life.pid and life.name not in under_fault and life.role in list(Role)
+    ]
+    if isinstance(fault.target, AnyWorker):
+        return _first(fault, [life for life in sound if _can_be_spared(life, sound)], seed)
+    named = lives.get(fault.target)
+    if named is None or named.pid is None or named.name in under_fault:
+        return None
+    return named if _can_be_hit(named) else None
 
 
-def _can_be_spared(worker: WorkerStatus, joined: Sequence[WorkerStatus]) -> bool:
-    others = [other for other in joined if other.id != worker.id]
+def _can_be_hit(life: Life) -> bool:
+    """A gateway is there as a process before all its workers have joined."""
+    return life.there or life.role == GATEWAY
+
+
+def _first(fault: ScheduledFault, candidates: Sequence[Life], seed: int) -> Life | None:
+    by_name = {life.name: life for life in candidates if _fits(fault, life)}
+    return next((by_name[name] for name in preference(seed, fault, list(by_name))), None)
+
+
+def _fits(fault: ScheduledFault, life: Life) -> bool:
+    match fault.target:
+        case AnyWorker(role):
+            return life.role in list(Role) and role in (None, life.role)
+        case name:
+            return life.name == name
+
+
+def _can_be_spared(worker: Life, workers: Sequence[Life]) -> bool:
+    others = [other for other in workers if other.name != worker.name]
     return all(
-        any(phase in _PHASES[other.role] for other in others) for phase in _PHASES[worker.role]
+        any(phase in _PHASES[Role(other.role)] for other in others)
+        for phase in _PHASES[Role(worker.role)]
     )

@@ -26,7 +26,8 @@ class AttemptRecord:
 
     `began_at`: the request came, or the attempt before was given up. `route`: its workers, such as
     "prefill-0 > decode-1" or "mixed-0", then the reason. `first_token_at`: its own first token, not
-    the request's.
+    the request's. `computed_tokens`: of its prompt and of what was delivered before it, those that
+    its first worker had to compute; 0 until that begins.
     """
 
     began_at: Seconds
@@ -37,6 +38,7 @@ class AttemptRecord:
     adopted_at: Seconds | None = None
     pulled_at: Seconds | None = None
     first_token_at: Seconds | None = None
+    computed_tokens: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -116,7 +116,11 @@ def test_a_plain_run_leaves_a_full_record() -> None:
         ended_at=7.0,
         trail=(
             AttemptRecord(
-                began_at=1.0, routed_at=1.0, route="w0: the only worker", first_token_at=4.0
+                began_at=1.0,
+                routed_at=1.0,
+                route="w0: the only worker",
+                first_token_at=4.0,
+                computed_tokens=1,
             ),
         ),
     )
@@ -249,6 +253,18 @@ def test_a_skipped_token_begins_an_attempt_after_what_came() -> None:
     assert isinstance(dispatch, Dispatch)
     assert (dispatch.request.attempt, dispatch.request.resumed) == (2, ((10,),))
     assert book.heard(token(1), 3.0) == (), "the first attempt is over"
+
+
+def test_an_attempt_says_what_it_computed_of_prompt_and_of_what_came_before() -> None:
+    book = opened()
+    book.heard(Started(request=ID, attempt=1, cached_tokens=2, queued_s=0.0), 1.0)
+    book.heard(token(0), 2.0)
+    book.heard(token(2), 3.0)
+    book.heard(Admitted(request=ID, attempt=2), 4.0)
+    for cached in (1, 0):
+        book.heard(Started(request=ID, attempt=2, cached_tokens=cached, queued_s=0.0), 5.0)
+    record = settled(book.observe(HealthChanged(WORKER, Health.LOST), 6.0))
+    assert [attempt.computed_tokens for attempt in record.trail] == [1, 3]
 
 
 def test_a_worker_that_never_stops_is_stopped() -> None:

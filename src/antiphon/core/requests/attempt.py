@@ -92,6 +92,12 @@ class Attempt:
         if self.record is not None and getattr(self.record, f"{stage}_at") is None:
             self.record = replace(self.record, **{f"{stage}_at": now})
 
+    def computes(self, cached_tokens: int) -> None:
+        """Mutates: its first worker begins, and has these of its tokens. Later ones had the KV."""
+        if self.record is not None and not self.record.computed_tokens:
+            had = len(self.request.prompt) + sum(map(len, self.request.resumed))
+            self.record = replace(self.record, computed_tokens=max(had - cached_tokens, 0))
+
     def give(self, place: Place) -> None:
         """Mutates: it is somewhere else now, where nothing has been said about it yet."""
         self.place = place

@@ -181,6 +181,7 @@ class OpenRequest:
         cache is what the client is told.
         """
         self.attempt.started = True
+        self.attempt.computes(fact.cached_tokens)
         if self._cached_tokens is None:
             self._cached_tokens = min(max(fact.cached_tokens, 0), len(self._original.prompt))
             self._fetched_tokens = min(max(fact.stored_tokens, 0), self._cached_tokens)

@@ -52,6 +52,9 @@ class StreamOptions(Body):
 
     include_usage: bool | None = Field(None, description="Send a last chunk with the token counts.")
     include_obfuscation: bool | None = Field(None, description="Accepted, without effect.")
+    continuous_usage_stats: bool | None = Field(
+        None, description="Accepted, without effect: the counts come at the end. GuideLLM sends it."
+    )
 
 
 class AntiphonOptions(Body):

@@ -78,6 +78,12 @@ class Parent:
         with self._sending, contextlib.suppress(OSError):
             self._channel.sendall(encode(message))
 
+    def tell_if_read(self, message: FromChild) -> None:
+        """`tell`, unless what was told before is not read: whoever says that he lives must not
+        wait for a parent that stands still."""
+        with self._sending, contextlib.suppress(OSError):
+            self._channel.send(encode(message), socket.MSG_DONTWAIT)
+
     def _follow(self) -> None:
         with contextlib.suppress(OSError, PeerError):
             while (message := self._next()) is not None:
@@ -116,7 +122,7 @@ def run_child(main: Callable[[Parent], int]) -> None:
 def _find_parent() -> Parent:
     """The parent behind standard input, which is nothing from then on."""
     parent_pid = os.getppid()
-    _die_with_parent()
+    die_with_parent(signal.SIGKILL)
     # Ctrl-C is for the supervisor, which says what is to be done then.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
@@ -133,7 +139,7 @@ def _find_parent() -> Parent:
     return parent
 
 
-def _die_with_parent() -> None:
-    """Where the system can: be killed when the thread that started this process ends."""
+def die_with_parent(number: signal.Signals) -> None:
+    """Where the system can: get this signal when the thread that started this process ends."""
     if sys.platform == "linux":
-        ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+        ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, number, 0, 0, 0)

@@ -1,0 +1,81 @@
+"""The keys of one TOML table, each of them known, read once and within its limits."""
+
+import re
+from collections.abc import Mapping
+from difflib import get_close_matches
+from math import isfinite
+from typing import Any
+
+from antiphon.types import Seconds
+
+LONGEST_S: Seconds = 7 * 86400.0
+_UNITS: Mapping[str, float] = {"ms": 0.001, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0}
+_DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|min|h)")
+
+
+class WrongValueError(ValueError):
+    """A value that can't be used: `key` and what is wrong, with the remedy."""
+
+    def __init__(self, key: str, problem: str) -> None:
+        super().__init__(f"{key}: {problem}")
+
+
+class Table:
+    """The keys of one TOML table, each of which may be read once and must be read.
+
+    All methods raise `WrongValueError`.
+    """
+
+    def __init__(self, fields: Mapping[str, Any]) -> None:
+        self._left = dict(fields)
+        self._known: list[str] = []
+
+    def take(self, key: str, default: Any = None) -> Any:
+        """The raw value."""
+        self._known.append(key)
+        return self._left.pop(key, default)
+
+    def text(self, key: str, default: str | None = None) -> str | None:
+        """A string."""
+        value = self.take(key, default)
+        if value is not None and not isinstance(value, str):
+            raise WrongValueError(key, f"{value!r} must be a text in quotes")
+        return value
+
+    def number(self, key: str, default: float | None, low: float, high: float) -> float | None:
+        """A number of `low` … `high`."""
+        value = self.take(key, default)
+        if value is None:
+            return None
+        if isinstance(value, bool) or not isinstance(value, int | float) or not isfinite(value):
+            raise WrongValueError(key, f"{value!r} must be a number")
+        if not low <= value <= high:
+            raise WrongValueError(key, f"{value:g} must be {low:g} to {high:g}")
+        return float(value)
+
+    def count(self, key: str, default: int | None, low: int, high: int) -> int | None:
+        """A whole number of `low` … `high`."""
+        value = self.number(key, default, low, high)
+        if value is not None and value != int(value):
+            raise WrongValueError(key, f"{value:g} must be a whole number")
+        return None if value is None else int(value)
+
+    def seconds(self, key: str, low: Seconds = 0.0) -> Seconds | None:
+        """A time such as "500ms", "10s", "2m", "1h"."""
+        value = self.take(key)
+        if value is None:
+            return None
+        match = _DURATION.fullmatch(value) if isinstance(value, str) else None
+        if match is None:
+            raise WrongValueError(key, f'{value!r} must be a time such as "500ms", "10s" or "2m"')
+        found = float(match[1]) * _UNITS[match[2]]
+        if not low <= found <= LONGEST_S:
+            raise WrongValueError(key, f'"{value}" must be {low:g}s to {LONGEST_S:g}s')
+        return found
+
+    def finish(self) -> None:
+        """Nothing may be left."""
+        for key in sorted(self._left):
+            near = get_close_matches(key, self._known, 1)
+            hint = f"did you mean {near[0]}?" if near else f"known here: {', '.join(self._known)}"
+            raise WrongValueError(key, f"no such key: {hint}")

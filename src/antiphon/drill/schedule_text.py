@@ -1,0 +1,71 @@
+"""A schedule as people read it before it is played."""
+
+from collections.abc import Sequence
+from math import isfinite
+
+from antiphon.core.faults import (
+    ACTION_NAMES,
+    AnyWorker,
+    At,
+    Drain,
+    FillDisk,
+    Lag,
+    ScheduledAction,
+    ScheduledFault,
+    Slow,
+    Stall,
+    Target,
+    When,
+    preference,
+)
+from antiphon.types import Role
+
+
+def target_text(target: Target) -> str:
+    """As it is written in a plan."""
+    match target:
+        case AnyWorker(role):
+            return "random" if role is None else role.value
+        case name:
+            return name
+
+
+def schedule_lines(
+    faults: Sequence[ScheduledFault], seed: int, workers: Sequence[tuple[str, Role]]
+) -> Sequence[str]:
+    """One line a fault: when, what, and whom, in the order in which workers would be hit."""
+    return [
+        f"{_when(fault.trigger):>14}  {_what(fault.action):<24} {_whom(fault, seed, workers)}"
+        f"  (fault {fault.entry})"
+        for fault in faults
+    ]
+
+
+def _when(trigger: At | When) -> str:
+    match trigger:
+        case At(seconds):
+            return f"{seconds:.2f} s"
+        case When(boundary, occurrence):
+            return f"{boundary} {occurrence}"
+
+
+def _what(action: ScheduledAction) -> str:
+    name = ACTION_NAMES[type(action)]
+    match action:
+        case Stall(for_s) | Drain(for_s) | FillDisk(for_s):
+            return f"{name} for {for_s:g} s" if isfinite(for_s) else name
+        case Slow(factor, for_s):
+            return f"{name} {factor:g} times for {for_s:g} s"
+        case Lag(by_s, for_s):
+            return f"{name} by {by_s:g} s for {for_s:g} s"
+        case _:
+            return name
+
+
+def _whom(fault: ScheduledFault, seed: int, workers: Sequence[tuple[str, Role]]) -> str:
+    match fault.target:
+        case AnyWorker(role):
+            names = [name for name, its in workers if role in (None, its)]
+            return " or else ".join(preference(seed, fault, names)) or target_text(fault.target)
+        case name:
+            return name
