@@ -34,7 +34,7 @@ def parse_duration(text: str) -> Seconds | None:
 
 def duration_text(seconds: Seconds) -> str:
     """As `parse_duration` reads it."""
-    return f"{seconds:g}s"
+    return f"{number_text(seconds)}s"
 
 
 def number_text(number: float) -> str:
