@@ -258,7 +258,7 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )
     parser.add_argument("--cores", default="", help="of the engine (all)")
-    parser.add_argument("--groups", type=int, default=32, help="most groups of layers (32)")
+    parser.add_argument("--groups", type=int, default=8, help="most groups of layers (8)")
     parser.add_argument("--tries", type=int, default=5, help="of each prompt and link (5)")
     parser.add_argument("--quick", action="store_true", help="one try of each; no result")
     options = parser.parse_args()

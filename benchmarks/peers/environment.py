@@ -19,13 +19,14 @@ class Peer:
     """Install just these, without what they depend on, instead of `package` with all of it."""
 
 
+LLAMA_CPP = Peer(
+    name="llama.cpp",
+    package="xllamacpp==2026.10.11549",
+    script="llama_cpp.py",
+    note="the wheel is built for AVX2; it has no AVX-512 kernels to choose",
+)
 PEERS = (
-    Peer(
-        name="llama.cpp",
-        package="xllamacpp==2026.10.11549",
-        script="llama_cpp.py",
-        note="the wheel is built for AVX2; it has no AVX-512 kernels to choose",
-    ),
+    LLAMA_CPP,
     Peer(
         name="OpenVINO GenAI",
         package="openvino-genai==2026.4.1.0",

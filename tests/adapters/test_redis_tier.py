@@ -43,10 +43,12 @@ def remote(
     url: str,
     clock: HandClock | None = None,
     login: RemoteLogin | None = None,
+    patience_s: float = 0.2,
     **options: object,
 ) -> RemoteTier:
-    values = RedisValues(url, login, timeout_s=0.2)
-    return RemoteTier(values, ORIGIN, timeout_s=2.0, clock=clock or HandClock(), **options)
+    values = RedisValues(url, login, timeout_s=patience_s)
+    timeout_s = 10 * patience_s
+    return RemoteTier(values, ORIGIN, timeout_s=timeout_s, clock=clock or HandClock(), **options)
 
 
 def key_of(number: int) -> bytes:
@@ -98,7 +100,7 @@ def test_what_one_store_puts_another_gets(server: RealRedis) -> None:
 
 @needs_redis
 def test_all_is_cleared_and_what_others_keep_there_stays(server: RealRedis) -> None:
-    tier = remote(server.url)
+    tier = remote(server.url, patience_s=5.0)
     assert all(put(tier, *range(1200)))
     server.client().set(b"of somebody else", b"value")
     assert len(RedisValues(server.url).names(b"[of] *", 0)[1]) == 0

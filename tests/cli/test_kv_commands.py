@@ -59,6 +59,7 @@ class Server:
         self.asked: list[tuple[str, dict[str, Any], float]] = []
         self.answers: dict[str, Any] = {"lookup": LOOKUP}
         self.blocks = 10
+        self.note = ""
         self.fails: Exception | None = None
 
     def get(self, path: str) -> Any:
@@ -72,6 +73,7 @@ class Server:
             raise self.fails
         asked = 15 if body["prompt"] is not None else None
         done = {"op": deed, "asked": asked, "blocks": self.blocks, "tokens": 64 * self.blocks}
+        done["note"] = self.note
         return self.answers.get(deed, done)
 
 
@@ -177,7 +179,9 @@ def test_nothing_to_do_it_to_is_exit_code_1(server: Server, command: str) -> Non
 
 def test_clear_asks_unless_it_is_told_not_to(server: Server) -> None:
     assert run("clear", "--all", input="n\n").exit_code == 1
-    assert run("clear", "--all", input="").exit_code == 1
+    nobody = run("clear", "--all", input="")
+    assert nobody.exit_code == 2
+    assert "nothing was forgotten: say --yes" in nobody.stderr
     assert server.asked == []
     assert run("clear", "--all", input="y\n").exit_code == 0
     assert run("clear", "--tenant", "3", "--yes").exit_code == 0
@@ -197,13 +201,25 @@ def test_verify_is_exit_code_1_if_something_was_wrong(server: Server) -> None:
     good = run("verify")
     assert (good.exit_code, good.output) == (
         0,
-        "all blocks are what they were when they were put\n",
+        "all blocks that were read are what they were when they were put\n",
     )
+    server.note = "the remote tier could not be asked"
+    assert run("verify").output.endswith("\nthe remote tier could not be asked\n")
     server.blocks = 3
     bad = run("verify", "--text", "x")
     assert bad.exit_code == 1
     assert "3 blocks were not what they were" in bad.stderr
-    assert [order["prompt"] for _, order, _ in server.asked] == [None, {"text": "x"}]
+    assert [order["prompt"] for _, order, _ in server.asked] == [None, None, {"text": "x"}]
+
+
+def test_what_was_left_out_is_said_with_its_reason(server: Server) -> None:
+    server.note = "at most half can be pinned"
+    assert run("pin", "--text", "x").output == (
+        "10 of 15 blocks pinned (640 tokens): at most half can be pinned\n"
+    )
+    server.blocks = 0
+    none = run("pin", "--text", "x")
+    assert (none.exit_code, none.stderr) == (1, "antiphon: at most half can be pinned\n")
 
 
 @pytest.mark.parametrize(

@@ -89,8 +89,11 @@ def test_a_model_file_says_itself_what_it_keeps() -> None:
         (("no-such-thing",), "--list shows those known by name"),
         (("--capacity", "much"), '--capacity "much": must be a size such as 500GB or 2TB'),
         (("--capacity", "0TB"), "must be a size"),
-        (("--keep", "soon"), '--keep "soon": must be a time such as 30s'),
+        (("--keep", "soon"), '--keep "soon": must be a time such as 500ms, 30s'),
         (("--keep", "0s"), "must be a time"),
+        (("--keep", ""), "must be a time"),
+        (("--capacity", ""), "must be a size"),
+        (("--keep", "10min", "--capacity", "2TB"), "--keep and --capacity both say"),
     ],
 )
 def test_what_makes_no_sense_is_refused_in_one_line(arguments: tuple[str, ...], said: str) -> None:

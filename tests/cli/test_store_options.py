@@ -65,6 +65,14 @@ def test_status_has_a_line_for_the_store() -> None:
         **{"gateway_pid": 7, "open_requests": 0, "workers": []},
     }
     assert "store" not in as_table(status)
-    store = {"health": "waiting", "pid": None, "life": 2, "problem": "killed by SIGKILL"}
+    store: dict[str, Any] = {"health": "waiting", "pid": None, "life": 2}
+    store |= {"problem": "killed by SIGKILL", "socket": None, "tiers": []}
     shown = as_table({**status, "store": store}).splitlines()[-1]
     assert shown == "store: waiting (pid –, lives 2, last problem: killed by SIGKILL)"
+    store |= {"health": "ready", "pid": 7, "life": None, "problem": "", "socket": "/kv/store.sock"}
+    host = {"tier": "host", "blocks": 3, "used_bytes": 2**20, "limit_bytes": 2**30}
+    remote = {"tier": "remote", "blocks": 1200, "used_bytes": 0, "limit_bytes": 0}
+    shown = as_table({**status, "store": {**store, "tiers": [host, remote]}}).splitlines()[-1]
+    assert shown == (
+        "store at /kv/store.sock: ready (pid 7); host: 1.0 MiB of 1.0 GiB; remote: 1,200 blocks"
+    )

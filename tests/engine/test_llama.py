@@ -161,6 +161,25 @@ def test_bits_do_not_depend_on_the_number_of_threads(
         torch.set_num_threads(before)
 
 
+@pytest.mark.parametrize("threads", [2, 3])
+def test_a_step_of_one_row_too_few_to_go_apart_ends(
+    threads: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Shares differ by a row: the largest was enough for a way of its own, the smallest was not,
+    and the threads waited for each other for ever."""
+    monkeypatch.setattr(quantized_llama, "_WORTH_SHARING", 0)
+    one = alone(EVEN_SPEC, "int8", 0)
+    before = torch.get_num_threads()
+    try:
+        torch.set_num_threads(threads)
+        bench = Bench(MODELS[EVEN_SPEC, "int8"], page_tokens=16, pages=CONTEXT // 16)
+        lane = bench.lane(one.tokens)
+        logits = bench.step([(lane, 32 * threads - 1)])
+        assert torch.equal(logits[0], one.logits[lane.done - 1])
+    finally:
+        torch.set_num_threads(before)
+
+
 @BOTH
 @KV_DTYPES
 def test_what_nobody_wrote_is_never_read(dtype: str, kv_dtype: KvDtype) -> None:

@@ -18,9 +18,9 @@ from antiphon.live.gateway import Keyring
 from antiphon.live.gateway_process import GatewayProcess
 from antiphon.live.loaded_text import text_of
 from antiphon.live.socket_folder import gateway_socket
-from antiphon.live.supervisor.messages import Launch, Stop
+from antiphon.live.supervisor.messages import Children, ChildState, Launch, Stop
 from antiphon.live.supervisor.parent import Parent
-from antiphon.types import WorkerInfo
+from antiphon.types import Health, Role, WorkerInfo
 
 pytestmark = pytest.mark.timeout(60)
 CONFIG = build({"cluster": {"heartbeat_s": 0.05, "lost_after_s": 20.0}})
@@ -29,9 +29,12 @@ CONFIG = build({"cluster": {"heartbeat_s": 0.05, "lost_after_s": 20.0}})
 class FakeParent:
     """A supervisor that only listens."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, drained: tuple[str, ...] = ()) -> None:
         self.config = CONFIG
-        self.launch = Launch(name="gateway", config=as_mapping(CONFIG), sockets=str(folder))
+        self.launch = Launch(
+            name="gateway", config=as_mapping(CONFIG), sockets=str(folder), drained=drained
+        )
+        self.alive = asyncio.Event()
         self.told: list[object] = []
         self.say = lambda message: None
 
@@ -41,14 +44,17 @@ class FakeParent:
     def tell(self, message: object) -> None:
         self.told.append(message)
 
+    def tell_if_read(self, message: object) -> None:
+        self.alive.set()
+
 
 class Running:
     """A `GatewayProcess` that serves. Use as `async with`; `code` is what it ended with."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, drained: tuple[str, ...] = ()) -> None:
         folder.chmod(0o700)
         self.door = gateway_socket(folder)
-        self.parent = FakeParent(folder)
+        self.parent = FakeParent(folder, drained)
         text = text_of(open_checkpoint(resolve("smollm2-135m")), CONFIG)
         self.worker = PuppetWorker(_info(text.identity, text.tokenizer.vocab_size))
         self.process = GatewayProcess(cast(Parent, self.parent), text, "", Keyring(), None, None)
@@ -74,6 +80,32 @@ async def test_told_to_stop_it_ends_well(tmp_path: Path) -> None:
     async with Running(tmp_path) as running, port(running.worker, running.door):
         await until(lambda: running.process._gateway is not None)
     assert running.code.result() == 0
+
+
+async def test_it_says_over_and_over_that_it_lives(tmp_path: Path) -> None:
+    async with Running(tmp_path) as running:
+        for _ in range(3):
+            running.parent.alive.clear()
+            await asyncio.wait_for(running.parent.alive.wait(), 30)
+
+
+@pytest.mark.parametrize("state", [None, "ready", "waiting"])
+async def test_a_worker_that_an_earlier_gateway_drained_gets_nothing_new(
+    tmp_path: Path, state: str | None
+) -> None:
+    """It joined the next gateway as any other. One whose process died meanwhile is another one."""
+    name = str(worker_info().id)
+    async with Running(tmp_path, drained=(name,)) as running:
+        if state is not None:
+            child = ChildState(name=name, role=Role.MIXED, cores=(), state=state, pid=1, life=1)
+            running.parent.say(Children((child,)))
+        async with port(running.worker, running.door):
+            await until(lambda: running.process._gateway is not None)
+            gateway = running.process._gateway
+            assert gateway is not None
+            [member] = gateway.fleet.members()
+            expected = Health.JOINED if state == "waiting" else Health.DRAINING
+            assert member.health is expected
 
 
 def broken(*_: object, **__: object) -> None:

@@ -1,7 +1,7 @@
 """Whoever reads a journal to its end knows what its holder holds, whatever happened on the way."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -245,6 +245,46 @@ def test_index_equals_truth_after_quiet(steps: list[tuple[str, int]]) -> None:
 )
 def test_a_faulty_journal_is_found(faulty: type[KvJournal], steps: list[tuple[str, int]]) -> None:
     assert not asyncio.run(index_after(faulty, steps))
+
+
+@given(
+    before=st.sets(st.integers(0, 11)),
+    flips=st.lists(st.lists(st.integers(0, 11), max_size=4), max_size=8),
+)
+@settings(deadline=None, max_examples=200)
+def test_a_dump_that_is_read_while_all_changes_leads_to_the_truth(
+    before: set[int], flips: list[list[int]]
+) -> None:
+    """Parts are made as they are read; what changes between them is said by the changes."""
+
+    async def run() -> None:
+        held = dict.fromkeys(sorted(map(key, before)))
+
+        def now() -> Iterator[tuple[BlockKey, Tier]]:
+            return ((one, Tier.DEVICE) for one in list(held) if one in held)
+
+        journal, index, between = KvJournal(now), PrefixIndex(), list(flips)
+        feed = journal.feed()
+        news = feed.kv_news()
+        while True:
+            part = await anext(news)
+            assert isinstance(part, KvDump)
+            assert index.apply(WorkerId("w"), LIFE, part, 0.0) is None
+            if part.ends:
+                break
+            for number in between.pop(0) if between else ():
+                stored = key(number) not in held
+                held[key(number)] = held.pop(key(number), None)
+                if not stored:
+                    del held[key(number)]
+                journal.note(KvChange(key(number), Tier.DEVICE, stored))
+        for message in await all_news(feed):
+            assert index.apply(WorkerId("w"), LIFE, message, 0.0) is None
+        assert index.held_by(WorkerId("w")) == set(held)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(kv_journal, "MESSAGE_CHANGES", 2)
+        asyncio.run(run())
 
 
 async def test_a_store_s_tiers_are_told_apart() -> None:

@@ -17,7 +17,7 @@ from link_kit import KV, until
 from peer_kit import Owner, Taker, open_descriptors
 
 from antiphon.errors import PeerError
-from antiphon.live import peer_port
+from antiphon.live import door, peer_port
 from antiphon.types import (
     Incarnation,
     KvShape,
@@ -172,7 +172,7 @@ async def test_takers_have_limits(folder: Path, monkeypatch) -> None:
 
 async def test_strangers_have_little_time_and_few_places(folder: Path, monkeypatch) -> None:
     """Whoever comes after them waits for a place; nobody is turned away."""
-    monkeypatch.setattr(peer_port, "MAX_GREETINGS", 2)
+    monkeypatch.setattr(door, "MAX_GREETINGS", 2)
     monkeypatch.setattr(peer_port, "HELLO_TIMEOUT_S", 0.2)
     async with Owner(folder) as owner:
         silent = [await asyncio.open_unix_connection(owner.path) for _ in range(5)]
@@ -180,7 +180,7 @@ async def test_strangers_have_little_time_and_few_places(folder: Path, monkeypat
 
         def watched() -> bool:
             nonlocal most
-            most = max(most, len(owner.port._greetings))
+            most = max(most, len(owner.port._door._greetings))
             return asking.done()
 
         taker = Taker(owner.path)

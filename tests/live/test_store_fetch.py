@@ -16,7 +16,7 @@ from link_kit import until
 from scripted_store import ScriptedStore, client, open_descriptors
 
 from antiphon.live import store_session
-from antiphon.live.store_fetch import FetchEnded, NotFetched, StoreFetch
+from antiphon.live.store_fetch import FetchEnded, LayerGroups, NotFetched, StoreFetch
 from antiphon.store.transfer import Miss, OwnedRegion
 from antiphon.types import Fetch, KvShape, LeaseId, Located, OfferedPage, RequestId
 
@@ -44,7 +44,7 @@ def fetch(name: str = "r", *, blocks: int = BLOCKS, first: int = 0, attempt: int
 class Side:
     """A worker's memory, and its fetches from a store that has blocks 0 … 5."""
 
-    def __init__(self, folder: Path, timeout_s: float) -> None:
+    def __init__(self, folder: Path, timeout_s: float, layers: LayerGroups | None = None) -> None:
         folder.chmod(0o700)
         self.store = ScriptedStore(folder, SHAPE)
         self.contents = [os.urandom(4 * SHAPE.page_bytes) for _ in range(BLOCKS)]
@@ -63,6 +63,7 @@ class Side:
             clock=time.monotonic,
             on_end=self._end,
             on_broken=self.broken.append,
+            layers=layers,
         )
 
     def _end(self, ended: FetchEnded) -> None:
@@ -95,9 +96,11 @@ class Side:
 
 
 @asynccontextmanager
-async def sides(folder: Path, timeout_s: float = 20.0) -> AsyncIterator[Side]:
+async def sides(
+    folder: Path, timeout_s: float = 20.0, layers: LayerGroups | None = None
+) -> AsyncIterator[Side]:
     """Law: whatever happened, nothing is left."""
-    side = Side(folder, timeout_s)
+    side = Side(folder, timeout_s, layers)
     before = open_descriptors()
     async with side.store:
         side.client.start()
@@ -236,7 +239,7 @@ async def test_no_fetch_waits_for_a_store_that_was_away_a_moment_ago(tmp_path: P
     """Else each request would pay its whole deadline for a store that is gone."""
     async with sides(tmp_path, timeout_s=1000.0) as side:
         await side.store.close()
-        await until(lambda: "No such file" in side.client.problem)
+        await until(lambda: "no socket is there" in side.client.problem)
         for number in range(20):
             assert (await side.run(fetch(f"r{number}"))).problem == "the KV store is not there"
 
@@ -428,6 +431,7 @@ async def test_a_broken_law_is_heard(tmp_path: Path) -> None:
     async with sides(tmp_path) as side:
         wrong = replace(fetch(blocks=1), targets=((0, 1, 2, SHAPE.pages),))
         side.fetches.begin(wrong)
+        await asyncio.wait_for(side.fetches.ended(R, 1), 30)
         await until(lambda: len(side.broken) == 1)
-        assert "do not exist" in str(side.broken[0])
+        assert "do not exist" in str(side.broken[0]), "and nobody waits for its end"
         side.broken.clear()

@@ -1,6 +1,7 @@
 """A gateway watches a store over a real socket, and goes on without one."""
 
 import asyncio
+import os
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -88,6 +89,7 @@ async def test_it_hears_all_that_the_store_holds_and_what_changes(folder: Path) 
         await until(lambda: watched.present and bool(watched.stats))
         assert store.watched == [StoreWatch(gateway=GATEWAY)]
         assert watched.stats == STATS
+        assert watched.pid == os.getpid()
         heard.wants = KvReplay(1)
         store.say(Kind.KV_EVENTS, CHANGED)
         await until(lambda: store.replays == [KvReplay(1)])
@@ -126,7 +128,7 @@ async def test_a_store_that_comes_late_and_comes_back_is_another_life(folder: Pa
             await until(lambda: watched.present)
         await until(lambda: heard.left == 1)
         assert not watched.present
-        assert watched.stats == ()
+        assert (watched.stats, watched.pid) == ((), None)
         async with AnsweringStore(path):
             await until(lambda: watched.present)
             lives = {life for life, _ in heard.news}

@@ -21,8 +21,16 @@ from store_worker import (
 
 from antiphon.core.scheduler import receiving
 from antiphon.live import store_fetch
+from antiphon.live.layer_gates import LayerWait
 from antiphon.store.transfer import MappedRegion
-from antiphon.types import Fetched, KvShape, SequenceEnded, Started, TokenGenerated
+from antiphon.types import (
+    Fetched,
+    FinishReason,
+    KvShape,
+    SequenceEnded,
+    Started,
+    TokenGenerated,
+)
 
 pytestmark = pytest.mark.timeout(120)
 BLOCKS = 5
@@ -105,7 +113,7 @@ async def begun(side: StoreWorker, held: Held) -> None:
 async def test_it_begins_before_the_last_layers_and_says_the_same(
     model: Path, store: ScriptedStore, held: Held, expected: tuple[int, ...]
 ) -> None:
-    async with store_worker(model) as side:
+    async with store_worker(model, fetch_timeout_s=60.0) as side:
         await begun(side, held)
         assert side.started(ASKED).stored_tokens == KNOWN
         assert side.worker.view().pulling == 1
@@ -123,7 +131,7 @@ async def test_it_begins_before_the_last_layers_and_says_the_same(
 async def test_a_page_that_changes_meanwhile_is_computed_and_the_text_is_the_same(
     model: Path, store: ScriptedStore, held: Held, expected: tuple[int, ...]
 ) -> None:
-    async with store_worker(model) as side:
+    async with store_worker(model, fetch_timeout_s=60.0) as side:
         await begun(side, held)
         third = list(store.kept.values())[2]
         store.region.content.reshape(store.shape.pages, -1)[third[0].page][-1] ^= 1
@@ -143,7 +151,7 @@ async def test_layers_that_are_late_hold_nobody_up(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(receiving, "MOST_STALL_S", 0.0)
-    async with store_worker(model) as side:
+    async with store_worker(model, fetch_timeout_s=60.0) as side:
         await begun(side, held)
         other = request("other", prompt(1, seed=3))
         assert await side.ask(other) == (await said_alone(model, other),)
@@ -158,7 +166,7 @@ async def test_layers_that_are_late_hold_nobody_up(
 async def test_a_request_that_ends_meanwhile_leaves_nothing(
     model: Path, store: ScriptedStore, held: Held
 ) -> None:
-    async with store_worker(model) as side:
+    async with store_worker(model, fetch_timeout_s=60.0) as side:
         await begun(side, held)
         await side.worker.abort(ASKED.id, ASKED.attempt)
         held.release()
@@ -170,9 +178,68 @@ async def test_a_store_that_dies_meanwhile_changes_no_text(
     model: Path, store: ScriptedStore, held: Held, expected: tuple[int, ...]
 ) -> None:
     """Its memory outlives it."""
-    async with store_worker(model) as side:
+    async with store_worker(model, fetch_timeout_s=60.0) as side:
         await begun(side, held)
         await store.close()
         held.release()
         assert await side.answer(ASKED) == (expected,)
         await side.rest()
+
+
+@pytest.fixture
+def failing(held: Held, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The engine raises when it would wait for the last layers."""
+
+    def fails(wait: LayerWait, group: int) -> bool:
+        if group:
+            assert held.reached.wait(60)
+            raise RuntimeError("the device is gone")
+        return True
+
+    monkeypatch.setattr(LayerWait, "wait", fails)
+
+
+@pytest.mark.usefixtures("failing")
+async def test_an_engine_that_fails_meanwhile_ends_that_request_alone(
+    model: Path, store: ScriptedStore, held: Held
+) -> None:
+    async with store_worker(model, fetch_timeout_s=60.0) as side:
+        await begun(side, held)
+        await side.answer(ASKED)
+        assert side.of(ASKED, SequenceEnded)[0].reason is FinishReason.ERROR
+        other = request("other", prompt(1, seed=3))
+        assert await side.ask(other) == (await said_alone(model, other),)
+        assert not held.let.is_set(), "it did not wait for the fetch"
+        held.release()
+        await side.rest()
+
+
+@pytest.mark.usefixtures("failing")
+async def test_what_a_failed_step_awaited_is_computed_and_put_again(
+    model: Path, store: ScriptedStore, held: Held, expected: tuple[int, ...]
+) -> None:
+    async with store_worker(model, fetch_timeout_s=60.0) as side:
+        await begun(side, held)
+        await side.answer(ASKED)
+        store.puts.clear()
+        again = request("again", PROMPT)
+        assert await side.ask(again) == (expected,)
+        assert side.started(again).cached_tokens == 0, "nothing of it is found again"
+        await until(lambda: sum(len(one.blocks) for one in store.puts) == BLOCKS)
+        held.release()
+        await side.rest()
+
+
+async def test_a_worker_that_is_closed_meanwhile_waits_for_the_copy_and_ends(
+    model: Path, store: ScriptedStore, held: Held
+) -> None:
+    async with store_worker(model, fetch_timeout_s=60.0) as side:
+        await begun(side, held)
+        closing = asyncio.create_task(side.worker.close())
+        await asyncio.sleep(0)
+        assert not closing.done()
+        held.release()
+        await closing
+        view = side.worker.view()
+        assert (view.running, view.pulling, view.held_pages) == (0, 0, 0)
+        assert not side.of(ASKED, TokenGenerated)

@@ -8,7 +8,6 @@ from antiphon.core.goodput import (
     ScalePoint,
     SloScale,
     StopReason,
-    share,
 )
 
 
@@ -20,7 +19,6 @@ def probe(rate_per_s: float, met: int, *, fitted: float | None = None, runs: int
         rate_per_s=rate_per_s,
         runs=runs,
         attainment=attainment,
-        share=share(met, 100, 3.0),
         fitted=value,
         passes=value >= 0.9,
     )
@@ -29,9 +27,7 @@ def probe(rate_per_s: float, met: int, *, fitted: float | None = None, runs: int
 GOODPUT = Goodput(
     rate_per_s=2.0,
     fails_at_per_s=2.1,
-    clear_pass_per_s=1.5,
-    clear_fail_per_s=4.0,
-    target=0.9,
+    goal=0.9,
     devices=2,
     stopped=StopReason.FOUND,
     probes=(
@@ -45,9 +41,7 @@ GOODPUT = Goodput(
 NOTHING_PASSES = Goodput(
     rate_per_s=0.0,
     fails_at_per_s=0.05,
-    clear_pass_per_s=0.0,
-    clear_fail_per_s=0.05,
-    target=0.9,
+    goal=0.9,
     devices=1,
     stopped=StopReason.ALL_FAIL,
     probes=(probe(0.05, 0),),
@@ -55,16 +49,14 @@ NOTHING_PASSES = Goodput(
 NOTHING_MEASURED = Goodput(
     rate_per_s=0.0,
     fails_at_per_s=None,
-    clear_pass_per_s=0.0,
-    clear_fail_per_s=None,
-    target=0.9,
+    goal=0.9,
     devices=1,
     stopped=StopReason.NO_CALLS,
     probes=(),
 )
 SLO_SCALE = SloScale(
     rate_per_s=2.0,
-    target=0.9,
+    goal=0.9,
     tightest=Estimate(0.8, 0.7, 0.95),
     curve=tuple(
         ScalePoint(scale, Attainment(calls=100, met=met, ttft_met=met, tpot_met=100))

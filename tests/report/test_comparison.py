@@ -6,6 +6,7 @@ from math import inf
 import pytest
 from call_records import RUN, SLO, call, failure, saved, some
 
+from antiphon.core.goodput import difference, share
 from antiphon.errors import UsageError
 from antiphon.report import Against, Better, Comparison, SavedRun, compare
 from antiphon.types import Slo
@@ -78,6 +79,20 @@ def test_gaps_of_one_call_are_not_taken_for_independent() -> None:
     first = [call(number, tpot=0.01 + number / 1000, tokens=300) for number in range(3)]
     second = [call(number, tpot=0.0105 + number / 1000, tokens=300) for number in range(3)]
     assert verdicts(compare([saved(first), saved(second)]))["ITL p50"] is Against.WITHIN_NOISE
+
+
+def test_calls_that_wait_together_are_not_taken_for_independent() -> None:
+    """Half of all calls come in one slow stretch, in the one run a little longer than in the other:
+    were they independent, that would be a difference. The calls come in the order of their ends."""
+
+    def run(slow: int) -> SavedRun:
+        ttfts = [2.0 if number < slow else 0.1 for number in range(400)]
+        records = [call(number, due=number / 4, ttft=ttft) for number, ttft in enumerate(ttfts)]
+        return saved(sorted(records, key=lambda record: record.ended_at_s))
+
+    same = verdicts(compare([run(190), run(230)]))
+    assert same["TTFT p50"] is same["met both targets"] is Against.WITHIN_NOISE
+    assert difference(share(190, 400), share(230, 400)).excludes(0.0)
 
 
 @pytest.mark.parametrize(

@@ -77,7 +77,7 @@ def test_nothing_is_told_of_no_calls() -> None:
         (
             QUIET,
             [*MANY[:361], *(failure(number, due=3.0) for number in range(361, 400))],
-            "reaches over 90.0 %",
+            "reaches over 90 %",
         ),
     ],
 )
@@ -100,9 +100,7 @@ def found(stopped: StopReason, rate: float, fails: float | None, devices: int = 
     return Goodput(
         rate_per_s=rate,
         fails_at_per_s=fails,
-        clear_pass_per_s=rate,
-        clear_fail_per_s=fails,
-        target=0.9,
+        goal=0.9,
         devices=devices,
         stopped=stopped,
         probes=(),
@@ -151,5 +149,5 @@ def test_what_a_search_found(result: Goodput, sentence: str) -> None:
 )
 def test_what_a_search_over_scales_found(tightest: Estimate, sentence: str) -> None:
     curve = (ScalePoint(1.0, Attainment(calls=100, met=95)),)
-    result = SloScale(rate_per_s=2.0, target=0.9, tightest=tightest, curve=curve, calls=100, runs=1)
+    result = SloScale(rate_per_s=2.0, goal=0.9, tightest=tightest, curve=curve, calls=100, runs=1)
     assert sentence in scale_headline(result)

@@ -94,9 +94,7 @@ def test_unknown_keys_are_found_deep_within() -> None:
     found = Goodput(
         rate_per_s=1.0,
         fails_at_per_s=None,
-        clear_pass_per_s=1.0,
-        clear_fail_per_s=None,
-        target=0.9,
+        goal=0.9,
         devices=1,
         stopped=StopReason.ALL_PASS,
         probes=(),

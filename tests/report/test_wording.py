@@ -63,6 +63,11 @@ def test_a_share_has_its_range() -> None:
     assert wording.share_with_range(Estimate(0.931, 0.902, 0.952)) == "93.1 % (90.2–95.2)"
 
 
+def test_what_was_set_is_told_as_it_was_set() -> None:
+    assert wording.set_rate(2.125) == "2.125 requests/s"
+    assert (wording.goal(0.9), wording.goal(0.995)) == ("90 %", "99.5 %")
+
+
 @pytest.mark.parametrize(
     ("slo", "text"),
     [

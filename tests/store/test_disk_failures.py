@@ -2,6 +2,7 @@
 
 import errno
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -29,7 +30,15 @@ from disk_kit import (
 from record_kit import ORIGIN, block_of, header_of, key_of, pages_of, record_of, same
 
 from antiphon.errors import UsageError
-from antiphon.store.disk import Appended, DiskMiss, DiskRefusal, Fsync, NotAppended
+from antiphon.store.disk import (
+    Appended,
+    DiskMiss,
+    DiskRefusal,
+    Fsync,
+    NotAppended,
+    PrivateFolder,
+    private_folder,
+)
 from antiphon.store.record import MOST_HEADER_BYTES, VERSION, new_pages
 
 HERE = Path(__file__).parent
@@ -427,7 +436,7 @@ def test_a_folder_has_one_store(tmp_path: Path) -> None:
     with child(holding, folder, stdin=subprocess.PIPE) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == "locked\n"
-        with pytest.raises(UsageError, match="another store uses it"):
+        with pytest.raises(UsageError, match=rf"another store \(process {process.pid}\) uses it"):
             tier(folder)
         process.kill()
     disk = tier(folder)
@@ -435,6 +444,29 @@ def test_a_folder_has_one_store(tmp_path: Path) -> None:
         tier(folder)
     disk.close()
     tier(folder).close()
+
+
+def test_a_locked_folder_is_shared_with_one_tier_after_the_other(tmp_path: Path) -> None:
+    locked = PrivateFolder(tmp_path / "f")
+    first = tier(locked)
+    fill(first, range(3))
+    first.close()
+    with pytest.raises(UsageError, match="another store"):
+        PrivateFolder(tmp_path / "f")
+    second = tier(locked)
+    second.recover()
+    assert readable(second, range(4)) == [0, 1, 2]
+    second.close()
+    locked.close()
+    PrivateFolder(tmp_path / "f").close()
+
+
+def test_who_holds_a_lock_need_not_be_known(tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.setattr(private_folder, "_LOCKS", tmp_path / "nowhere")
+    held = PrivateFolder(tmp_path / "f")
+    with pytest.raises(UsageError, match=r"another store \(of a process that can't be seen"):
+        PrivateFolder(tmp_path / "f")
+    held.close()
 
 
 def test_a_folder_that_others_can_enter_is_refused(tmp_path: Path) -> None:
@@ -458,11 +490,26 @@ def test_a_file_and_an_impossible_place_are_refused(tmp_path: Path) -> None:
 def test_a_link_leads_to_the_one_folder_that_is_locked(tmp_path: Path) -> None:
     (tmp_path / "link").symlink_to(tmp_path / "real")
     disk = tier(tmp_path / "real")
-    with pytest.raises(UsageError, match="another store uses it"):
+    with pytest.raises(UsageError, match=rf"another store \(process {os.getpid()}\) uses it"):
         tier(tmp_path / "link")
     disk.close()
     fill(tier(tmp_path / "link"), [0])
     assert segments(tmp_path / "real")
+
+
+def test_a_folder_that_is_deleted_takes_nothing_more_and_has_nothing(tmp_path: Path) -> None:
+    """Blocks went on into files that had no name any more."""
+    folder = tmp_path / "f"
+    disk = tier(folder)
+    fill(disk, range(6))
+    shutil.rmtree(folder)
+    gone = append(disk, 6)
+    assert gone == NotAppended(DiskRefusal.FOLDER_GONE, tuple(key_of(n) for n in range(6)))
+    assert append(disk, 7) == NotAppended(DiskRefusal.FOLDER_GONE)
+    assert (disk.present([key_of(0)]), disk.stats().blocks, disk.stats().used_bytes) == (0, 0, 0)
+    assert dict(disk.stats().dropped) == {"lost": 6, "put_folder_gone": 2}
+    disk.close()
+    assert recovered(folder) == []
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")

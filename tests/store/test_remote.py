@@ -346,3 +346,44 @@ def test_a_system_that_cannot_be_asked_or_names_without_end_is_not_cleared(
     monkeypatch.setattr("antiphon.store.remote._MOST_PARTS", 10)
     assert remote(values).clear(None) == ((), False)
     assert remote(values).clear(None, [key_of(0), key_of(9)]) == ((key_of(0),), True)
+
+
+def test_what_is_there_is_listed_in_parts_and_only_what_is_ours() -> None:
+    values = Values()
+    tier = remote(values)
+    put(tier, *range(9))
+    values.kept[b"antiphon:kv:1:" + key_of(2)] = record_of(2, replace(ORIGIN, identity=b"x" * 32))
+    values.kept[b"antiphon:kv:1:" + key_of(3)] = b"no record"
+    found: list[bytes] = []
+    place, parts = 0, 0
+    while True:
+        said = tier.some(place)
+        assert said is not None
+        place, keys = said
+        found += keys
+        parts += 1
+        if not place:
+            break
+    assert parts == 4
+    assert sorted(found) == sorted(key_of(n) for n in range(9) if n not in (2, 3))
+    values.raises = ConnectionError("away")
+    assert tier.some(0) is None
+
+
+def test_verify_tells_wrong_from_absent_and_from_others_and_removes_what_is_wrong() -> None:
+    values = Values()
+    tier = remote(values)
+    put(tier, *range(5))
+    damaged, others, swapped, gone = (b"antiphon:kv:1:" + key_of(n) for n in range(1, 5))
+    values.kept[damaged] = values.kept[damaged][:-1]
+    values.kept[swapped] = record_of(0)
+    values.kept[others] = record_of(2, replace(ORIGIN, identity=b"x" * 32))
+    del values.kept[gone]
+    verified = tier.verify([key_of(n) for n in range(5)])
+    assert (verified.wrong, verified.absent) == ((key_of(1), key_of(3)), (key_of(2), key_of(4)))
+    assert verified.all_asked
+    assert set(values.kept) == {b"antiphon:kv:1:" + key_of(0), others}
+    assert (tier.stats().hit_blocks_total, dropped(tier)) == (0, {})
+    values.raises = ConnectionError("away")
+    silent = tier.verify([key_of(0)])
+    assert (silent.wrong, silent.absent, silent.all_asked) == ((), (), False)

@@ -24,7 +24,7 @@ tokens = st.integers(1, 2**20)
 @st.composite
 def lengths(draw: st.DrawFn) -> Lengths:
     low, high = sorted((draw(tokens), draw(tokens)))
-    mean, sd = draw(st.integers(1, 9999)), draw(st.integers(0, 9999))
+    mean, sd = draw(tokens), draw(st.integers(0, 2**20))
     return draw(
         st.sampled_from(
             [

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from antiphon.checkpoint import open_checkpoint, resolve
 from antiphon.text import Tokenizer
-from antiphon.workload import TraceAsk, TraceRow, TraceScale, at_rate, at_speed, thinned, trace_asks
+from antiphon.workload import TraceAsk, TraceRow, TraceScale, at_rate, thinned, trace_asks
 from antiphon.workload.asks import WORDS
 from antiphon.workload.trace_prompts import ID_WORDS, block_words
 
@@ -132,9 +132,8 @@ def test_prompts_of_rows_without_hash_ids_are_scaled_and_share_nothing() -> None
     assert len({tuple(ask.ask.text.split()[:4]) for ask in asks}) == 50
 
 
-def test_arrivals_keep_their_pattern_at_another_speed() -> None:
+def test_arrivals_keep_their_pattern_at_another_rate() -> None:
     asks = list(trace_asks(at(0, 10, 40), SCALE, seed=0))
-    assert times(at_speed(asks, 10)) == [0, 1, 4]
     assert times(at_rate(asks, 0.3)) == pytest.approx([0, 2.5, 10])
     assert times(at_rate(asks[:1], 5.0)) == [0]
     assert at_rate([], 5.0) == []
@@ -158,9 +157,7 @@ def test_thinning_takes_about_the_share_that_is_asked_for() -> None:
 
 
 @pytest.mark.parametrize("bad", [0.0, -1.0, float("nan")])
-def test_speeds_that_make_no_sense_are_refused(bad: float) -> None:
-    with pytest.raises(ValueError, match="must be above 0"):
-        at_speed([], bad)
+def test_rates_that_make_no_sense_are_refused(bad: float) -> None:
     with pytest.raises(ValueError, match="must be above 0"):
         at_rate([], bad)
 

@@ -5,21 +5,32 @@ from .client import Client, wait_until_ready
 from .gauges import read_gauges, read_samples
 from .goodput_search import find_goodput
 from .load import LoadResult, run_load
+from .load_plan import LoadPlan, ended
 from .measure import Measure
+from .order import Audience, Ending, Order, carry_out
 from .probe import Probed, probe
+from .sender import Measured, Sender
 from .server import LoadLimits, Server
 from .slo_scale import find_slo_scale
 
 __all__ = [
     "Answer",
+    "Audience",
     "Choice",
     "Client",
+    "Ending",
     "LoadLimits",
+    "LoadPlan",
     "LoadResult",
     "Measure",
+    "Measured",
+    "Order",
     "Probed",
     "ScoredToken",
+    "Sender",
     "Server",
+    "carry_out",
+    "ended",
     "find_goodput",
     "find_slo_scale",
     "probe",

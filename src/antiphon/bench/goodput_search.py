@@ -1,21 +1,11 @@
 """Runs a search for goodput against a server."""
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 
-from antiphon.core.goodput import (
-    Attainment,
-    Goodput,
-    GoodputSearch,
-    RunAt,
-    Slos,
-)
+from antiphon.core.goodput import Attainment, Goodput, GoodputSearch, RunAt, Slos
 from antiphon.types import Seconds
 
 from .measure import Measure, answered
-
-
-async def already_drained() -> None:
-    """Nothing to wait for: all calls of a run have ended when it returns."""
 
 
 async def find_goodput(
@@ -24,28 +14,20 @@ async def find_goodput(
     slos: Slos,
     *,
     warmup_s: Seconds = 0.0,
-    drain: Callable[[], Awaitable[None]] = already_drained,
     on_progress: Callable[[Goodput, RunAt | None], None] = lambda _so_far, _next: None,
 ) -> Goodput:
     """Measure what `search` asks for until it has its result. Mutates `search`.
 
     Each run begins with `warmup_s` that count for nothing, in addition to what the search asks
-    for. `drain` is awaited between runs, until the server has forgotten the one before; a run that
-    was too fast for it leaves a queue. `on_progress` hears what is known and what is run next,
-    before each run and at the end (None).
+    for. `on_progress` hears what is known and what is run next, before each run and at the end
+    (None).
 
     The caller owns `search`: when this is cancelled, or raises as the server is gone (`PeerError`),
     `search.result()` has what was found by then.
     """
-    first = True
-    while True:
-        step = search.next()
-        if isinstance(step, Goodput):
-            on_progress(step, None)
-            return step
+    while isinstance(step := search.next(), RunAt):
         on_progress(search.result(), step)
-        if not first:
-            await drain()
-        first = False
         records = answered(await measure(step.rate_per_s, warmup_s + step.duration_s))
         search.observe(step.rate_per_s, Attainment.of(records, slos, warmup_s=warmup_s))
+    on_progress(step, None)
+    return step

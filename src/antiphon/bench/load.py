@@ -83,29 +83,38 @@ async def run_load(
     limits: LoadLimits | None = None,
     count_tokens: Callable[[str], int] | None = None,
     stop: asyncio.Event | None = None,
+    on_send: Callable[[Seconds], None] = lambda _at_s: None,
 ) -> LoadResult:
     """Put `sessions`, in order of their times, on `server`; return when the last call has ended.
 
     `observe` gets the record of each call when it ends, of a call that is not sent as well. Calls
     are numbered in the order of sessions and turns, so a number means the same in every run of the
-    same load. The clock of the run starts when the first sessions have been made. `count_tokens`
-    counts where the server does not say. `stop` ends the load early: what is open is closed, and
-    has no record. A cancellation does the same, and is passed on. `probe` the server first.
+    same load. The clock of the run starts when the first sessions have been made; `on_send` hears
+    its time whenever a call goes out. `count_tokens` counts where the server does not say. `stop`
+    ends the load early: what is open is closed, and has no record. A cancellation does the same,
+    and is passed on. `probe` the server first.
     """
     limits = limits or LoadLimits()
     _allow_sockets(limits.max_open)
     records = RecordMaker(server.model, observe, count_tokens)
     async with Client(server, limits) as client:
-        return await _Load(client, limits, records).run(sessions, stop or asyncio.Event())
+        return await _Load(client, limits, records, on_send).run(sessions, stop or asyncio.Event())
 
 
 class _Load:
     """One run: each turn is a task that waits for the turns before it."""
 
-    def __init__(self, client: Client, limits: LoadLimits, records: RecordMaker) -> None:
+    def __init__(
+        self,
+        client: Client,
+        limits: LoadLimits,
+        records: RecordMaker,
+        on_send: Callable[[Seconds], None],
+    ) -> None:
         self._client = client
         self._limits = limits
         self._records = records
+        self._on_send = on_send
         self._guard = LoadGuard()
         self._turns: set[asyncio.Task[_End]] = set()
         self._pausing: set[asyncio.Task[_End]] = set()
@@ -210,7 +219,9 @@ class _Load:
             return _End(due_s, None)
         texts = {one: end.text or "" for one, end in before.items()}
         due_at = self._records.started_at + due_s
-        self._guard.sent(time.monotonic() - due_at)
+        sent_at = time.monotonic()
+        self._guard.sent(sent_at - due_at)
+        self._on_send(sent_at - self._records.started_at)
         history = quoting(turn.history, texts)
         answer = await self._client.send(turn.ask, due_at, history)
         await self._records.ended(timed.session, index, number, answer, history)

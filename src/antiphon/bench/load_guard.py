@@ -4,6 +4,7 @@ import asyncio
 import time
 from array import array
 
+from antiphon.core.goodput import percentile
 from antiphon.types import Seconds
 
 LATE_S: Seconds = 0.01
@@ -83,4 +84,4 @@ def _late_note(what: str, late_s: Seconds) -> str:
 
 
 def _p99(values: "array[float]") -> Seconds:
-    return sorted(values)[min(len(values) - 1, int(0.99 * len(values)))] if values else 0.0
+    return percentile(sorted(values), 0.99) if values else 0.0

@@ -6,6 +6,8 @@ from typing import Protocol
 from antiphon.errors import PeerError
 from antiphon.types import CallError, CallRecord, Seconds
 
+_NOT_REACHED = (CallError.UNREACHABLE, CallError.UNSENT, CallError.ABANDONED)
+
 
 class Measure(Protocol):
     """One run against a server."""
@@ -14,7 +16,8 @@ class Measure(Protocol):
         """Send calls at that rate for so long; the records of all of them, once all have ended.
 
         Times count from the run's start. Each run draws other calls than the ones before it, as
-        the calls of runs at one rate are added up.
+        the calls of runs at one rate are added up. A run that leaves a queue behind has to wait
+        for its end, or the next one would be measured with it.
         """
         ...
 
@@ -24,8 +27,10 @@ def answered(records: Sequence[CallRecord]) -> Sequence[CallRecord]:
 
     A server that is gone would otherwise be measured as one whose goodput is 0.
     """
-    if records and all(record.error is CallError.UNREACHABLE for record in records):
-        raise PeerError(
-            f"none of {len(records)} calls reached the server: {records[-1].message or 'is it up?'}"
-        )
+    if any(record.error not in _NOT_REACHED for record in records):
+        return records
+    lost = [record for record in records if record.error is CallError.UNREACHABLE]
+    if lost:
+        why = lost[-1].message or "is it up?"
+        raise PeerError(f"none of {len(records)} calls reached the server: {why}")
     return records

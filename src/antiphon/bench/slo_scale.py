@@ -1,11 +1,10 @@
 """Finds how tight targets may be at one rate of a server."""
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 
 from antiphon.core.goodput import RunAt, SloScale, SloScaleSearch, after_warmup
 from antiphon.types import Seconds
 
-from .goodput_search import already_drained
 from .measure import Measure, answered
 
 
@@ -14,22 +13,15 @@ async def find_slo_scale(
     measure: Measure,
     *,
     warmup_s: Seconds = 0.0,
-    drain: Callable[[], Awaitable[None]] = already_drained,
     on_progress: Callable[[SloScale, RunAt | None], None] = lambda _so_far, _next: None,
 ) -> SloScale:
     """Measure what `search` asks for until it has its result. Mutates `search`.
 
     Arguments, cancelling and errors are as in `find_goodput`.
     """
-    first = True
-    while True:
-        step = search.next()
-        if isinstance(step, SloScale):
-            on_progress(step, None)
-            return step
+    while isinstance(step := search.next(), RunAt):
         on_progress(search.result(), step)
-        if not first:
-            await drain()
-        first = False
         records = answered(await measure(step.rate_per_s, warmup_s + step.duration_s))
         search.observe(after_warmup(records, warmup_s))
+    on_progress(step, None)
+    return step

@@ -19,6 +19,7 @@ from typer.core import TyperGroup
 from antiphon import __version__
 from antiphon.errors import PeerError, UsageError
 
+from .bench import bench_app
 from .config import config_app
 from .drain import drain
 from .drill import drill
@@ -81,6 +82,7 @@ app.command()(store)
 app.command()(models)
 app.command()(profile)
 app.command()(replay)
+app.add_typer(bench_app, name="bench")
 app.add_typer(config_app, name="config")
 app.add_typer(kv_app, name="kv")
 

@@ -10,6 +10,7 @@ import typer
 from antiphon.errors import PeerError, UsageError
 
 from . import options
+from .key_file import first_key
 from .progress import Progress, tell
 
 if TYPE_CHECKING:
@@ -219,7 +220,7 @@ def _drilled(
         with Progress() as progress:
             if url is None:
                 return drill_cluster(plan, arguments, progress.say)
-            return drill_server(plan, url, progress.say, _key(key_file))
+            return drill_server(plan, url, progress.say, first_key(key_file))
     except PeerError as error:
         typer.echo(f"antiphon: {error}", err=True)
         raise typer.Exit(1) from None
@@ -230,18 +231,6 @@ def _make_folder(folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise UsageError(f"--output {folder}: can't be made: {error.strerror}") from None
-
-
-def _key(file: Path | None) -> str | None:
-    if file is None:
-        return None
-    try:
-        lines = file.read_text("ascii").split()
-    except (OSError, UnicodeDecodeError) as error:
-        raise UsageError(f"--api-key-file {file}: can't be read ({error})") from None
-    if not lines:
-        raise UsageError(f"--api-key-file {file}: holds no key")
-    return lines[0]
 
 
 def _range(text: str, option: str) -> tuple[int, int]:

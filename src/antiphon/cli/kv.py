@@ -1,7 +1,7 @@
 """`antiphon kv`: what is known of prompts on all tiers, and what can be done with it."""
 
 import json
-from pathlib import Path
+import sys
 from typing import Annotated, Any
 
 import typer
@@ -10,7 +10,7 @@ from antiphon.errors import PeerError, UsageError
 
 from . import kv_prompt, options
 from .kv_cost import cost
-from .kv_prompt import need, prompt_of
+from .kv_prompt import KvCall, takes_kv_call
 from .kv_tables import lookup_text, stats_text
 
 kv_app = typer.Typer(
@@ -20,6 +20,8 @@ kv_app = typer.Typer(
     epilog="See where a prompt is: antiphon kv lookup --text 'You are a helpful assistant. …'",
 )
 kv_app.command()(cost)
+_USUAL = KvCall()
+_PATIENT = KvCall(timeout=600.0)
 _DONE = {
     "pin": "pinned",
     "unpin": "unpinned",
@@ -51,18 +53,8 @@ def stats(
 
 
 @kv_app.command()
-def lookup(
-    text: kv_prompt.Text = None,
-    file: kv_prompt.File = None,
-    tokens: kv_prompt.Tokens = None,
-    chat: kv_prompt.Chat = None,
-    tenant: kv_prompt.Tenant = None,
-    all_tenants: kv_prompt.AllTenants = False,
-    timeout: kv_prompt.Timeout = 30.0,
-    as_json: kv_prompt.AsJson = False,
-    url: options.Url = None,
-    token_file: options.TokenFile = None,
-) -> None:
+@takes_kv_call
+def lookup(call: KvCall = _USUAL) -> None:
     """Show how much of a prompt's beginning each worker and each tier of the store has.
 
     \b
@@ -72,25 +64,13 @@ def lookup(
 
     Looking does not make anything stay longer.
     """
-    prompt = need(prompt_of(text, file, tokens, chat))
-    order = _order(prompt, tenant, all_tenants, timeout)
-    answer = _post("lookup", order, url, token_file)
-    typer.echo(json.dumps(answer, indent=2) if as_json else lookup_text(answer))
+    answer = call.post_prompt("lookup")
+    typer.echo(json.dumps(answer, indent=2) if call.as_json else lookup_text(answer))
 
 
 @kv_app.command()
-def pin(
-    text: kv_prompt.Text = None,
-    file: kv_prompt.File = None,
-    tokens: kv_prompt.Tokens = None,
-    chat: kv_prompt.Chat = None,
-    tenant: kv_prompt.Tenant = None,
-    all_tenants: kv_prompt.AllTenants = False,
-    timeout: kv_prompt.Timeout = 30.0,
-    as_json: kv_prompt.AsJson = False,
-    url: options.Url = None,
-    token_file: options.TokenFile = None,
-) -> None:
+@takes_kv_call
+def pin(call: KvCall = _USUAL) -> None:
     """Keep a prompt's blocks in the store until they are unpinned.
 
     \b
@@ -98,45 +78,23 @@ def pin(
 
     What the store does not have can't be pinned: send the prompt once, then pin it.
     """
-    order = _order(need(prompt_of(text, file, tokens, chat)), tenant, all_tenants, timeout)
-    _say(_post("pin", order, url, token_file), as_json)
+    _say(call.post_prompt("pin"), call.as_json)
 
 
 @kv_app.command()
-def unpin(
-    text: kv_prompt.Text = None,
-    file: kv_prompt.File = None,
-    tokens: kv_prompt.Tokens = None,
-    chat: kv_prompt.Chat = None,
-    tenant: kv_prompt.Tenant = None,
-    all_tenants: kv_prompt.AllTenants = False,
-    timeout: kv_prompt.Timeout = 30.0,
-    as_json: kv_prompt.AsJson = False,
-    url: options.Url = None,
-    token_file: options.TokenFile = None,
-) -> None:
+@takes_kv_call
+def unpin(call: KvCall = _USUAL) -> None:
     """Let a prompt's blocks give way again when others need the room.
 
     \b
     antiphon kv unpin --file system-prompt.txt
     """
-    order = _order(need(prompt_of(text, file, tokens, chat)), tenant, all_tenants, timeout)
-    _say(_post("unpin", order, url, token_file), as_json, may_be_none=True)
+    _say(call.post_prompt("unpin"), call.as_json, may_be_none=True)
 
 
 @kv_app.command()
-def prefetch(
-    text: kv_prompt.Text = None,
-    file: kv_prompt.File = None,
-    tokens: kv_prompt.Tokens = None,
-    chat: kv_prompt.Chat = None,
-    tenant: kv_prompt.Tenant = None,
-    all_tenants: kv_prompt.AllTenants = False,
-    timeout: kv_prompt.Timeout = 30.0,
-    as_json: kv_prompt.AsJson = False,
-    url: options.Url = None,
-    token_file: options.TokenFile = None,
-) -> None:
+@takes_kv_call
+def prefetch(call: KvCall = _USUAL) -> None:
     """Bring a prompt's blocks from slower tiers into the store's memory.
 
     \b
@@ -144,25 +102,16 @@ def prefetch(
 
     The next request with this prompt then waits for no disk.
     """
-    order = _order(need(prompt_of(text, file, tokens, chat)), tenant, all_tenants, timeout)
-    _say(_post("prefetch", order, url, token_file), as_json)
+    _say(call.post_prompt("prefetch"), call.as_json)
 
 
 @kv_app.command()
+@takes_kv_call
 def move(
     to: Annotated[
         str, typer.Option("--to", help="host or disk.", metavar="TIER", show_default=False)
     ],
-    text: kv_prompt.Text = None,
-    file: kv_prompt.File = None,
-    tokens: kv_prompt.Tokens = None,
-    chat: kv_prompt.Chat = None,
-    tenant: kv_prompt.Tenant = None,
-    all_tenants: kv_prompt.AllTenants = False,
-    timeout: kv_prompt.Timeout = 30.0,
-    as_json: kv_prompt.AsJson = False,
-    url: options.Url = None,
-    token_file: options.TokenFile = None,
+    call: KvCall = _USUAL,
 ) -> None:
     """Have a prompt's blocks on another tier of the store, and on none that is faster.
 
@@ -171,26 +120,17 @@ def move(
     """
     if to not in ("host", "disk"):
         raise UsageError(f'--to "{to}": must be host or disk')
-    order = _order(need(prompt_of(text, file, tokens, chat)), tenant, all_tenants, timeout)
-    _say(_post("move", {**order, "tier": to}, url, token_file), as_json)
+    _say(call.post_prompt("move", tier=to), call.as_json)
 
 
 @kv_app.command()
+@takes_kv_call
 def clear(
-    text: kv_prompt.Text = None,
-    file: kv_prompt.File = None,
-    tokens: kv_prompt.Tokens = None,
-    chat: kv_prompt.Chat = None,
-    tenant: kv_prompt.Tenant = None,
-    all_tenants: kv_prompt.AllTenants = False,
     everything: Annotated[
         bool, typer.Option("--all", help="All that the store has, of everybody.")
     ] = False,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
-    timeout: kv_prompt.Timeout = 30.0,
-    as_json: kv_prompt.AsJson = False,
-    url: options.Url = None,
-    token_file: options.TokenFile = None,
+    call: KvCall = _USUAL,
 ) -> None:
     """Forget a prompt's blocks, all of a tenant, or all, on every tier of the store.
 
@@ -202,32 +142,21 @@ def clear(
     Nothing wrong comes of it: what is missing is computed again. What workers have in their own
     memory stays there until it gives way; `antiphon restart` ends that too.
     """
-    prompt = prompt_of(text, file, tokens, chat)
-    if everything and (prompt is not None or tenant is not None or all_tenants):
+    prompt = call.prompt()
+    if everything and (prompt is not None or not call.of_everybody):
         raise UsageError("--all is everything of everybody: leave prompt and tenant out")
-    if not everything and prompt is None and tenant is None and not all_tenants:
+    if not everything and prompt is None and call.of_everybody:
         raise UsageError("say what to forget: a prompt (--text …), --tenant N, or --all")
     if not yes:
         what = "this prompt's blocks" if prompt is not None else "all blocks"
-        whose = "" if tenant is None else f" of tenant {tenant}"
-        typer.confirm(f"Forget {what}{whose} in the store?", abort=True, err=True)
-    order = {**_order(prompt, tenant, all_tenants, timeout), "everything": everything}
-    _say(_post("clear", order, url, token_file), as_json, may_be_none=True)
+        whose = "" if call.tenant is None else f" of tenant {call.tenant}"
+        _confirm(f"Forget {what}{whose} in the store?")
+    _say(call.post("clear", prompt, everything=everything), call.as_json, may_be_none=True)
 
 
 @kv_app.command()
-def verify(
-    text: kv_prompt.Text = None,
-    file: kv_prompt.File = None,
-    tokens: kv_prompt.Tokens = None,
-    chat: kv_prompt.Chat = None,
-    tenant: kv_prompt.Tenant = None,
-    all_tenants: kv_prompt.AllTenants = False,
-    timeout: kv_prompt.Timeout = 600.0,
-    as_json: kv_prompt.AsJson = False,
-    url: options.Url = None,
-    token_file: options.TokenFile = None,
-) -> None:
+@takes_kv_call
+def verify(call: KvCall = _PATIENT) -> None:
     """Read blocks of the store again and compare their checksums; without a prompt, all of them.
 
     \b
@@ -237,37 +166,34 @@ def verify(
     What is not what it was is forgotten, and the exit code is 1. A worker checks each block that
     it copies as well: this is to know how a disk does, not to be safe.
     """
-    prompt = prompt_of(text, file, tokens, chat)
-    if prompt is None and (tenant is not None or all_tenants):
+    prompt = call.prompt()
+    if prompt is None and not call.of_everybody:
         raise UsageError("without a prompt all blocks are verified: leave the tenant out")
-    order = _order(prompt, tenant, all_tenants, timeout)
-    answer = _post("verify", order, url, token_file)
-    if as_json:
+    answer = call.post("verify", prompt)
+    if call.as_json:
         typer.echo(json.dumps(answer, indent=2))
-    elif not answer["blocks"]:
-        typer.echo("all blocks are what they were when they were put")
+    else:
+        if not answer["blocks"]:
+            typer.echo("all blocks that were read are what they were when they were put")
+        if answer["note"]:
+            typer.echo(answer["note"])
     if answer["blocks"]:
         raise PeerError(
             f"{answer['blocks']} blocks were not what they were when they were put, and are "
-            f"forgotten: look at the disk of store.dir"
+            f"forgotten: look at the disk of store.dir, or at store.remote"
         )
 
 
-def _order(
-    prompt: dict[str, Any] | None, tenant: int | None, all_tenants: bool, timeout_s: float
-) -> dict[str, Any]:
-    return {
-        "prompt": prompt,
-        "tenant": tenant,
-        "all_tenants": all_tenants,
-        "timeout_s": timeout_s,
-    }
-
-
-def _post(deed: str, order: dict[str, Any], url: str | None, token_file: Path | None) -> Any:
-    from antiphon.live.admin.client import find_server
-
-    return find_server(url, token_file).post(f"/admin/kv/{deed}", order, order["timeout_s"])
+def _confirm(question: str) -> None:
+    """Go on, or raise. Where nobody can answer, what to say instead is named."""
+    try:
+        confirmed = typer.confirm(question, err=True)
+    except typer.Abort:
+        if sys.stdin.isatty():
+            raise
+        raise UsageError("nobody confirmed it, so nothing was forgotten: say --yes") from None
+    if not confirmed:
+        raise typer.Abort
 
 
 def _say(answer: dict[str, Any], as_json: bool, *, may_be_none: bool = False) -> None:
@@ -277,9 +203,11 @@ def _say(answer: dict[str, Any], as_json: bool, *, may_be_none: bool = False) ->
         typer.echo(json.dumps(answer, indent=2))
     if not blocks and not may_be_none:
         raise PeerError(
-            f"the store has none of the prompt's {asked} blocks: send the prompt once, and look "
+            answer["note"]
+            or f"the store has none of the prompt's {asked} blocks: send the prompt once, and look "
             f"with `antiphon kv lookup`"
         )
     if not as_json:
         of = "" if asked is None else f" of {asked}"
-        typer.echo(f"{blocks:,}{of} blocks {done} ({answer['tokens']:,} tokens)")
+        note = f": {answer['note']}" if answer["note"] else ""
+        typer.echo(f"{blocks:,}{of} blocks {done} ({answer['tokens']:,} tokens){note}")

@@ -2,7 +2,6 @@
 
 import json
 import math
-import re
 from dataclasses import asdict, dataclass
 from difflib import get_close_matches
 from typing import Annotated, Any
@@ -24,8 +23,9 @@ from antiphon.core.kv_cost import (
 )
 from antiphon.errors import UsageError
 
-_TIME = re.compile(r"(\d{1,9}(?:\.\d{1,6})?) ?(s|min|h|d)", re.ASCII)
-_SECONDS = {"s": 1, "min": 60, "h": 3600, "d": 86_400}
+from . import quantities
+
+CAPACITY = "2TB"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,8 +70,9 @@ def cost(
         float, typer.Option(min=1, max=1000, help="By which stored KV is smaller.")
     ] = 1.0,
     capacity: Annotated[
-        str, typer.Option(help="Storage, such as 500GB or 2TB.", metavar="SIZE")
-    ] = "2TB",
+        str | None,
+        typer.Option(help="Storage, such as 500GB or 2TB.", metavar="SIZE", show_default=CAPACITY),
+    ] = None,
     keep: Annotated[
         str | None,
         typer.Option(
@@ -102,6 +103,8 @@ def cost(
     antiphon kv cost llama-3-70b --keep 10min --codec-ratio 4
     antiphon kv cost ./model.gguf --tokens-per-s 400 --device-price 0.1
     """
+    if keep is not None and capacity is not None:
+        raise UsageError("--keep and --capacity both say how much storage there is: give one")
     if list_models:
         typer.echo(catalogue_table())
         return
@@ -117,7 +120,10 @@ def cost(
     )
     per_token = chosen.bytes_per_token(value_bits / 8)
     stored = per_token / codec_ratio
-    size = _capacity(capacity) if keep is None else bytes_for(traffic, stored, _seconds(keep))
+    if keep is not None:
+        size = bytes_for(traffic, stored, quantities.seconds(keep, "--keep"))
+    else:
+        size = _capacity(CAPACITY if capacity is None else capacity)
     estimate = Estimate(
         model=chosen,
         value_bits=value_bits,
@@ -244,11 +250,3 @@ def _capacity(text: str) -> float:
     if not size:
         raise UsageError(f'--capacity "{text}": must be a size such as 500GB or 2TB')
     return size
-
-
-def _seconds(text: str) -> float:
-    match = _TIME.fullmatch(text)
-    seconds = float(match[1]) * _SECONDS[match[2]] if match else math.nan
-    if not seconds > 0:
-        raise UsageError(f'--keep "{text}": must be a time such as 30s, 10min, 2h or 1d')
-    return seconds

@@ -1,13 +1,18 @@
-"""How a prompt is named on the command line, for commands about its KV."""
+"""How a prompt is named on the command line, and what else commands about its KV take."""
 
+import inspect
 import json
 import sys
+from collections.abc import Callable
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Annotated, Any, TypeAlias
 
 import typer
 
 from antiphon.errors import UsageError
+
+from . import options
 
 Text: TypeAlias = Annotated[
     str | None,
@@ -50,33 +55,98 @@ Timeout: TypeAlias = Annotated[
 ]
 
 
-def prompt_of(
-    text: str | None, file: Path | None, tokens: str | None, chat: Path | None
-) -> dict[str, Any] | None:
-    """The prompt as the admin routes take it; None: none was named.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KvCall:
+    """Whose blocks of which prompt are meant, and which server is asked how. One command line."""
 
-    Raises `UsageError` if several were, or one can't be read.
-    """
-    given = {"--text": text, "--file": file, "--tokens": tokens, "--chat": chat}
-    named = [option for option, value in given.items() if value is not None]
-    if len(named) > 1:
-        raise UsageError(f"{' and '.join(named)} name a prompt each: give one of them")
-    if text is not None:
-        return {"text": text}
-    if file is not None:
-        return {"text": _read(file, "--file")}
-    if tokens is not None:
-        return {"tokens": _ids(tokens)}
-    if chat is not None:
-        return {"chat": _chat(chat)}
-    return None
+    text: Text = None
+    file: File = None
+    tokens: Tokens = None
+    chat: Chat = None
+    tenant: Tenant = None
+    all_tenants: AllTenants = False
+    timeout: Timeout = 30.0
+    as_json: AsJson = False
+    url: options.Url = None
+    token_file: options.TokenFile = None
+
+    @property
+    def of_everybody(self) -> bool:
+        """No tenant was named."""
+        return self.tenant is None and not self.all_tenants
+
+    def prompt(self) -> dict[str, Any] | None:
+        """The prompt as the admin routes take it; None: none was named.
+
+        Raises `UsageError` if several were, or one can't be read.
+        """
+        given = {
+            "--text": self.text,
+            "--file": self.file,
+            "--tokens": self.tokens,
+            "--chat": self.chat,
+        }
+        named = [option for option, value in given.items() if value is not None]
+        if len(named) > 1:
+            raise UsageError(f"{' and '.join(named)} name a prompt each: give one of them")
+        if self.text is not None:
+            return {"text": self.text}
+        if self.file is not None:
+            return {"text": _read(self.file, "--file")}
+        if self.tokens is not None:
+            return {"tokens": _ids(self.tokens)}
+        if self.chat is not None:
+            return {"chat": _chat(self.chat)}
+        return None
+
+    def post(self, deed: str, prompt: dict[str, Any] | None, **more: object) -> Any:
+        """The server's answer to an order about the prompt's blocks (None: all of those meant)."""
+        from antiphon.live.admin.client import find_server
+
+        order = {
+            "prompt": prompt,
+            "tenant": self.tenant,
+            "all_tenants": self.all_tenants,
+            "timeout_s": self.timeout,
+            **more,
+        }
+        server = find_server(self.url, self.token_file)
+        return server.post(f"/admin/kv/{deed}", order, self.timeout)
+
+    def post_prompt(self, deed: str, **more: object) -> Any:
+        """`post` of the prompt. Raises `UsageError` if none was named."""
+        prompt = self.prompt()
+        if prompt is None:
+            raise UsageError("name a prompt: --text, --file, --tokens or --chat")
+        return self.post(deed, prompt, **more)
 
 
-def need(prompt: dict[str, Any] | None) -> dict[str, Any]:
-    """The prompt. Raises `UsageError` if none was named."""
-    if prompt is None:
-        raise UsageError("name a prompt: --text, --file, --tokens or --chat")
-    return prompt
+def takes_kv_call(command: Callable[..., None]) -> Callable[..., None]:
+    """The command with all options of `KvCall` in the place of its parameter `call`, whose default
+    says theirs."""
+    own = inspect.signature(command, eval_str=True).parameters
+    usual = own["call"].default
+    shared = [
+        inspect.Parameter(
+            one.name,
+            inspect.Parameter.KEYWORD_ONLY,
+            default=getattr(usual, one.name),
+            annotation=one.type,
+        )
+        for one in fields(KvCall)
+    ]
+    names = {one.name for one in shared}
+
+    def run(**given: Any) -> None:
+        call = KvCall(**{name: value for name, value in given.items() if name in names})
+        command(call=call, **{name: given[name] for name in given if name not in names})
+
+    others = [one for one in own.values() if one.name != "call"]
+    others = [one.replace(kind=inspect.Parameter.KEYWORD_ONLY) for one in others]
+    run.__name__, run.__doc__ = command.__name__, command.__doc__
+    run.__signature__ = inspect.Signature([*others, *shared])  # type: ignore[attr-defined]
+    run.__annotations__ = {}
+    return run
 
 
 def _ids(text: str) -> list[int]:

@@ -55,8 +55,8 @@ def _tier_table(tiers: Sequence[dict[str, Any]]) -> Any:
         table.add_row(
             tier["tier"],
             _number(tier["blocks"]),
-            _size(tier["used_bytes"]),
-            _size(tier["limit_bytes"]),
+            size_text(tier["used_bytes"]),
+            size_text(tier["limit_bytes"]),
             _number(tier["pinned_blocks"]),
             _number(tier["leases"]),
             _number(tier["put_blocks_total"]),
@@ -127,7 +127,8 @@ def _number(value: int) -> str:
     return f"{value:,}"
 
 
-def _size(size_bytes: int) -> str:
+def size_text(size_bytes: int) -> str:
+    """One decimal in the largest binary unit that leaves at least one."""
     for unit, name in ((2**40, "TiB"), (2**30, "GiB"), (2**20, "MiB"), (2**10, "KiB")):
         if size_bytes >= unit:
             return f"{size_bytes / unit:.1f} {name}"

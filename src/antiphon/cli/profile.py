@@ -1,6 +1,5 @@
 """`antiphon profile`: how long this machine takes for the steps of a model."""
 
-import math
 import os
 import re
 import sys
@@ -19,8 +18,6 @@ from .settings import load, parse_cores
 
 if TYPE_CHECKING:
     from antiphon.perf import Profile
-
-_DURATION = re.compile(r"(\d{1,6}(?:\.\d{1,6})?) ?(s|min)?", re.ASCII)
 
 
 def profile(
@@ -56,7 +53,7 @@ def profile(
     antiphon profile smollm2-135m
     antiphon profile ./model.gguf --cores 0 --budget 5min -o model.json
     """
-    budget_s = parse_duration(budget)
+    budget_s = budget_seconds(budget)
     if output is not None:
         check_writable(output)
     given = {
@@ -86,11 +83,12 @@ def profile(
     typer.echo(f"Profile: {path}")
 
 
-def parse_duration(text: str) -> float:
+def budget_seconds(text: str) -> float:
     """Seconds of a time such as "60s", "1.5min" or "90". Raises `UsageError`."""
-    match = _DURATION.fullmatch(text)
-    seconds = float(match[1]) * (60 if match[2] == "min" else 1) if match else math.nan
-    if not 1 <= seconds <= 86400:
+    from antiphon.workload import parse_duration
+
+    seconds = parse_duration(text)
+    if seconds is None or not 1 <= seconds <= 86400:
         raise UsageError(
             f'--budget "{text}": must be a time from 1s to 86400s, such as 60s or 5min'
         )

@@ -24,10 +24,20 @@ def tell(line: str, *, err: bool = False) -> None:
 
 
 class Progress:
-    """Says on stderr what happens now. Use it in `with`; `done` frees the terminal."""
+    """Says on stderr what happens now. Use it in `with`; `done` frees the terminal.
 
-    def __init__(self) -> None:
-        self._status = Console(stderr=True).status("") if sys.stderr.isatty() else None
+    `redraws_per_s`: each takes a millisecond or two of whoever has the interpreter.
+    """
+
+    def __init__(self, *, redraws_per_s: float = 12.5) -> None:
+        self._status = None
+        if sys.stderr.isatty():
+            self._status = Console(stderr=True).status("", refresh_per_second=redraws_per_s)
+
+    @property
+    def is_live(self) -> bool:
+        """Whether what is said goes over what was said before: on a terminal."""
+        return self._status is not None
 
     def say(self, line: str) -> None:
         """`line` is what happens from now on."""

@@ -6,6 +6,7 @@ from typing import Annotated, Any
 import typer
 
 from . import options
+from .kv_tables import size_text
 
 
 def status(
@@ -23,7 +24,7 @@ def status(
 
     A worker's health is joined, suspect (silent for a moment) or draining; what has not joined is
     starting, waiting (to be started again after it died), stopping, or lost. The store's is ready,
-    or one of these.
+    or one of these; of one that was started elsewhere ready or away.
     """
     from antiphon.live.admin.client import find_server
 
@@ -71,9 +72,16 @@ def as_table(status: dict[str, Any]) -> str:
 
 def _store_line(store: dict[str, Any]) -> str:
     problem = f", last problem: {store['problem']}" if store["problem"] else ""
-    return (
-        f"store: {store['health']} (pid {_or_dash(store['pid'])}, lives {store['life']}{problem})"
-    )
+    at = f" at {store['socket']}" if store["socket"] else ""
+    lives = "" if store["life"] is None else f", lives {store['life']}"
+    tiers = "".join(f"; {_tier_use(tier)}" for tier in store["tiers"])
+    return f"store{at}: {store['health']} (pid {_or_dash(store['pid'])}{lives}{problem}){tiers}"
+
+
+def _tier_use(tier: dict[str, Any]) -> str:
+    if not tier["limit_bytes"]:
+        return f"{tier['tier']}: {tier['blocks']:,} blocks"
+    return f"{tier['tier']}: {size_text(tier['used_bytes'])} of {size_text(tier['limit_bytes'])}"
 
 
 def _or_dash(value: object) -> str:

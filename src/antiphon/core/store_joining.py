@@ -33,7 +33,8 @@ def judge_store_hello(
         return StoreRefused(StoreRefusal.INVALID, problem)
     if len(present) >= max_workers:
         return StoreRefused(
-            StoreRefusal.FULL, f"{len(present)} workers are here, at most {max_workers} may be"
+            StoreRefusal.FULL,
+            f"{len(present)} workers are here, at most {max_workers} may be: give it another store",
         )
     for there in present[:1]:
         if there.identity != hello.identity:
@@ -43,7 +44,11 @@ def judge_store_hello(
                 f"{hello.identity.hex()[:16]}…: give it a store of its own",
             )
         if not same_pages(there.kv, hello.kv):
-            return StoreRefused(StoreRefusal.KV_SHAPE, f"pages of the workers here are {there.kv}")
+            return StoreRefused(
+                StoreRefusal.KV_SHAPE,
+                f"workers with other pages are here ({there.kv}): give this one the same kv and "
+                f"model settings, or a store of its own",
+            )
     if not blocks_within(hello.kv, memory_bytes):
         return StoreRefused(
             StoreRefusal.KV_SHAPE,

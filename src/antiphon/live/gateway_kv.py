@@ -26,6 +26,7 @@ from antiphon.types import (
 
 from .admin.kv_desk import KvDesk
 from .admin.kv_naming import KvNaming
+from .admin.status import StoreNow
 from .gateway import KvSeen, Prompts
 from .gateway.auth import Tenant
 from .kv_journal import KvNews
@@ -73,6 +74,17 @@ class GatewayKv:
     def store_present(self) -> bool | None:
         """Whether the store answers; None: there is to be none."""
         return None if self._store is None else self._store.present
+
+    def store_now(self) -> StoreNow | None:
+        """The store at this moment; None: there is to be none."""
+        if self._store is None:
+            return None
+        return StoreNow(
+            socket=None if self._config.store.socket is None else str(self._store.path),
+            present=self._store.present,
+            pid=self._store.pid,
+            stats=self._store.stats,
+        )
 
     def heard(self, worker: WorkerInfo, news: KvNews) -> KvReplay | None:
         """A worker says what it holds. Returns what it is to say again."""

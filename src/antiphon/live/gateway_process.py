@@ -64,7 +64,7 @@ from .private_file import private_file
 from .remote_worker import RemoteWorker
 from .router_times import router_times
 from .socket_folder import gateway_socket, listen
-from .supervisor.messages import Children, Drain, Drained, Present, Ready, Stop
+from .supervisor.messages import Alive, Children, Drain, Drained, Present, Ready, Stop
 from .supervisor.parent import Parent, run_child
 from .worker_link import WorkerLink
 
@@ -117,6 +117,8 @@ class GatewayProcess:
         self._desk: KvDesk | None = None
         self._max_model_len: int | None = None
         self._tasks: set[asyncio.Task[None]] = set()
+        self._drained = set(parent.launch.drained)
+        """Workers that have not joined this gateway yet, and get nothing new when they do."""
         self._stop = asyncio.Event()
         self._failure: BaseException | None = None
 
@@ -158,6 +160,12 @@ class GatewayProcess:
     def _ready(self) -> None:
         self._parent.tell(Ready(serves=self._served_name, needs_key=len(self._keys) > 0))
         self._say_who_is_there()
+        self._spawn(self._keep_saying_that_it_lives())
+
+    async def _keep_saying_that_it_lives(self) -> None:
+        while True:
+            self._parent.tell_if_read(Alive())
+            await asyncio.sleep(self._config.cluster.heartbeat_s)
 
     def _say_who_is_there(self) -> None:
         members = self._gateway.fleet.members() if self._gateway is not None else ()
@@ -176,6 +184,7 @@ class GatewayProcess:
             case Stop():
                 self._stop.set()
             case Children(workers, store):
+                self._drained &= {one.name for one in workers if one.state == "ready"}
                 self._operations.children(workers, store)
 
     async def _drain(self, timeout_s: Seconds) -> None:
@@ -219,6 +228,9 @@ class GatewayProcess:
         refused = self._gateway.join(worker)
         if refused is not None:
             self._let_go(worker, refused.message)
+        elif worker.info.id in self._drained:
+            self._drained.discard(worker.info.id)
+            self._gateway.fleet.drain(worker.info.id, True)
 
     def _let_go(self, link: WorkerLink, reason: str) -> None:
         if isinstance(link, RemoteWorker):
@@ -257,7 +269,7 @@ class GatewayProcess:
             ports,
             config,
         )
-        self._operations.attach(FleetControl(gateway, self._served_name))
+        self._operations.attach(FleetControl(gateway, self._served_name), kv.store_now)
         prompts = Prompts(self._text.tokenizer, self._text.template)
         members = gateway.fleet.members
         self._desk = kv.desk(prompts, info.model, self._keys.tenants, members)

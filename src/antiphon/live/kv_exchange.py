@@ -24,6 +24,7 @@ from antiphon.types import (
     RequestId,
     SchedulerEvent,
     Seconds,
+    StepPlan,
     WorkerInfo,
     WorkerView,
 )
@@ -146,9 +147,9 @@ class KvExchange:
         """Seal and offer what is computed."""
         self._sealing.begin(prefilled)
 
-    def step_completed(self, events: Sequence[SchedulerEvent]) -> None:
+    def step_ended(self, events: Sequence[SchedulerEvent]) -> None:
         """Offer its blocks to the store, before anything else happens, but for those that came
-        from there while it was computed."""
+        from there while it was computed; and say there what is in doubt if it failed."""
         awaited, self._awaited = self._awaited, ()
         if self._write_back is not None:
             self._write_back.forget(awaited)
@@ -217,8 +218,10 @@ class KvExchange:
 
     # ── layer by layer ───────────────────────────────────────────────────────────────────────
 
-    def coming(self, awaits: Awaited) -> ComingKv:
-        """What a step that begins now is to wait behind."""
+    def coming(self, plan: StepPlan) -> ComingKv | None:
+        """What a step that begins now is to wait behind, if anything."""
+        if (awaits := plan.awaits) is None:
+            return None
         assert self._fetch is not None
         self._awaited = self._fetch.keys(awaits.request, awaits.attempt)
         return self._fetch.gates(awaits.request, awaits.attempt).waiting(awaits.wait_s)

@@ -11,6 +11,7 @@ whatever readers do, and what a reader knows is the truth once it has read to th
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from itertools import islice
 from typing import Protocol, TypeAlias, runtime_checkable
 
 from antiphon.types import (
@@ -47,7 +48,8 @@ class KvSource(Protocol):
 
 
 class KvJournal:
-    """The changes of one holder, from 0 on. `held` lists all blocks that it holds at this moment.
+    """The changes of one holder, from 0 on. `held` lists all blocks that it holds at this moment;
+    it may be read while they change, and then needs to be right only about those that do not.
 
     The newest `kept` changes can be read again. All of it runs on one event loop.
     """
@@ -94,18 +96,19 @@ class KvJournal:
         return KvFeed(self)
 
     def dump(self) -> Iterator[KvDump]:
-        """All that is held now, in parts. What changes while they are read is in none of them."""
-        blocks, after = tuple(self._held()), self._next
-        starts = range(0, len(blocks), MESSAGE_CHANGES) or range(1)
-        return (
-            KvDump(
-                next=after,
-                begins=start == 0,
-                ends=start == starts[-1],
-                blocks=blocks[start : start + MESSAGE_CHANGES],
-            )
-            for start in starts
-        )
+        """All that is held, in parts, each made when it is read: a million blocks in one piece
+        would keep the loop from all else for seconds.
+
+        All parts say the number that the next change had when the first one was read. Whatever
+        changed since may be in a part, or not: who reads those changes, too, knows the truth. What
+        did not change is in one of them.
+        """
+        held, after = iter(self._held()), self._next
+        part, begins = tuple(islice(held, MESSAGE_CHANGES)), True
+        while begins or part:
+            following = tuple(islice(held, MESSAGE_CHANGES))
+            yield KvDump(next=after, begins=begins, ends=not following, blocks=part)
+            part, begins = following, False
 
     def since(self, first: int) -> KvEvents:
         """Changes from number `first`, which can still be read, on: not more than fit a message."""
@@ -149,9 +152,8 @@ class KvFeed:
         journal = self._journal
         while True:
             if self._at is None or self._at < journal.oldest:
-                parts = list(journal.dump())
-                self._at = parts[0].next
-                for part in parts:
+                self._at = journal.next
+                for part in journal.dump():
                     yield part
             elif self._at < journal.next:
                 events = journal.since(self._at)

@@ -4,8 +4,7 @@
           ◄── PeerWelcome, and on it the file descriptor of the owner's memory; or PeerRefused
           ── take, renew, acknowledge ──► LeaseBook ──► held, refused
 
-One stream a taker, and each on its own: what happens on one touches no other. The hand-over of a
-descriptor needs the bare socket, so that hellos are read from it before a `FrameStream` begins.
+One stream a taker, and each on its own: what happens on one touches no other (see `door`).
 """
 
 import asyncio
@@ -49,14 +48,10 @@ from antiphon.wire import (
 )
 
 from .descriptors import send_all_at_once
-from .socket_folder import close_listener, listen
+from .door import HELLO_TIMEOUT_S, Door
 
-HELLO_TIMEOUT_S = 5.0
-MAX_GREETINGS = 64
-"""So many may be about to say hello; whoever comes then waits in the listener's queue."""
 MAX_PEERS = 512
 _READ_BYTES = 64 * 2**10
-_ACCEPT_AGAIN_S = 0.1
 
 _log = logging.getLogger(__name__)
 
@@ -97,17 +92,13 @@ class PeerPort:
         leases: TakenLeases,
         clock: Callable[[], Seconds],
     ) -> None:
-        self._path = path
         self._owner = owner
         self._descriptor = descriptor
         self._leases = leases
         self._clock = clock
         self._quiet = QuietLog(_log, clock)
         self._peers: set[FrameStream] = set()
-        self._greetings: set[asyncio.Task[None]] = set()
-        self._places = asyncio.Semaphore(MAX_GREETINGS)
-        self._accepting: asyncio.Task[None] | None = None
-        self._close_listener: Callable[[], None] = lambda: None
+        self._door = Door(path, self._greet, clock=clock)
 
     @property
     def peers(self) -> int:
@@ -116,18 +107,11 @@ class PeerPort:
 
     async def start(self) -> None:
         """Open the door. Raises `UsageError` if the folder or the path will not do."""
-        listener = listen(self._path)
-        inode = self._path.lstat().st_ino
-        self._close_listener = partial(close_listener, listener, self._path, inode)
-        self._accepting = asyncio.create_task(self._accept(listener), name="peer-port")
+        await self._door.start()
 
     async def close(self) -> None:
         """End all streams and let nobody in any more."""
-        tasks = [*self._greetings, *([self._accepting] if self._accepting else [])]
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-        self._close_listener()
+        await self._door.close()
         self.new_life("the worker is shutting down")
 
     def new_life(self, reason: str = "the owner has begun a new life") -> None:
@@ -135,46 +119,23 @@ class PeerPort:
         for stream in list(self._peers):
             stream.end(reason)
 
-    async def _accept(self, listener: socket.socket) -> None:
-        loop = asyncio.get_running_loop()
-        while True:
-            await self._places.acquire()
-            try:
-                connection, _ = await loop.sock_accept(listener)
-            except OSError as error:
-                self._places.release()
-                self._quiet.warning("no connection could be taken: %s", error)
-                await asyncio.sleep(_ACCEPT_AGAIN_S)
-                continue
-            task = loop.create_task(self._greet(connection))
-            self._greetings.add(task)
-            task.add_done_callback(self._greeted)
-
-    def _greeted(self, task: asyncio.Task[None]) -> None:
-        self._greetings.discard(task)
-        self._places.release()
-
     async def _greet(self, connection: socket.socket) -> None:
         """Owns the connection until a stream does."""
         try:
             async with asyncio.timeout(HELLO_TIMEOUT_S):
                 hello = await self._hello(connection)
-            if refused := self._objection(hello):
-                self._quiet.warning("taker %.80s was refused: %s", hello.taker, refused.message)
-                self._say(connection, Kind.PEER_REFUSED, refused)
-                connection.close()
-                return
-            await self._begin(connection, hello)
         except OtherVersionError as error:
-            refused = PeerRefused(PeerRefusal.PROTOCOL, f"at the owner: {error}")
-            self._say(connection, Kind.PEER_REFUSED, refused)
-            connection.close()
-        except (OSError, TimeoutError, PeerError) as error:
-            self._quiet.warning("a taker did not get in: %s", error or "it said no hello in time")
-            connection.close()
-        except asyncio.CancelledError:
-            connection.close()
-            raise
+            self._refuse(connection, PeerRefused(PeerRefusal.PROTOCOL, f"at the owner: {error}"))
+            return
+        if refused := self._objection(hello):
+            self._quiet.trouble("taker %.80s was refused: %s", hello.taker, refused.message)
+            self._refuse(connection, refused)
+            return
+        await self._begin(connection, hello)
+
+    def _refuse(self, connection: socket.socket, refused: PeerRefused) -> None:
+        self._say(connection, Kind.PEER_REFUSED, refused)
+        connection.close()
 
     async def _hello(self, connection: socket.socket) -> PeerHello:
         reader = FrameReader(FROM_STRANGE_TAKERS)

@@ -19,6 +19,7 @@ from antiphon.types import STORE, Config
 
 from .listener import listen
 from .local_servers import registered
+from .socket_folder import check_store_socket
 from .supervisor.child_process import command_of
 from .supervisor.messages import Ready
 from .supervisor.supervisor import GATEWAY, Supervisor, Voice
@@ -40,11 +41,12 @@ def serve(
     """Serve until a signal comes; returns the exit code (0: what ran was finished).
 
     `say` gets lines about the start, `log` what processes write, `announce` what is for the user
-    once requests are answered. Raises `UsageError` if the port, a file, the model or the memory is
-    not right, `PeerError` if a process can't be started.
+    once requests are answered. Raises `UsageError` if the port, a file, the store's socket, the
+    model or the memory is not right, `PeerError` if a process can't be started.
     """
     cores = _usable_cores(config.engine.cores)
     specs = worker_specs(config.cluster, cores)
+    check_store_socket(config.store)
     check_memory(config, available_bytes())
     with listen(config.http) as listener, registered(config.cluster.socket_dir) as entry:
         url = _url(listener)

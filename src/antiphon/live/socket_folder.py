@@ -50,7 +50,34 @@ def store_socket(folder: Path, store: StoreConfig) -> Path | None:
     """
     if not store.enabled:
         return None
-    return folder / STORE_SOCKET if store.socket is None else Path(store.socket)
+    return folder / STORE_SOCKET if store.socket is None else Path(store.socket).absolute()
+
+
+def check_store_socket(store: StoreConfig) -> None:
+    """Whether the store that was named can ever be reached there; it need not be there yet.
+
+    Raises `UsageError`: something else lies at its path, or no socket's path can be so long.
+    """
+    if not store.enabled or store.socket is None:
+        return
+    path = Path(store.socket).absolute()
+    named = f"store.socket (--store) {path}"
+    remedy = f"name the {STORE_SOCKET} of an `antiphon store`, or say on or off"
+    if len(os.fsencode(path)) > _MAX_PATH_BYTES:
+        raise UsageError(
+            f"{named}: longer than the {_MAX_PATH_BYTES} bytes that a socket's path can have: "
+            f"start `antiphon store` with a shorter --socket-dir"
+        )
+    try:
+        mode = path.stat().st_mode
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        raise UsageError(f"{named}: {error.strerror}: {remedy}") from None
+    if stat.S_ISDIR(mode):
+        raise UsageError(f"{named}: is a folder, not a socket: {remedy}")
+    if not stat.S_ISSOCK(mode):
+        raise UsageError(f"{named}: is a file, not a socket: {remedy}")
 
 
 def data_socket(folder: Path, worker: WorkerId) -> Path:

@@ -39,6 +39,7 @@ from antiphon.wire import (
 
 from .descriptors import first_frame, send_all_at_once
 from .store_session import StoreSession
+from .store_trouble import why_no_store
 
 HELLO_TIMEOUT_S: Seconds = 60.0
 """The store maps the worker's memory before it answers: 0.1 s a GiB."""
@@ -93,7 +94,6 @@ class StoreClient:
         self._state = StoreState.ABSENT
         self.problem = "nobody was asked yet"
         """Why there is no session, as long as there is none."""
-        self._warned = ""
         self._settled = asyncio.Event()
         self._settled.set()
         self._settled_by: Seconds = 0.0
@@ -160,7 +160,8 @@ class StoreClient:
                 problem = f"it said no welcome within {HELLO_TIMEOUT_S} s"
                 self._without(StoreState.ABSENT, problem, warn=True)
             except (OSError, PeerError) as error:
-                self._without(StoreState.ABSENT, str(error), warn=wait_s == _LONGEST_WAIT_S)
+                problem = why_no_store(error)
+                self._without(StoreState.ABSENT, problem, warn=wait_s == _LONGEST_WAIT_S)
             if not self._renewed:
                 self._settled.set()
             if self._renewed or self._clock() - since > _LONGEST_WAIT_S:
@@ -176,9 +177,8 @@ class StoreClient:
     def _without(self, state: StoreState, problem: str, *, warn: bool) -> None:
         """There is no session. A store that starts is there before the first warning."""
         self._state, self.problem = state, problem
-        if warn and problem != self._warned:
-            self._warned = problem
-            self._quiet.warning("the KV store at %s can't be used: %s", self._path, problem)
+        if warn:
+            self._quiet.trouble("the KV store at %s can't be used: %s", self._path, problem)
 
     async def _use(self) -> None:
         """Connect, and have a session until the stream is over. Raises whatever prevents it."""
@@ -192,7 +192,8 @@ class StoreClient:
             session = StoreSession(stream, calls, memory, self._threads)
             if self._hello() != hello:
                 raise PeerError("the worker has begun a new life meanwhile")
-            self._session, self._warned = session, ""
+            self._session = session
+            self._quiet.recovered()
             self._settled.set()
             for began in self._began:
                 began()

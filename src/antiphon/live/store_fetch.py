@@ -78,7 +78,7 @@ class _Run:
     gates: LayerGates | None = None
     """If it comes layer by layer."""
     ended: asyncio.Event = field(default_factory=asyncio.Event)
-    """`on_end` was called."""
+    """`on_end` was called, or never will be: a law was broken."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,7 +168,7 @@ class StoreFetch:
         return self._runs[request, attempt].fetch.keys
 
     async def ended(self, request: RequestId, attempt: int) -> None:
-        """Return when `on_end` was called for it."""
+        """Return when `on_end` was called for it, or a law was broken on the way there."""
         run = self._runs.get((request, attempt))
         if run is not None:
             await run.ended.wait()
@@ -187,12 +187,12 @@ class StoreFetch:
 
     async def _carry_out(self, run: _Run) -> None:
         began, fetch = self._clock(), run.fetch
-        got = await self._get(run)
-        missing = len(fetch.keys) - got.blocks
-        if missing:
-            self.missed[got.reason] += missing
-        del self._runs[fetch.request, fetch.attempt]
         try:
+            got = await self._get(run)
+            missing = len(fetch.keys) - got.blocks
+            if missing:
+                self.missed[got.reason] += missing
+            del self._runs[fetch.request, fetch.attempt]
             self._on_end(
                 FetchEnded(
                     request=fetch.request,

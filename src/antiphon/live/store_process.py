@@ -16,7 +16,8 @@ from pathlib import Path
 import uvloop
 
 from antiphon.adapters.redis_tier import RedisValues, RemoteLogin
-from antiphon.store.remote import RemoteValues
+from antiphon.store.disk import PrivateFolder
+from antiphon.store.remote_values import RemoteValues
 from antiphon.store.transfer import MappedRegion, OwnedRegion
 from antiphon.types import Config, EngineConfig, KvShape, StoreConfig
 
@@ -33,9 +34,10 @@ _SMALL = KvShape(layout="none", page_tokens=1, block_tokens=1, page_bytes=1024, 
 
 @dataclass(frozen=True, slots=True)
 class SlowerTiers:
-    """The folder of the disk tier, and the system of the remote one; None: there is to be none."""
+    """The folder of the disk tier, locked, and the system of the remote one; None: there is to be
+    none."""
 
-    folder: Path | None
+    folder: PrivateFolder | None
     remote: RemoteValues | None
 
 
@@ -109,10 +111,10 @@ async def serve_store(
         lost_after_s=config.cluster.lost_after_s,
         clock=time.monotonic,
     )
-    await port.start()
-    on_ready()
     stopped = asyncio.create_task(stop.wait())
     try:
+        await port.start()
+        on_ready()
         await asyncio.wait({stopped, broken}, return_when=asyncio.FIRST_COMPLETED)
         if broken.done():
             broken.result()
@@ -127,10 +129,11 @@ async def serve_store(
 def slower_tiers(config: Config) -> SlowerTiers:
     """What the configuration says; the folder is made if it is not there, the system not asked.
 
-    Raises `UsageError` if the folder can't be made, others can enter it, or the address is none;
-    `ConfigError` if the password's file can't be read.
+    Raises `UsageError` if the folder can't be made, others can enter it, another store has it, or
+    the address is none; `ConfigError` if the password's file can't be read.
     """
-    return SlowerTiers(_disk_folder(config.store, config.engine), _remote(config.store))
+    remote = _remote(config.store)
+    return SlowerTiers(_disk_folder(config.store, config.engine), remote)
 
 
 def _remote(config: StoreConfig) -> RemoteValues | None:
@@ -141,14 +144,14 @@ def _remote(config: StoreConfig) -> RemoteValues | None:
     return RedisValues(config.remote, login)
 
 
-def _disk_folder(config: StoreConfig, engine: EngineConfig) -> Path | None:
+def _disk_folder(config: StoreConfig, engine: EngineConfig) -> PrivateFolder | None:
     if not config.disk_bytes:
         return None
     if config.dir is not None:
-        return private_folder(Path(config.dir), "store.dir (--store-dir)")
+        return PrivateFolder(private_folder(Path(config.dir), "store.dir (--store-dir)"))
     parent = cache_folder(engine)
     parent.mkdir(parents=True, exist_ok=True)
-    return private_folder(parent / "kv", "folder of the disk tier")
+    return PrivateFolder(private_folder(parent / "kv", "folder of the disk tier"))
 
 
 def warm_up() -> None:

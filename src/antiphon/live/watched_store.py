@@ -73,7 +73,8 @@ class WatchedStore:
         on_came: Callable[[], None] = lambda: None,
         clock: Callable[[], Seconds],
     ) -> None:
-        self._path = path
+        self.path = path
+        """Its socket."""
         self._gateway = gateway
         self._config = config
         self._on_news = on_news
@@ -92,6 +93,11 @@ class WatchedStore:
     def present(self) -> bool:
         """Whether it is there now, as far as is known."""
         return self._calls is not None
+
+    @property
+    def pid(self) -> int | None:
+        """Its process; None: it is away, or can't be seen from here."""
+        return self._stream.peer_pid if self._stream is not None else None
 
     async def ask(self, ask: StoreAsk, timeout_s: Seconds) -> StoreAnswer:
         """The store's answer. Raises `PeerError` if it is away, or does not answer in time; what
@@ -134,13 +140,13 @@ class WatchedStore:
         try:
             async with asyncio.timeout(CONNECT_TIMEOUT_S):
                 loop = asyncio.get_running_loop()
-                await loop.create_unix_connection(lambda: stream, str(self._path))
+                await loop.create_unix_connection(lambda: stream, str(self.path))
                 stream.send(Kind.STORE_WATCH, StoreWatch(gateway=self._gateway))
                 first = await unread.next()
             if first is not None:
                 await self._read(stream, calls, unread, decode(first))
         except FrameError as error:
-            self._quiet.warning("the KV store is of no use: %s", error)
+            self._quiet.trouble("the KV store at %s is of no use: %s", self.path, error)
         finally:
             stream.end("the store is watched no more")
             await stream.wait_closed()
@@ -169,6 +175,7 @@ class WatchedStore:
         stream.beat(heartbeat_s, lost_after_s, lambda: (Kind.HEARTBEAT, None))
         self._stream, self._calls = stream, calls
         self.connections += 1
+        self._quiet.recovered()
         if self.connections > 1:
             _log.info("the KV store is back")
         self._on_came()

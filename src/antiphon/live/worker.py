@@ -14,7 +14,7 @@ after the next pass has begun, so that their reader works while the engine does.
 import asyncio
 import logging
 import secrets
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 
@@ -51,13 +51,17 @@ from antiphon.types import (
     WorkerView,
 )
 
+from .broken_pass import broken_off
 from .engine_thread import EngineThread
 from .kv_exchange import Exchange, KvExchange
 from .lease_desk import LeaseDesk
 from .open_requests import OpenRequests
 from .outbox import Outbox
 
-MAX_FAULTS_IN_A_ROW = 3
+MAX_FAULTS_IN_A_ROW = 9
+"""A request that breaks the engine is tried three times: three such end no worker that is well."""
+
+_BROKE_OFF = "the engine failed in this step"
 
 _log = logging.getLogger(__name__)
 
@@ -255,7 +259,7 @@ class Worker:
             if plan is None:
                 await self._sleep()
             else:
-                coming = self._coming(plan)
+                coming = self._kv.coming(plan) if self._kv is not None else None
                 if decided:
                     await asyncio.sleep(0)  # the reader, unless it is behind, sends it in this turn
                 self._outbox.put_step(await self._forward(plan, coming))
@@ -279,13 +283,6 @@ class Worker:
             async with asyncio.timeout(wait_s):
                 await self._wake.wait()
 
-    def _coming(self, plan: StepPlan) -> ComingKv | None:
-        """What the plan awaits. Only the exchange says that something may be awaited."""
-        if plan.awaits is None:
-            return None
-        assert self._kv is not None
-        return self._kv.coming(plan.awaits)
-
     async def _forward(self, plan: StepPlan, coming: ComingKv | None) -> Sequence[Event]:
         result = await self._thread.forward(plan, coming)
         if result is None:
@@ -295,14 +292,17 @@ class Worker:
         happened = self._scheduler.complete(plan, result, self._clock())
         events = self._seen(happened)
         if self._kv is not None:
-            self._kv.step_completed(happened)
+            self._kv.step_ended(happened)
         return events
 
     def _failed(self, plan: StepPlan) -> Sequence[Event]:
-        """The pass of this plan raised: end its sequences; after too many in a row, give up all."""
-        events = self._seen(
-            self._scheduler.fail(plan, "the engine failed in this step", self._clock())
-        )
+        """The pass of this plan raised: give up whom it worked for, who may do better elsewhere;
+        after too many in a row, give up all."""
+        happened = self._scheduler.fail(plan, _BROKE_OFF, self._clock())
+        if self._kv is not None:
+            self._kv.step_ended(happened)
+        broke, events = broken_off(self._seen(happened), _BROKE_OFF)
+        events += self._give_up(broke, _BROKE_OFF)
         if self.healthy:
             return events
         message = f"the engine failed {self._thread.faults_in_a_row} times in a row"
@@ -373,22 +373,27 @@ class Worker:
         self._wake.set()
 
     def _end_all(self, message: str) -> list[Event]:
-        """Give up all attempts: others may go on with them. The scheduler keeps nothing but what a
-        pass still uses."""
-        given_up: list[tuple[RequestId, int]] = []
-        for id, attempt in self._live:
-            if not self._scheduler.has(id, attempt):
-                continue  # its end is about to be said
-            answer = self._scheduler.abort(id, self._clock())
-            if isinstance(answer, Aborted):
+        """Give up all attempts. The scheduler keeps nothing but what a pass still uses."""
+        given_up = [one for one in self._live if self._scheduler.has(*one)]  # others' end is said
+        events = self._give_up(given_up, message)
+        offers = self._kv.abort_offers() if self._kv is not None else ()
+        events += (
+            AttemptFailed(request=o.request, attempt=o.attempt, message=message) for o in offers
+        )
+        return events
+
+    def _give_up(self, attempts: Iterable[tuple[RequestId, int]], message: str) -> list[Event]:
+        """Nothing of these attempts goes on here."""
+        events: list[Event] = []
+        for id, attempt in attempts:
+            if self._scheduler.has(id, attempt):
+                answer = self._scheduler.abort(id, self._clock())
+                if not isinstance(answer, Aborted):
+                    continue
                 self._live.ended(id, attempt, len(answer.sequences))
                 self._stop_waiting(id, attempt)
-                given_up.append((id, attempt))
-        if self._kv is not None:
-            given_up += ((one.request, one.attempt) for one in self._kv.abort_offers())
-        return [
-            AttemptFailed(request=id, attempt=attempt, message=message) for id, attempt in given_up
-        ]
+            events.append(AttemptFailed(request=id, attempt=attempt, message=message))
+        return events
 
     def _refuse(self, message: str) -> None:
         """The first reason stays: it is the cause."""

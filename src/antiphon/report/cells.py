@@ -36,7 +36,7 @@ def sessions_line(summary: RunSummary) -> str:
 def probe_cells(probe: Probe, goal: float) -> tuple[str, ...]:
     """What was measured at one rate, but for the rate."""
     verdict = "passes" if probe.passes else "fails"
-    if (probe.share.value >= goal) != probe.passes:
+    if (probe.attainment.both().value >= goal) != probe.passes:
         verdict += " (by its neighbours)"
     attainment = probe.attainment
     return (

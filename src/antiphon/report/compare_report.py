@@ -7,7 +7,6 @@ from antiphon.types import LoadRun
 
 from . import wording
 from .comparison import Cell, Comparison
-from .goodput_range import goodput_range
 from .page import drawn, facts, rendered
 from .plots import Bar, Curve, goodput_bars, latency_curves, rate_curves, scale_curves
 from .run_comparison import goodput_of
@@ -57,7 +56,7 @@ def compare_searches_page(comparison: Comparison, searches: Sequence[SavedSearch
     return _page(
         comparison,
         [search.run for search in searches],
-        bars=drawn(goodput_bars([Bar(name, goodput_range(one)) for name, one in goodputs]))
+        bars=drawn(goodput_bars([Bar(name, one.estimate) for name, one in goodputs]))
         if goodputs
         else "",
         bars_caption=(

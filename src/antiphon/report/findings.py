@@ -2,14 +2,12 @@
 
 from math import isfinite, isinf
 
-from antiphon.core.goodput import NO_TARGETS, Goodput, SloScale, StopReason
+from antiphon.core.goodput import GOAL, NO_TARGETS, Goodput, SloScale, StopReason
 from antiphon.types import LoadRun
 
 from . import wording
 from .run_summary import RunSummary
 
-GOAL = 0.9
-"""The share of calls that must meet their targets for a rate to be within goodput."""
 _FEW_CALLS = 100
 _PILED_UP = 1.5
 """Calls in flight at the end of a run, as a multiple of its middle, that are no steady state."""
@@ -25,7 +23,7 @@ def headline(run: LoadRun, summary: RunSummary) -> str:
     if run.rate_per_s is None:
         at = f"At {wording.number(summary.offered_per_s)} requests/s (at the trace's own times)"
     else:
-        at = f"At {run.rate_per_s:.4g} requests/s"
+        at = f"At {wording.set_rate(run.rate_per_s)}"
     overall, calls = summary.overall, wording.plural(summary.calls, "call")
     if overall.slo == NO_TARGETS:
         ok = wording.share(summary.ok / summary.calls)
@@ -73,7 +71,7 @@ def search_headline(found: Goodput) -> str:
 
 def scale_headline(found: SloScale) -> str:
     """One sentence on what a search over the tightness of targets found."""
-    at, goal = f"At {found.rate_per_s:.4g} requests/s", f"{100 * found.target:g} %"
+    at, goal = f"At {wording.set_rate(found.rate_per_s)}", wording.goal(found.goal)
     calls = wording.plural(found.calls, "call")
     if isinf(found.tightest.value):
         return f"{at} no targets, however lax, are met by {goal} of {calls}: too many failed."
@@ -112,7 +110,7 @@ def _statistical_doubts(run: LoadRun, summary: RunSummary) -> list[str]:
     both = summary.overall.both
     if summary.calls and summary.overall.slo != NO_TARGETS and not both.excludes(GOAL):
         found.append(
-            f"The interval of attainment reaches over {wording.share(GOAL)}: whether this rate is "
+            f"The interval of attainment reaches over {wording.goal(GOAL)}: whether this rate is "
             "within goodput is not settled. Run longer."
         )
     if 0 < summary.calls < _FEW_CALLS:

@@ -43,7 +43,7 @@ def facts(run: LoadRun) -> list[tuple[str, str]]:
         f"{name}: {wording.slo(slo)}" if name or len(run.slos) > 1 else wording.slo(slo)
         for name, slo in run.slos
     ]
-    rate = "the trace's own times" if run.rate_per_s is None else f"{run.rate_per_s:.6g} requests/s"
+    rate = "the trace's own times" if run.rate_per_s is None else wording.set_rate(run.rate_per_s)
     return [
         ("server", run.target),
         ("model", run.model),

@@ -1,9 +1,8 @@
 """Runs side by side, each against the first."""
 
 from collections.abc import Callable, Sequence
-from math import inf, isinf
 
-from antiphon.core.goodput import Estimate, after_warmup, percentile, percentile_estimate, share
+from antiphon.core.goodput import Estimate, after_warmup, percentile_estimate, share_in_order
 from antiphon.types import Seconds
 
 from . import wording
@@ -32,10 +31,12 @@ def compare(runs: Sequence[SavedRun]) -> Comparison:
 def _numbers(saved: SavedRun) -> list[Number]:
     """All rows of one run, in the same order for every run."""
     summary = saved.summary
-    times = Latencies.of(after_warmup(saved.records, saved.run.warmup_s))
+    counted = after_warmup(saved.records, saved.run.warmup_s)
+    times = Latencies.of(counted)
     overall, sessions = summary.overall, summary.sessions
     whole = sessions.share if sessions.most_calls > 1 else None
-    failed = share(summary.calls - summary.ok, summary.calls)
+    in_order = sorted(counted, key=lambda record: record.due_at_s)
+    failed = share_in_order([record.error is not None for record in in_order])
     return [
         Number("met both targets", Better.HIGHER, wording.share, overall.both),
         Number("met TTFT", Better.HIGHER, wording.share, overall.ttft),
@@ -45,7 +46,7 @@ def _numbers(saved: SavedRun) -> list[Number]:
         Number("failed", Better.LOWER, wording.share, failed),
         *_latency_numbers("TTFT", times.ttft_s),
         *_latency_numbers("TPOT", times.tpot_s),
-        *_gap_numbers(times.itl_s, summary.served),
+        *_latency_numbers("ITL", times.itl_s),
         *_latency_numbers("end to end", times.e2e_s),
         _once("requests/s", Better.HIGHER, summary.ok_per_s),
         _once("output tokens/s", Better.HIGHER, summary.output_tokens_per_s),
@@ -78,32 +79,6 @@ def _latency_numbers(name: str, values: Sequence[Seconds]) -> list[Number]:
         )
         for part in _PARTS
     ]
-
-
-def _gap_numbers(gaps_s: Sequence[Seconds], calls: int) -> list[Number]:
-    """Percentiles of the gaps between pieces, with bounds as if each call had only one.
-
-    A call's gaps are far from independent of each other. The other extreme, that it says no more
-    than one of them would, errs on the side of noise.
-    """
-    return [
-        Number(
-            f"ITL p{100 * part:.0f}",
-            Better.LOWER,
-            wording.seconds,
-            _of_calls(gaps_s, part, calls) if gaps_s else None,
-        )
-        for part in _PARTS
-    ]
-
-
-def _of_calls(gaps_s: Sequence[Seconds], part: float, calls: int) -> Estimate:
-    places = percentile_estimate([place / max(1, calls - 1) for place in range(calls)], part)
-    return Estimate(
-        percentile(gaps_s, part),
-        percentile(gaps_s, places.low),
-        inf if isinf(places.high) else percentile(gaps_s, places.high),
-    )
 
 
 def _doubts(runs: Sequence[SavedRun], names: Sequence[str]) -> list[str]:

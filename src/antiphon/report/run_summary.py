@@ -14,17 +14,16 @@ from antiphon.core.goodput import (
     gaps_s,
     judge,
     served,
+    share_in_order,
     slo_of,
     tpot_s,
     ttft_s,
 )
-from antiphon.core.goodput import share as share_of
 from antiphon.types import CallError, CallRecord, LoadRun, Seconds, Slo, TokenSource
 
 from .time_line import Interval, time_line
 
-_NOT_SENT = ("unsent", "abandoned")
-"""Values of `CallError`: such a call was not sent at any time."""
+_NOT_SENT = (CallError.UNSENT, CallError.ABANDONED)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -162,7 +161,11 @@ def summarise(run: LoadRun, records: Iterable[CallRecord]) -> RunSummary:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Latencies:
-    """All values of the four latencies, ascending. Only of calls that were served."""
+    """All values of the four latencies, in the order in which their calls were due.
+
+    Only of calls that were served. That order shows how alike neighbours fared, and so how sure a
+    percentile is (`percentile_estimate`).
+    """
 
     ttft_s: Sequence[Seconds]
     tpot_s: Sequence[Seconds]
@@ -172,12 +175,12 @@ class Latencies:
     @classmethod
     def of(cls, records: Iterable[CallRecord]) -> "Latencies":
         """The latencies of these calls; who has no TPOT is not among those."""
-        whole = [record for record in records if served(record)]
+        whole = sorted(filter(served, records), key=lambda record: record.due_at_s)
         return cls(
-            ttft_s=sorted(value for value in map(ttft_s, whole) if value is not None),
-            tpot_s=sorted(value for value in map(tpot_s, whole) if value is not None),
-            itl_s=sorted(chain.from_iterable(map(gaps_s, whole))),
-            e2e_s=sorted(map(e2e_s, whole)),
+            ttft_s=[value for value in map(ttft_s, whole) if value is not None],
+            tpot_s=[value for value in map(tpot_s, whole) if value is not None],
+            itl_s=list(chain.from_iterable(map(gaps_s, whole))),
+            e2e_s=list(map(e2e_s, whole)),
         )
 
 
@@ -232,21 +235,22 @@ def _sessions(records: Sequence[CallRecord], run: LoadRun) -> Sessions:
     members: dict[int, list[CallRecord]] = {}
     for record in records:
         members.setdefault(record.session, []).append(record)
+    begins = {number: min(one.due_at_s for one in calls) for number, calls in members.items()}
     whole = [
-        calls
-        for calls in members.values()
-        if min(record.due_at_s for record in calls) >= run.warmup_s
+        number
+        for number in sorted(begins, key=begins.__getitem__)
+        if begins[number] >= run.warmup_s
     ]
-    met = sum(all(_met(record, run) for record in calls) for calls in whole)
+    met = [all(_met(record, run) for record in members[number]) for number in whole]
     return Sessions(
         sessions=len(whole),
-        met=met,
-        share=share_of(met, len(whole)),
-        most_calls=max(map(len, whole), default=0),
+        met=sum(met),
+        share=share_in_order(met),
+        most_calls=max((len(members[number]) for number in whole), default=0),
         e2e=Distribution.of(
-            max(record.ended_at_s for record in calls) - min(record.due_at_s for record in calls)
-            for calls in whole
-            if all(record.error is None for record in calls)
+            max(record.ended_at_s for record in members[number]) - begins[number]
+            for number in whole
+            if all(record.error is None for record in members[number])
         ),
     )
 

@@ -8,7 +8,6 @@ from antiphon.errors import UsageError
 
 from . import wording
 from .comparison import ALIKE, Better, Comparison, Number, headline_of, names_of, row_of, unlike
-from .goodput_range import goodput_range
 from .saved_search import SavedSearch
 
 _ALIKE = tuple(name for name in ALIKE if name not in ("rate_per_s", "duration_s", "arrivals"))
@@ -63,7 +62,7 @@ def _numbers(search: SavedSearch) -> list[Number]:
     found = search.goodput
     fails = found.fails_at_per_s
     return [
-        Number("goodput/s per device", Better.HIGHER, wording.number, goodput_range(found)),
+        Number("goodput/s per device", Better.HIGHER, wording.number, found.estimate),
         Number("goodput/s", Better.HIGHER, wording.number, _exact(found.rate_per_s), False),
         Number("fails at, per s", Better.HIGHER, wording.number, _exact(fails), False),
     ]

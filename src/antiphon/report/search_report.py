@@ -27,7 +27,7 @@ def search_page(run: LoadRun, found: Goodput, probes: Sequence[str] = ()) -> str
         ),
         columns=("rate", "runs", "calls", "met both (95 % interval)", "TTFT", "TPOT", "verdict"),
         rows=[
-            (wording.rate(probe.rate_per_s), *probe_cells(probe, found.target))
+            (wording.rate(probe.rate_per_s), *probe_cells(probe, found.goal))
             for probe in found.probes
         ],
         text_columns=(6,),

@@ -88,7 +88,7 @@ def search_table(found: Goodput | SloScale) -> RenderableType:
         return _scale_table(found)
     table = _table("rate", right=("runs", "calls", "attainment", "TTFT", "TPOT"), last="verdict")
     for probe in found.probes:
-        table.add_row(wording.rate(probe.rate_per_s), *probe_cells(probe, found.target))
+        table.add_row(wording.rate(probe.rate_per_s), *probe_cells(probe, found.goal))
     return Group(Text(search_headline(found), style="bold"), "", table)
 
 

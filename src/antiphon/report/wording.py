@@ -3,23 +3,22 @@
 from math import floor, isfinite, isinf, log10
 
 from antiphon.core.goodput import Estimate
-from antiphon.types import Seconds, Slo, TokenSource
+from antiphon.types import CallError, Seconds, Slo, TokenSource
 
 NOTHING = "–"
 """Stands where there is no number."""
 
-ERRORS: dict[str, str] = {
-    "unreachable": "no connection",
-    "timeout": "not at its end in time",
-    "overloaded": "refused for want of room (429, 503)",
-    "refused": "refused as wrong (4xx)",
-    "server_error": "server error (5xx)",
-    "garbage": "not an answer by the API",
-    "cut_short": "stream cut short",
-    "unsent": "not sent: no room at the client",
-    "abandoned": "not sent: a call before it failed",
+ERRORS = {
+    CallError.UNREACHABLE: "no connection",
+    CallError.TIMEOUT: "not at its end in time",
+    CallError.OVERLOADED: "refused for want of room (429, 503)",
+    CallError.REFUSED: "refused as wrong (4xx)",
+    CallError.SERVER_ERROR: "server error (5xx)",
+    CallError.GARBAGE: "not an answer by the API",
+    CallError.CUT_SHORT: "stream cut short",
+    CallError.UNSENT: "not sent: no room at the client",
+    CallError.ABANDONED: "not sent: a call before it failed",
 }
-"""By the values of `CallError`."""
 SOURCES = {
     TokenSource.USAGE: "by the server",
     TokenSource.TOKENIZER: "by a tokenizer of the client's",
@@ -58,6 +57,16 @@ def target(value: Seconds) -> str:
 def rate(value: float) -> str:
     """1.87/s."""
     return f"{number(value)}/s"
+
+
+def set_rate(value: float) -> str:
+    """2.125 requests/s: as somebody set it."""
+    return f"{value:.6g} requests/s"
+
+
+def goal(value: float) -> str:
+    """90 %: as somebody set it."""
+    return f"{100 * value:.6g} %"
 
 
 def share(value: float) -> str:

@@ -11,8 +11,9 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
 from concurrent.futures import TimeoutError as NotDone
+from dataclasses import dataclass
 from functools import partial
-from typing import Protocol, TypeAlias, TypeVar
+from typing import TypeAlias, TypeVar
 
 import numpy as np
 
@@ -31,8 +32,10 @@ from .record import (
     check_pages,
     decode_header,
     most_header_bytes,
+    new_pages,
     unrecordable,
 )
+from .remote_values import RemoteValues
 
 Block: TypeAlias = tuple[RecordedBlock, Sequence[Page], Sequence[int]]
 """A block, its pages, and XXH3-64 of each page."""
@@ -47,37 +50,14 @@ _BATCH_BYTES = 32 << 20
 """Values that are in memory on their way at once."""
 
 
-class RemoteValues(Protocol):
-    """What an adapter implements: a map from short names to opaque values that may vanish.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RemoteVerified:
+    """Of the blocks that were to be verified, those that are not there, and those that were wrong
+    and are removed. `all_asked` false: the system could not be asked about all of it."""
 
-    Calls block, and one runs at a time. Whatever they raise means that the system could not be
-    asked. They give up by themselves when it is silent for too long.
-    """
-
-    def exists(self, names: Sequence[bytes]) -> Sequence[bool]:
-        """For each name: is there a value?"""
-        ...
-
-    def get(self, names: Sequence[bytes], most_bytes: int) -> Sequence[bytes | None]:
-        """For each name its value, of which only the first `most_bytes` matter; None: no value."""
-        ...
-
-    def put(self, values: Sequence[tuple[bytes, bytes]]) -> Sequence[bool]:
-        """For each (name, value): was it taken?"""
-        ...
-
-    def remove(self, names: Sequence[bytes]) -> None:
-        """No value has these names any more."""
-        ...
-
-    def names(self, beginning: bytes, place: int) -> tuple[int, Sequence[bytes]]:
-        """From `place` on (0: the start), some of the names that begin so, and the next place (0:
-        the end). A name that is there all the time is said at least once."""
-        ...
-
-    def reset(self) -> None:
-        """From another thread: drop all connections, which ends a running call. Raises nothing."""
-        ...
+    absent: tuple[BlockKey, ...]
+    wrong: tuple[BlockKey, ...]
+    all_asked: bool
 
 
 class RemoteTier:
@@ -135,17 +115,44 @@ class RemoteTier:
         for pages in into:
             check_pages(pages, self._origin)
         until = self._until(timeout_s)
-        # One byte more than any good value has, so that a longer one is seen to be none.
-        most_bytes = self._origin.block_bytes + MOST_HEADER_BYTES + 1
         good: list[bool] = []
         for batch in _batches(keys, self._origin.block_bytes):
-            names = [_name(key) for key in batch]
-            values = self._ask(partial(self._values.get, names, most_bytes), len(names), until)
+            values = self._read(batch, until)
             if values is None:
                 break
             targets = into[len(good) : len(good) + len(batch)]
             good += map(self._accepted, batch, values, targets)
         return tuple(good) + (False,) * (len(keys) - len(good))
+
+    def some(self, place: int) -> tuple[int, Sequence[BlockKey]] | None:
+        """From `place` on (0: the start), some blocks of this origin that are there, and the next
+        place (0: the end); None: it could not be asked."""
+        said = self._names(place)
+        ours = None if said is None else self._ours(said[1], None)
+        return None if said is None or ours is None else (said[0], ours)
+
+    def verify(self, keys: Sequence[BlockKey]) -> RemoteVerified:
+        """Read these again and compare checksums; what is wrong is removed. No use of the blocks.
+
+        It may take `timeout_s` for each part of up to 32 MiB, and for the removal.
+        """
+        scratch = new_pages(self._origin)
+        absent: list[BlockKey] = []
+        wrong: list[BlockKey] = []
+        all_asked = True
+        for batch in _batches(keys, self._origin.block_bytes):
+            values = self._read(batch, self._until(None))
+            all_asked &= values is not None
+            for key, value in zip(batch, values or (), strict=False):
+                if value is None or self._is_strangers(value):
+                    absent.append(key)
+                elif not self._is_good(key, value, scratch):
+                    wrong.append(key)
+        return RemoteVerified(
+            absent=tuple(absent),
+            wrong=tuple(wrong),
+            all_asked=self.remove(wrong) and all_asked,
+        )
 
     def remove(self, keys: Sequence[BlockKey], timeout_s: Seconds | None = None) -> bool:
         """Forget these; False: it could not be asked."""
@@ -220,16 +227,20 @@ class RemoteTier:
             return
         place = 0
         for _ in range(_MOST_PARTS):
-            ask = partial(self._values.names, _NAMESPACE, place)
-            said = self._ask(lambda ask=ask: [ask()], 1, self._until(None))
+            said = self._names(place)
             if said is None:
                 yield None
                 return
-            ((place, names),) = said
+            place, names = said
             yield names
             if place == 0:
                 return
         yield None
+
+    def _names(self, place: int) -> tuple[int, Sequence[bytes]] | None:
+        """See `RemoteValues.names`; None: it could not be asked."""
+        said = self._ask(lambda: [self._values.names(_NAMESPACE, place)], 1, self._until(None))
+        return None if said is None else said[0]
 
     def _ours(self, names: Sequence[bytes], tenant: bytes | None) -> list[BlockKey] | None:
         """Which of these are blocks of this origin, and of the tenant; None: it can't be said."""
@@ -261,13 +272,31 @@ class RemoteTier:
             return None
         return _name(block.key), b"".join([header.encoded(), *(page.data for page in pages)])
 
+    def _read(self, keys: Sequence[BlockKey], until: Seconds) -> Sequence[bytes | None] | None:
+        """The values of these; None: it could not be asked."""
+        # One byte more than any good value has, so that a longer one is seen to be none.
+        most_bytes = self._origin.block_bytes + MOST_HEADER_BYTES + 1
+        names = [_name(key) for key in keys]
+        return self._ask(partial(self._values.get, names, most_bytes), len(names), until)
+
     def _accepted(self, key: BlockKey, value: bytes | None, into: Sequence[Page]) -> bool:
         """Copy a value into pages; whether they hold the block now."""
         if value is None:
             self._count("read_absent")
             return False
+        good = self._is_good(key, value, into)
+        self._count("read" if good else "read_damaged")
+        return good
+
+    def _is_strangers(self, value: bytes) -> bool:
+        """It is a record of others, whose pages are not ours."""
         header = decode_header(value)
-        good = (
+        return isinstance(header, RecordHeader) and header.origin != self._origin
+
+    def _is_good(self, key: BlockKey, value: bytes, into: Sequence[Page]) -> bool:
+        """Copy a value into pages; whether it is the block's, and whole."""
+        header = decode_header(value)
+        return (
             isinstance(header, RecordHeader)
             and header.block.key == key
             and header.origin == self._origin
@@ -275,8 +304,6 @@ class RemoteTier:
             and header.record_bytes == len(value)
             and _copied(value, header, into)
         )
-        self._count("read" if good else "read_damaged")
-        return good
 
     def _ask(
         self, call: Callable[[], Sequence[_T]], answers: int, until: Seconds

@@ -206,10 +206,16 @@ class _Peer:
                 return
             except OSError:
                 data = b""
-            if data:
-                self._parser.feed_data(data)
-            else:
+            if not data or not self._parsed(data):
                 self.close()
+
+    def _parsed(self, data: bytes) -> bool:
+        """Whether it was HTTP: TLS where none is spoken is not."""
+        try:
+            self._parser.feed_data(data)
+        except httptools.HttpParserError:
+            return False
+        return True
 
     def write(self, data: bytes) -> None:
         """Mutates: now, or as soon as the socket takes it."""

@@ -183,7 +183,7 @@ class ClusterConfig:
     hung_after_s: Annotated[
         float,
         Key(
-            "A worker or store that lives, but stays lost for so long, is started anew.",
+            "A worker, store or gateway that lives, but is silent for so long, is started anew.",
             0.1,
             86400.0,
         ),
@@ -290,7 +290,7 @@ class StoreConfig:
             1,
             256,
         ),
-    ] = 32
+    ] = 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -249,10 +249,12 @@ class TierStats:
 class StoreAnswer:
     """`tiers`: for each key, where it lies now (fastest first). `blocks`: how many were affected.
 
-    `problem`: why nothing was done, or not all.
+    `problem`: why nothing was done, or not all. `note`: what was done is as asked, and this should
+    be known of it: what was left out, and why.
     """
 
     tiers: tuple[tuple[Tier, ...], ...] = ()
     blocks: int = 0
     stats: tuple[TierStats, ...] = ()
     problem: str = ""
+    note: str = ""

@@ -14,8 +14,10 @@ Whoever sends in bulk waits for `room`; small messages may use what is left up t
 """
 
 import asyncio
+import socket
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from struct import Struct
 from typing import Any, cast
 
 from antiphon.errors import PeerError
@@ -30,6 +32,8 @@ MAX_UNSENT_BYTES = 80 * 2**20
 """Room, the longest message, and some more."""
 LINGER_S = 1.0
 """How long the last words of a stream may take to leave."""
+_UCRED = Struct("3i")
+"""Linux: pid, user and group of a Unix socket's other side."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +94,16 @@ class FrameStream(asyncio.Protocol):
     def unsent_bytes(self) -> int:
         """What waits until the other side reads."""
         return self._transport.get_write_buffer_size() if self._transport else 0
+
+    @property
+    def peer_pid(self) -> int | None:
+        """The process that opened the other end, as the system said when this one was made; None:
+        it is none that can be named here."""
+        connection = self._transport and self._transport.get_extra_info("socket")
+        if connection is None or connection.family != socket.AF_UNIX:
+            return None
+        credentials = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _UCRED.size)
+        return _UCRED.unpack(credentials)[0] or None
 
     def alive(self) -> bool:
         """Whether the stream lives, after a look at the clock. Mutates if it does not any more."""

@@ -30,7 +30,7 @@ from .number_text import duration_text, parse_duration
 from .options import OptionLine
 from .sessions import AnswerOf, Message, Part, Session, TimedSession, Turn, Workload
 from .timed import TimedWorkload, calls_per_session, has_own_times, timed
-from .trace_prompts import TraceAsk, TraceScale, at_rate, at_speed, thinned, trace_asks
+from .trace_prompts import TraceAsk, TraceScale, at_rate, thinned, trace_asks
 from .traces import TRACE_BLOCK_TOKENS, TraceRow, read_azure, read_mooncake, read_trace
 
 __all__ = [
@@ -77,7 +77,6 @@ __all__ = [
     "WorkloadKind",
     "ask",
     "at_rate",
-    "at_speed",
     "calls_per_session",
     "duration_text",
     "fixed_length",

@@ -1,11 +1,43 @@
 """Lines of a user's file, as they are asked for: never more than one in memory."""
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
+from typing import cast
 
 from antiphon.errors import UsageError
 
 MOST_LINE_CHARS = 2**22
+
+
+class RowError(Exception):
+    """What is wrong with a field of a line, and what it must be."""
+
+    def __init__(self, field: str, problem: str) -> None:
+        super().__init__(f"{field}: {problem}")
+
+
+def json_row(line: str) -> dict[str, object]:
+    """The JSON object that a line is. Raises `RowError`."""
+    try:
+        value = json.loads(line)
+    except (ValueError, RecursionError) as problem:
+        raise RowError("row", f"is not JSON: {problem}") from problem
+    return json_object("row", value)
+
+
+def json_object(field: str, value: object) -> dict[str, object]:
+    """`value`, if it is an object. Raises `RowError`."""
+    if not isinstance(value, dict):
+        raise RowError(field, "must be a JSON object")
+    return cast("dict[str, object]", value)
+
+
+def whole_number(field: str, value: object, *, low: int, high: int) -> int:
+    """`value`, if it is a whole number in that range. Raises `RowError`."""
+    if not isinstance(value, int) or isinstance(value, bool) or not low <= value <= high:
+        raise RowError(field, f"must be a whole number from {low} to {high}, not {value!r:.40}")
+    return value
 
 
 def file_lines(file: Path, what: str) -> Iterator[str]:

@@ -20,7 +20,7 @@ from antiphon.core.draws import Draws
 from antiphon.errors import UsageError
 
 from .chance import STANDARD_NORMAL, standard_normal
-from .number_text import parse_number, parse_whole, shown
+from .number_text import number_text, parse_number, parse_whole, shown
 
 MOST_TOKENS = 2**20
 _MOST_CHOICES = 1000
@@ -258,7 +258,7 @@ def _bounded(value: float, low: int, high: int) -> int:
 
 
 def _parameters(shape: NormalLength | LognormalLength) -> str:
-    text = f"mean={shape.mean:g},sd={shape.sd:g}"
+    text = f"mean={number_text(shape.mean)},sd={number_text(shape.sd)}"
     if shape.low != 1:
         text += f",min={shape.low}"
     if shape.high != MOST_TOKENS:

@@ -7,8 +7,8 @@ from antiphon.types import Seconds
 
 _MOST_DIGITS = 15
 _SHOWN_CHARS = 60
-_DURATION = re.compile(r"(\d{1,9}(?:\.\d{1,9})?)(ms|s|min|h)?", re.ASCII)
-_UNITS_S = {"ms": 1e-3, None: 1.0, "s": 1.0, "min": 60.0, "h": 3600.0}
+_DURATION = re.compile(r"(\d{1,9}(?:\.\d{1,9})?) ?(ms|s|m|min|h|d)?", re.ASCII)
+_UNITS_S = {"ms": 1e-3, None: 1.0, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86_400.0}
 
 
 def parse_whole(text: str) -> int | None:
@@ -34,7 +34,7 @@ def parse_duration(text: str) -> Seconds | None:
 
 def duration_text(seconds: Seconds) -> str:
     """As `parse_duration` reads it."""
-    return f"{seconds:g}s"
+    return f"{number_text(seconds)}s"
 
 
 def number_text(number: float) -> str:

@@ -8,16 +8,14 @@ docs/reference/workloads.md lists the fields. Rows with the same `session`, one 
 turns that wait for each other; a message may then be {"role": "assistant", "answer_of": 0}.
 """
 
-import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import cast
 
 from antiphon.errors import UsageError
 from antiphon.types import Seconds
 
-from .file_lines import file_lines
+from .file_lines import RowError, file_lines, json_object, json_row, whole_number
 from .sessions import AnswerOf, Message
 
 ROW_FIELDS = (
@@ -54,13 +52,6 @@ class PromptRow:
     model: str | None
 
 
-class RowError(Exception):
-    """What is wrong with a field of a row, and what it must be."""
-
-    def __init__(self, field: str, problem: str) -> None:
-        super().__init__(f"{field}: {problem}")
-
-
 def read_prompts(file: Path) -> Iterator[PromptRow]:
     """The rows of a file. Empty lines are passed over.
 
@@ -80,7 +71,7 @@ def read_prompts(file: Path) -> Iterator[PromptRow]:
 
 
 def _row(number: int, line: str) -> PromptRow:
-    fields = _object("row", _parsed(line))
+    fields = json_row(line)
     for name in fields:
         if name not in ROW_FIELDS:
             raise RowError(name[:40], f"is no field: they are {', '.join(ROW_FIELDS)}")
@@ -107,19 +98,6 @@ def _row(number: int, line: str) -> PromptRow:
     )
 
 
-def _parsed(line: str) -> object:
-    try:
-        return json.loads(line)
-    except (ValueError, RecursionError) as problem:
-        raise RowError("row", f"is not JSON: {problem}") from problem
-
-
-def _object(field: str, value: object) -> dict[str, object]:
-    if not isinstance(value, dict):
-        raise RowError(field, "must be a JSON object")
-    return cast("dict[str, object]", value)
-
-
 def _text(field: str, value: object) -> str:
     if not isinstance(value, str) or not value:
         raise RowError(field, f"must be text that is not empty, not {value!r:.40}")
@@ -139,7 +117,7 @@ def _messages(value: object) -> tuple[tuple[Message, ...], str]:
 
 
 def _message(where: str, value: object) -> Message:
-    fields = _object(where, value)
+    fields = json_object(where, value)
     role = _text(f"{where}.role", fields.get("role"))
     if fields.keys() == {"role", "answer_of"}:
         answer_of = fields["answer_of"]
@@ -155,9 +133,7 @@ def _tokens(fields: dict[str, object], name: str) -> int | None:
     value = fields.get(name)
     if value is None:
         return None
-    if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= _MOST_TOKENS:
-        raise RowError(name, f"must be a whole number from 1 to {_MOST_TOKENS}, not {value!r:.40}")
-    return value
+    return whole_number(name, value, low=1, high=_MOST_TOKENS)
 
 
 def _time(fields: dict[str, object], name: str) -> Seconds | None:

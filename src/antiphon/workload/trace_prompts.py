@@ -13,7 +13,7 @@ a run has as many tokens as words, give or take where prompts begin and end.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 
 from antiphon.core.draws import Draws
@@ -129,13 +129,6 @@ def thinned(rows: Iterable[TraceRow], share: float, seed: int) -> Iterator[Trace
             yield row
 
 
-def at_speed(asks: Iterable[TraceAsk], factor: float) -> list[TraceAsk]:
-    """The same asks, `factor` times as fast."""
-    if not factor > 0:
-        raise ValueError(f"the speed must be above 0, but is {factor}")
-    return [_moved(ask, ask.at_s / factor) for ask in asks]
-
-
 def at_rate(asks: Sequence[TraceAsk], rate_per_s: float) -> list[TraceAsk]:
     """The same asks, sped up or slowed down so that so many come a second on average.
 
@@ -145,7 +138,8 @@ def at_rate(asks: Sequence[TraceAsk], rate_per_s: float) -> list[TraceAsk]:
         raise ValueError(f"the rate must be above 0 requests a second, but is {rate_per_s}")
     if not asks or not asks[-1].at_s:
         return list(asks)
-    return at_speed(asks, asks[-1].at_s * rate_per_s / len(asks))
+    factor = len(asks) / (asks[-1].at_s * rate_per_s)
+    return [replace(one, at_s=one.at_s * factor) for one in asks]
 
 
 def _spelt(hash_id: int, seed: int) -> list[str]:
@@ -172,7 +166,3 @@ def _output(row: TraceRow, scale: TraceScale) -> int:
 
 def _ask(number: int, text: str, max_tokens: int, seed: int) -> Ask:
     return Ask(number=number, text=text, max_tokens=max_tokens, temperature=0.0, seed=seed % 2**31)
-
-
-def _moved(ask: TraceAsk, at_s: Seconds) -> TraceAsk:
-    return TraceAsk(at_s=at_s, ask=ask.ask, prompt_words=ask.prompt_words, hash_ids=ask.hash_ids)

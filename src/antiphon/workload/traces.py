@@ -8,7 +8,6 @@ Rows are read as they are asked for. Whatever is not as it should be is a `Usage
 the file, the line and the field.
 """
 
-import json
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import datetime
@@ -18,7 +17,7 @@ from typing import cast
 from antiphon.errors import UsageError
 from antiphon.types import Seconds
 
-from .file_lines import file_lines
+from .file_lines import RowError, file_lines, json_row, whole_number
 
 TRACE_BLOCK_TOKENS = 512
 """Tokens that a hash id of Mooncake's traces stands for."""
@@ -76,13 +75,6 @@ def read_azure(file: Path) -> Iterator[TraceRow]:
     return _in_order(file, lines, _azure_row, first_line=2)
 
 
-class _WrongField(Exception):
-    """What is wrong with a field of a row."""
-
-    def __init__(self, field: str, problem: str) -> None:
-        super().__init__(f"{field}: {problem}")
-
-
 def _in_order(
     file: Path,
     lines: Iterator[str],
@@ -98,35 +90,27 @@ def _in_order(
             began_at = row.at_s if began_at is None else began_at
             at_s = row.at_s - began_at
             if at_s < last:
-                raise _WrongField(
-                    "timestamp", f"is {last - at_s:g} s before that of an earlier row"
-                )
-        except _WrongField as problem:
+                raise RowError("timestamp", f"is {last - at_s:g} s before that of an earlier row")
+        except RowError as problem:
             raise UsageError(f"{file}, line {number}: {problem}") from None
         last = at_s
         yield TraceRow(at_s, row.input_tokens, row.output_tokens, row.hash_ids)
 
 
 def _mooncake_row(line: str) -> TraceRow:
-    try:
-        fields = json.loads(line)
-    except (ValueError, RecursionError) as problem:
-        raise _WrongField("row", f"is not JSON: {problem}") from problem
-    if not isinstance(fields, dict):
-        raise _WrongField("row", "must be a JSON object")
-    row = cast("dict[str, object]", fields)
+    row = json_row(line)
     at_ms = row.get("timestamp")
     if not isinstance(at_ms, int | float) or isinstance(at_ms, bool) or not 0 <= at_ms < 2**53:
-        raise _WrongField("timestamp", f"must be milliseconds from 0 on, not {at_ms!r:.40}")
-    input_tokens = _count("input_length", row.get("input_length"), low=1)
-    output_tokens = _count("output_length", row.get("output_length"), low=0)
+        raise RowError("timestamp", f"must be milliseconds from 0 on, not {at_ms!r:.40}")
+    input_tokens = whole_number("input_length", row.get("input_length"), low=1, high=_MAX_TOKENS)
+    output_tokens = whole_number("output_length", row.get("output_length"), low=0, high=_MAX_TOKENS)
     hash_ids = row.get("hash_ids")
     if not isinstance(hash_ids, list):
-        raise _WrongField("hash_ids", f"must be a list, not {hash_ids!r:.40}")
+        raise RowError("hash_ids", f"must be a list, not {hash_ids!r:.40}")
     ids = cast("list[object]", hash_ids)
     blocks = -(-input_tokens // TRACE_BLOCK_TOKENS)
     if len(ids) != blocks:
-        raise _WrongField(
+        raise RowError(
             "hash_ids",
             f"has {len(ids)} ids, but {input_tokens} input tokens are {blocks} blocks of "
             f"{TRACE_BLOCK_TOKENS}",
@@ -135,30 +119,24 @@ def _mooncake_row(line: str) -> TraceRow:
         at_s=at_ms / 1000,
         input_tokens=input_tokens,
         output_tokens=output_tokens,
-        hash_ids=tuple(_count("hash_ids", one, low=0, high=2**63) for one in ids),
+        hash_ids=tuple(whole_number("hash_ids", one, low=0, high=2**63) for one in ids),
     )
 
 
 def _azure_row(line: str) -> TraceRow:
     cells = line.split(",")
     if len(cells) != len(_AZURE_FIELDS):
-        raise _WrongField("row", f"must have {len(_AZURE_FIELDS)} fields, not {len(cells)}")
+        raise RowError("row", f"must have {len(_AZURE_FIELDS)} fields, not {len(cells)}")
     try:
         at = datetime.fromisoformat(cells[0])
     except ValueError as problem:
-        raise _WrongField("TIMESTAMP", str(problem)) from problem
+        raise RowError("TIMESTAMP", str(problem)) from problem
     return TraceRow(
         at_s=(at.replace(tzinfo=None) - _AZURE_EPOCH).total_seconds(),
-        input_tokens=_count("ContextTokens", _number(cells[1]), low=1),
-        output_tokens=_count("GeneratedTokens", _number(cells[2]), low=0),
+        input_tokens=whole_number("ContextTokens", _number(cells[1]), low=1, high=_MAX_TOKENS),
+        output_tokens=whole_number("GeneratedTokens", _number(cells[2]), low=0, high=_MAX_TOKENS),
     )
 
 
 def _number(cell: str) -> object:
     return int(cell) if cell.isascii() and cell.isdigit() and len(cell) < 20 else cell
-
-
-def _count(field: str, value: object, *, low: int, high: int = _MAX_TOKENS) -> int:
-    if not isinstance(value, int) or isinstance(value, bool) or not low <= value <= high:
-        raise _WrongField(field, f"must be a whole number from {low} on, not {value!r:.40}")
-    return value

@@ -160,12 +160,12 @@ def waits_at_most(rate: float, wait: float) -> float:
     return (1 - rate) * terms
 
 
-def queue_knee(wait: float, target: float) -> float:
-    """The rate at which the share `target` of calls waits at most so long."""
+def queue_knee(wait: float, goal: float) -> float:
+    """The rate at which the share `goal` of calls waits at most so long."""
     low, high = 0.001, 0.999
     for _ in range(60):
         middle = (low + high) / 2
-        low, high = (middle, high) if waits_at_most(middle, wait) >= target else (low, middle)
+        low, high = (middle, high) if waits_at_most(middle, wait) >= goal else (low, middle)
     return low
 
 
@@ -186,12 +186,12 @@ def queue(wait: float, warmup_s: float = 100.0) -> Server:
     return run
 
 
-def logistic(knee: float, width: float, target: float) -> Server:
-    """Independent calls; their chance falls with log rate, and is `target` at the knee."""
+def logistic(knee: float, width: float, goal: float) -> Server:
+    """Independent calls; their chance falls with log rate, and is `goal` at the knee."""
 
     def run(chance: random.Random, rate: float, duration_s: float) -> Attainment:
         of = round(rate * duration_s)
-        odds = math.log(target / (1 - target)) - math.log(rate / knee) / width
+        odds = math.log(goal / (1 - goal)) - math.log(rate / knee) / width
         likely = 1 / (1 + math.exp(-max(-500.0, min(500.0, odds))))
         return counted(sum(chance.random() < likely for _ in range(of)), of)
 

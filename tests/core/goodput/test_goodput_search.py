@@ -15,7 +15,6 @@ from antiphon.core.goodput import (
     RunAt,
     SearchRules,
     StopReason,
-    difference,
 )
 from antiphon.errors import BugError, UsageError
 
@@ -35,7 +34,7 @@ def errors_of(found: list[Goodput], knee: float) -> list[float]:
 
 
 def times_contained(found: list[Goodput], knee: float) -> int:
-    """How many results have the knee between the rates that are clear."""
+    """How many results have the knee between their bounds."""
     return sum(not goodput.estimate.excludes(knee) for goodput in found)
 
 
@@ -63,7 +62,7 @@ def test_finds_the_knee_of_a_queue_within_5_percent(wait: float, run_s: float) -
     errors = errors_of(found, knee)
     assert -0.05 <= errors[0] <= errors[-1] <= 0.05
     assert abs(sum(errors)) / SEEDS < 0.02
-    assert times_contained(found, knee) >= 0.97 * SEEDS
+    assert times_contained(found, knee) >= 0.93 * SEEDS
 
 
 @pytest.mark.parametrize(("run_s", "within", "contained"), [(150, 0.15, 0.35), (500, 0.08, 0.7)])
@@ -77,10 +76,10 @@ def test_with_few_calls_it_is_as_sure_as_the_page_on_goodput_says(
     assert times_contained(found, knee) >= contained * SEEDS
 
 
-@pytest.mark.parametrize("target", [0.5, 0.9, 0.99])
-def test_any_share_can_be_the_target(target: float) -> None:
-    server = logistic(40.0, 0.05, target)
-    found, _runs = searched(GoodputSearch(SearchRules(target=target)), server)
+@pytest.mark.parametrize("goal", [0.5, 0.9, 0.99])
+def test_any_share_can_be_the_goal(goal: float) -> None:
+    server = logistic(40.0, 0.05, goal)
+    found, _runs = searched(GoodputSearch(SearchRules(goal=goal)), server)
     assert found.rate_per_s == pytest.approx(40.0, rel=0.05)
 
 
@@ -96,9 +95,6 @@ def test_without_noise_the_knee_is_in_the_bracket(
     assert found.rate_per_s <= knee < found.fails_at_per_s
     assert found.fails_at_per_s <= found.rate_per_s * (1 + tolerance)
     assert len(runs) == sum(probe.runs for probe in found.probes) <= rules.most_runs
-    if found.rate_per_s > 1.0:  # Enough calls to be sure.
-        assert found.clear_pass_per_s == found.rate_per_s
-        assert found.clear_fail_per_s == found.fails_at_per_s
 
 
 @st.composite
@@ -107,7 +103,7 @@ def rules_of_any_kind(draw: st.DrawFn) -> SearchRules:
     highest = lowest * draw(st.floats(1.0, 1000.0))
     run_s = draw(st.floats(1.0, 100.0))
     return SearchRules(
-        target=draw(st.floats(0.05, 0.99)),
+        goal=draw(st.floats(0.05, 0.99)),
         tolerance=draw(st.floats(0.005, 1.0)),
         lowest_per_s=lowest,
         start_per_s=min(highest, lowest * draw(st.floats(1.0, 1000.0))),
@@ -142,7 +138,7 @@ def test_ends_within_its_runs_and_bounds_whatever_it_is_told(
 
 
 def assert_consistent(found: Goodput) -> None:
-    """Rates in order, the curve falls, and the result is where it crosses the target."""
+    """Rates in order, the curve falls, and the result is where it crosses the goal."""
     rates = [probe.rate_per_s for probe in found.probes]
     assert rates == sorted(set(rates))
     fitted = [probe.fitted for probe in found.probes]
@@ -150,12 +146,8 @@ def assert_consistent(found: Goodput) -> None:
     assert found.rate_per_s == max((p.rate_per_s for p in found.probes if p.passes), default=0.0)
     failing = [probe.rate_per_s for probe in found.probes if not probe.passes]
     assert found.fails_at_per_s == min(failing, default=None)
-    assert found.clear_pass_per_s <= found.rate_per_s
     if found.fails_at_per_s is not None:
         assert found.rate_per_s < found.fails_at_per_s
-    if found.clear_fail_per_s is not None:
-        assert found.fails_at_per_s is not None
-        assert found.fails_at_per_s <= found.clear_fail_per_s
     assert not found.estimate.excludes(found.per_device)
 
 
@@ -186,7 +178,7 @@ def test_a_rate_that_is_clear_is_measured_once_on_the_way() -> None:
     assert [run.rate_per_s for run in runs[:4]] == [1.0, 2.0, 4.0, 8.0]
 
 
-def test_a_rate_near_the_target_gets_all_its_runs_and_then_the_point_decides() -> None:
+def test_a_rate_near_the_goal_gets_all_its_runs_and_then_the_point_decides() -> None:
     search = GoodputSearch(SearchRules(runs_per_rate=3))
     for met in (89, 91):
         search.observe(1.0, counted(met, 100))
@@ -225,25 +217,6 @@ def test_rates_in_the_wrong_order_are_taken_together() -> None:
     found = search.result()
     assert [probe.fitted for probe in found.probes] == [0.99, 0.895, 0.895, 0.1]
     assert (found.rate_per_s, found.fails_at_per_s) == (1.0, 2.0)
-
-
-def test_what_is_unsure_shows_in_the_clear_rates() -> None:
-    search = GoodputSearch(SearchRules(runs_per_rate=1))
-    for rate, met in ((1.0, 990), (2.0, 905), (2.1, 895), (2.2, 890), (4.0, 100)):
-        search.observe(rate, counted(met, 1000))
-    found = search.result()
-    assert (found.rate_per_s, found.fails_at_per_s) == (2.0, 2.1)
-    assert (found.clear_pass_per_s, found.clear_fail_per_s) == (1.0, 4.0)
-
-
-def test_two_searches_differ_if_what_is_clear_of_them_does() -> None:
-    slow, _runs = searched(GoodputSearch(SearchRules()), logistic(10.0, 0.1, 0.9), 1)
-    same, _runs = searched(GoodputSearch(SearchRules()), logistic(10.0, 0.1, 0.9), 2)
-    fast, _runs = searched(GoodputSearch(SearchRules()), logistic(15.0, 0.1, 0.9), 3)
-    assert not difference(same.estimate, slow.estimate).excludes(0.0)
-    assert difference(fast.estimate, slow.estimate).excludes(0.0)
-    shared, _runs = searched(GoodputSearch(SearchRules(devices=2)), logistic(20.0, 0.1, 0.9), 4)
-    assert not difference(shared.estimate, slow.estimate).excludes(0.0)
 
 
 def test_a_run_without_calls_ends_it_with_that_reason() -> None:
@@ -303,9 +276,9 @@ def test_rates_can_be_read() -> None:
 @pytest.mark.parametrize(
     ("field", "value"),
     [
-        ("target", 0.0),
-        ("target", 1.0),
-        ("target", float("nan")),
+        ("goal", 0.0),
+        ("goal", 1.0),
+        ("goal", float("nan")),
         ("tolerance", 0.001),
         ("start_per_s", 0.0),
         ("start_per_s", 1e9),

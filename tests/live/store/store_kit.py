@@ -29,7 +29,7 @@ from antiphon.live.socket_folder import STORE_SOCKET
 from antiphon.live.store_process import serve_store, slower_tiers
 from antiphon.live.supervisor.child_process import ChildProcess, command_of
 from antiphon.live.supervisor.messages import Launch, Ready, Refused, Stop
-from antiphon.store.remote import RemoteValues
+from antiphon.store.remote_values import RemoteValues
 from antiphon.store.transfer import MappedRegion, OwnedRegion
 from antiphon.types import (
     BlockKey,

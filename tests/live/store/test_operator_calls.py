@@ -4,18 +4,30 @@ import asyncio
 import threading
 import time
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
-from store_kit import FakeGateway, FakeWorker, RemoteDict, keys_of, prompt, served, until
+from store_kit import (
+    BLOCK_BYTES,
+    FakeGateway,
+    FakeWorker,
+    RemoteDict,
+    keys_of,
+    prompt,
+    served,
+    until,
+)
 
 from antiphon.core.tiers import Slot
 from antiphon.errors import PeerError
+from antiphon.live.slices import slices
 from antiphon.live.store.host_memory import HostMemory
 from antiphon.store.disk import DiskTier
 from antiphon.store.disk.recovery import Recovery
 from antiphon.store.record import RecordHeader, decode_header
+from antiphon.store.remote import RemoteTier
 from antiphon.types import OfferedPage, StoreOp, Tier
 
 pytestmark = pytest.mark.timeout(120)
@@ -103,7 +115,8 @@ async def test_what_was_cleared_is_in_the_remote_no_more_and_of_earlier_lives_ne
     ):
         keys = await worker.put_prompt(3, seed=1)
         kept = await other.put_prompt(3)
-        await gateway.until(lambda: gateway.on(Tier.REMOTE) == {*keys, *kept})
+        known = {*earlier, *keys, *kept}
+        await gateway.until(lambda: gateway.on(Tier.REMOTE) == known)
         answer = await gateway.ask(StoreOp.CLEAR, tenant=worker.tenant)
         assert (answer.blocks, answer.problem) == (8, "")
         assert len(remote.kept) == 3
@@ -183,6 +196,59 @@ async def test_what_waits_to_be_put_is_cleared_too(
         await worker.put_prompt(2, seed=1)
         assert gateway.on(Tier.HOST).isdisjoint(keys)
         assert (await gateway.ask(StoreOp.LOOKUP, keys)).tiers == ((),) * 40
+
+
+# ── verify, pin ──────────────────────────────────────────────────────────────────────────────────
+
+
+async def test_the_remote_is_verified_too_and_what_was_left_out_is_said(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was skipped, and all was said to be well."""
+    remote = RemoteDict()
+    async with (
+        served(folder, values=remote) as path,
+        FakeWorker(path) as worker,
+        FakeGateway(path) as gateway,
+    ):
+        keys = await worker.put_prompt(20)
+        await gateway.until(lambda: gateway.on(Tier.REMOTE) == set(keys))
+        good = await gateway.ask(StoreOp.VERIFY)
+        assert (good.blocks, good.note) == (0, "")
+        monkeypatch.setattr("antiphon.live.store.operator.MOST_VERIFIED_REMOTE", 5)
+        some = await gateway.ask(StoreOp.VERIFY)
+        assert some.note.startswith(
+            "of 20 blocks that the remote tier is known to have 5 were read"
+        )
+        [name] = [name for name in remote.kept if name.endswith(keys[3])]
+        remote.kept[name] = remote.kept[name][:-1] + bytes([remote.kept[name][-1] ^ 1])
+        bad = await gateway.ask(StoreOp.VERIFY, keys[2:5])
+        assert (bad.blocks, bad.note, name in remote.kept) == (1, "", False)
+        del remote.kept[next(name for name in remote.kept if name.endswith(keys[4]))]
+        gone = await gateway.ask(StoreOp.VERIFY, keys[2:5])
+        assert (gone.blocks, gone.note) == (0, "")
+        await gateway.until(lambda: gateway.on(Tier.REMOTE) == set(keys) - {keys[3], keys[4]})
+        remote.silent = True
+        silent = await gateway.ask(StoreOp.VERIFY)
+        assert (silent.blocks, silent.problem) == (0, "")
+        assert "could not be asked" in silent.note
+
+
+async def test_why_not_all_was_pinned_is_said(folder: Path) -> None:
+    async with (
+        served(folder, memory_bytes=2**20) as path,
+        FakeWorker(path) as worker,
+        FakeGateway(path) as gateway,
+    ):
+        most = 2**20 // BLOCK_BYTES // 2
+        prompts = [await worker.put_prompt(60, seed) for seed in range(3)]
+        keys = [key for one in prompts for key in one]
+        short = await gateway.ask(StoreOp.PIN, (*keys[:2], bytes(32)))
+        assert (short.blocks, short.note[:34]) == (2, "the store has no more of the promp")
+        full = await gateway.ask(StoreOp.PIN, keys)
+        assert full.blocks == most
+        assert "at most half of the store's memory can be pinned" in full.note
+        assert "unpin another prompt" in full.note
 
 
 # ── others' work ─────────────────────────────────────────────────────────────────────────────────
@@ -344,7 +410,7 @@ async def test_what_is_brought_up_from_the_remote_is_its_tenants_as_workers_name
 async def test_what_is_cleared_while_a_recovered_disk_is_announced_is_not_announced_after(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("antiphon.live.store.disk_blocks.ANNOUNCED_AT_ONCE", 1)
+    monkeypatch.setattr("antiphon.live.store.disk_blocks.slices", partial(slices, size=1))
     table = {"disk_bytes": "8MiB", "dir": str(folder / "kv")}
     async with (
         served(folder, **table) as path,
@@ -361,3 +427,34 @@ async def test_what_is_cleared_while_a_recovered_disk_is_announced_is_not_announ
         tiers = (await gateway.ask(StoreOp.LOOKUP, keys)).tiers
         assert tiers == ((),) * 60
         assert gateway.held == set()
+
+
+async def test_what_is_cleared_while_the_remote_is_looked_through_is_not_said_to_be_there(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gate, some, remote = Gate(), RemoteTier.some, RemoteDict()
+    async with (
+        served(folder, values=remote) as path,
+        FakeWorker(path) as worker,
+        FakeGateway(path) as gateway,
+    ):
+        keys = await worker.put_prompt(20)
+        await gateway.until(lambda: gateway.on(Tier.REMOTE) == set(keys))
+
+    def slow(tier: RemoteTier, place: int) -> Any:
+        said = some(tier, place)
+        gate.pass_through()
+        return said
+
+    monkeypatch.setattr(RemoteTier, "some", slow)
+    async with (
+        served(folder, values=remote) as path,
+        FakeGateway(path) as gateway,
+        FakeWorker(path),
+    ):
+        await gate.reached()
+        asked = asyncio.create_task(gateway.ask(StoreOp.CLEAR))
+        gate.open()
+        assert (await asked).blocks == 20
+        await gateway.until(lambda: not gateway.held)
+        assert (await gateway.ask(StoreOp.LOOKUP, keys)).tiers == ((),) * 20

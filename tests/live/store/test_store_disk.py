@@ -2,6 +2,7 @@
 
 import asyncio
 import resource
+import shutil
 import signal
 from collections.abc import Sequence
 from pathlib import Path
@@ -193,16 +194,19 @@ async def test_a_folder_that_cannot_be_used_is_said_at_the_start(folder: Path) -
             pass
 
 
-async def test_a_folder_that_another_store_uses_costs_the_disk_tier_only(folder: Path) -> None:
+async def test_a_folder_that_another_store_uses_is_said_at_the_start(folder: Path) -> None:
+    """The second store was told when its first worker came, and had no disk tier from then on."""
     other = folder / "other"
     other.mkdir(mode=0o700)
     async with real_store(folder, **disk(folder)) as first, FakeWorker(first.path) as worker:
+        with pytest.raises(PeerError, match=rf"another store \(process {first.pid}\) uses it"):
+            async with real_store(other, **disk(folder)):
+                pass
         keys = await worker.put_prompt()
         await written(first, keys)
-        async with real_store(other, **disk(folder)) as second, FakeWorker(second.path) as guest:
-            theirs = await guest.put_prompt(seed=3)
-            assert await guest.fetch(theirs) == contents(theirs)
-            assert any("no blocks are kept on disk" in line for line in second.log)
+        await first.restart()
+        async with FakeWorker(first.path) as again:
+            await until(lambda: _all(again, keys))
 
 
 async def test_operators_ask(folder: Path) -> None:
@@ -290,6 +294,23 @@ async def test_a_full_disk_is_no_more_than_a_missing_tier(folder: Path) -> None:
         more = await worker.put_prompt(blocks=20, seed=1)
         assert await worker.fetch(more) == contents(more)
         assert await worker.fetch(keys) == contents(keys)
+
+
+async def test_a_folder_that_is_deleted_is_said_once_with_what_to_do(folder: Path) -> None:
+    async with (
+        real_store(folder, **disk(folder)) as store,
+        FakeWorker(store.path) as worker,
+        FakeGateway(store.path) as gateway,
+    ):
+        keys = await worker.put_prompt()
+        await gateway.until(lambda: gateway.on(Tier.DISK) == set(keys))
+        shutil.rmtree(folder / "disk")
+        more = await worker.put_prompt(blocks=20, seed=1)
+        await gateway.until(lambda: not gateway.on(Tier.DISK))
+        assert await worker.fetch([*more]) == contents(more)
+        await until(lambda: any("deleted" in line for line in store.log))
+    [line] = [line for line in store.log if "blocks are not kept on disk" in line]
+    assert "antiphon restart store" in line
 
 
 def limit(pid: int, disk_folder: Path) -> None:

@@ -36,6 +36,8 @@ async def test_what_the_remote_took_is_read_after_the_store_was_killed(
             await gateway.until(lambda: gateway.on(Tier.REMOTE) == set(keys))
         await store.restart()
         async with FakeWorker(store.path) as worker, FakeGateway(store.path) as gateway:
+            # A router must know of them before anybody asks: it sends nobody to look elsewhere.
+            await gateway.until(lambda: gateway.on(Tier.REMOTE) == set(keys))
             located = await worker.locate(keys)
             assert worker.copy(located) == [content_of(key) for key in keys]
             assert located.from_disk == len(keys)

@@ -5,6 +5,7 @@ FOLDER/NAME.lives gets a line "LIFE PID" when a life begins, FOLDER/NAME.heard e
 """
 
 import asyncio
+import itertools
 import os
 import signal
 import sys
@@ -14,9 +15,11 @@ from pathlib import Path
 from antiphon.errors import UsageError
 from antiphon.live.supervisor import parent as parent_module
 from antiphon.live.supervisor.messages import (
+    Alive,
     Children,
     Drain,
     Drained,
+    KeepDrained,
     KeepRole,
     Present,
     Ready,
@@ -51,6 +54,8 @@ async def act(parent: Parent) -> int:
         if isinstance(message, Drain) and deed != "deaf":
             parent.tell(Drained())
 
+    with (folder / f"{name}.heard").open("a") as file:
+        file.write(f"begins with drained={parent.launch.drained}\n")
     parent.listen(hear)
     match deed.split():
         case ["refuse", *words]:
@@ -73,6 +78,19 @@ async def act(parent: Parent) -> int:
             parent.tell(Ready(serves="it"))
             await wait_for(folder / f"{name}.heard", "state='ready'", each="name=")
             parent.tell(KeepRole(worker, Role(role)))
+        case ["drain", worker]:
+            parent.tell(Ready(serves="it"))
+            await wait_for(folder / f"{name}.heard", "state='ready'", each="name=")
+            parent.tell(KeepDrained(worker, True))
+            os.kill(os.getpid(), signal.SIGKILL)
+        case ["alive", *times]:
+            # So often, a moment apart; or without end.
+            parent.tell(Ready(serves="it"))
+            for _ in times or itertools.count():
+                parent.tell(Alive())
+                await asyncio.sleep(0.02)
+            await stopped.wait()
+            return 0
         case ["present", *moments]:
             # One word a moment, in which those who are there stand between commas; "+store" and
             # "-store" tell of the store.

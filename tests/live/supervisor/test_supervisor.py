@@ -319,6 +319,47 @@ def test_nobody_is_missed_by_a_gateway_that_does_not_say_who_is_there(supervise)
     assert len(running.lives("mixed-0")) == 1
 
 
+def test_a_gateway_that_hangs_is_started_anew(supervise) -> None:
+    """Workers and stores were; a gateway whose loop stood still was waited for without end."""
+    running = supervise({"gateway": "alive 1 1 1\nserve"}, cluster={"hung_after_s": 0.5})
+    running.until(lambda: len(running.lives("gateway")) == 2)
+    assert running.saw("log gateway | ended (its process hung: silent for 0.5 s)")
+    assert len(running.lives("mixed-0")) == 1
+
+
+def test_one_that_says_that_it_lives_is_not_and_nobody_is_for_a_supervisor_that_stood_still(
+    supervise,
+) -> None:
+    running = supervise({"gateway": "alive"}, cluster={"hung_after_s": 1.0})
+    running.until(lambda: running.saw("ready it"))
+    os.kill(running.process.pid, signal.SIGSTOP)
+    time.sleep(3.0)  # longer than the gateway may be silent, and than a timer may be late
+    os.kill(running.process.pid, signal.SIGCONT)
+    os.kill(int(running.lives("mixed-0")[0][1]), signal.SIGKILL)
+    running.until(lambda: len(running.lives("mixed-0")) == 2)
+    assert len(running.lives("gateway")) == 1
+
+
+def test_a_drain_is_kept_over_the_gateways_death_and_ends_with_the_worker(supervise) -> None:
+    running = supervise({"gateway": "drain mixed-0\nserve"}, cluster={"mixed": 2})
+
+    def told(life: int) -> str:
+        """At the begin of this life of the gateway."""
+
+        def begins() -> list[str]:
+            heard = running.heard("gateway").splitlines()
+            return [line for line in heard if line.startswith("begins")]
+
+        running.until(lambda: len(begins()) >= life)
+        return begins()[life - 1]
+
+    assert told(2) == "begins with drained=('mixed-0',)"
+    os.kill(int(running.lives("mixed-0")[0][1]), signal.SIGKILL)
+    running.until(lambda: len(running.lives("mixed-0")) == 2)
+    os.kill(int(running.lives("gateway")[1][1]), signal.SIGKILL)
+    assert told(3) == "begins with drained=()"
+
+
 def test_a_role_is_kept_over_a_restart(supervise) -> None:
     running = supervise({"gateway": "role mixed-0 decode"})
     running.until(lambda: "role=<Role.DECODE" in running.heard("gateway"))

@@ -66,7 +66,7 @@ def test_a_value_may_have_options_of_its_own(text: str) -> None:
         ("chat:max_context=1e4", "^chat: max_context must be a whole number from 128"),
         ("chat:max_context=5", "^chat: max_context must be from 128 to 2097152, not 5"),
         ("multi-turn:think=-1s", '^multi-turn: think must be a time such as 30s, .* not "-1s"'),
-        ("multi-turn:think=2d", '^multi-turn: think must be a time such as 30s, .* not "2d"'),
+        ("multi-turn:think=2y", '^multi-turn: think must be a time such as 30s, .* not "2y"'),
         ("multi-turn:think=25h", "^multi-turn: think must be from 0 to 86400, not 90000"),
         ("multi-turn:turns=0", "^multi-turn: turns: a length must be from 1"),
         ("rag:zipf=9", "^rag: zipf must be from 0 to 5, not 9"),

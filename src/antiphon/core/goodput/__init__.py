@@ -1,12 +1,13 @@
 """Goodput, the yardstick: what a call's latencies are, whether it met its targets, and the search
 for the highest rate at which enough calls do. One definition for everything that measures."""
 
-from .attainment import Attainment, after_warmup
+from .attainment import GOAL, Attainment, after_warmup
 from .distribution import Distribution, percentile
-from .estimate import Z95, Estimate, difference, percentile_estimate, share
+from .estimate import Z95, Estimate, difference, percentile_estimate, share, share_in_order
+from .goodput import Goodput, Probe, StopReason
 from .goodput_search import GoodputSearch
 from .latency import e2e_s, gaps_s, served, tpot_s, ttft_s
-from .search_rules import Goodput, Probe, RunAt, SearchRules, StopReason
+from .search_rules import RunAt, SearchRules
 from .slo_scale import (
     DEFAULT_SCALES,
     ScalePoint,
@@ -20,6 +21,7 @@ from .verdict import NO_TARGETS, Slos, Verdict, judge, needed_scale, scaled, sca
 
 __all__ = [
     "DEFAULT_SCALES",
+    "GOAL",
     "NO_TARGETS",
     "Z95",
     "Attainment",
@@ -50,6 +52,7 @@ __all__ = [
     "scaled_all",
     "served",
     "share",
+    "share_in_order",
     "slo_of",
     "tightest_scale",
     "tpot_s",

@@ -9,6 +9,9 @@ from antiphon.types import CallRecord, Seconds
 from .estimate import Z95, Estimate, design_effect, in_batches, share
 from .verdict import Slos, Verdict, judge, slo_of
 
+GOAL = 0.9
+"""The share of calls that must meet both targets for a rate to be within goodput."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Attainment:

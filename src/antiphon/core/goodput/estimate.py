@@ -82,20 +82,28 @@ def in_batches(ordered: Sequence[T]) -> list[Sequence[T]]:
     return [ordered[start : start + size] for start in range(0, len(ordered), size)]
 
 
-def percentile_estimate(
-    values: Sequence[float], part: float, z: float = Z95, *, in_due_order: bool = False
+def share_in_order(outcomes: Sequence[bool], z: float = Z95) -> Estimate:
+    """The `share` of outcomes that are true, of calls in the order in which they were due."""
+    return share(sum(outcomes), len(outcomes), z, design_effect=design_effect_of(outcomes))
+
+
+def percentile_estimate(values: Sequence[float], part: float, z: float = Z95) -> Estimate:
+    """A percentile of times (>= 0), at least one, in the order in which their calls were due."""
+    return with_rank_interval(percentile(sorted(values), part), values, part, z)
+
+
+def with_rank_interval(
+    value: float, values: Sequence[float], part: float, z: float = Z95
 ) -> Estimate:
-    """A percentile of times (>= 0), with the interval between two of the sorted values.
+    """`value`, with the interval of the percentile `part` of these, between two of them.
 
     Which two is a matter of counting alone: how many of n independent values lie below the true
     percentile is binomial (David & Nagaraja, "Order Statistics", 7.1). No distribution is assumed.
-    Where there are too few values to bound it, the bounds are 0 and inf. `values`: at least one.
-    `in_due_order`: they come in the order in which their calls were due, so that it can be seen how
-    alike neighbours fare. Otherwise they may come in any order, and are taken for independent.
+    How many of the n count is seen from their order (`design_effect`). Where there are too few to
+    bound it, the bounds are 0 and inf.
     """
     ordered = sorted(values)
-    value = percentile(ordered, part)
-    alike = design_effect_of([one <= value for one in values]) if in_due_order else 1.0
+    alike = design_effect_of([one <= value for one in values])
     below, above = rank_bounds(len(ordered), part, z, design_effect=alike)
     low = ordered[below - 1] if below >= 1 else 0.0
     high = ordered[above - 1] if above <= len(ordered) else math.inf

@@ -6,7 +6,7 @@
                            └ fails     until its ends are within the tolerance
 
 A rate is measured in runs, whose calls are added up. It is settled, and measured no more, once
-Wilson's interval is clear of the target on either side, or its runs are spent: then the point
+Wilson's interval is clear of the goal on either side, or its runs are spent: then the point
 estimate decides. The rates that the result rests on are measured at least twice.
 
 Noise may make attainment seem to rise with the rate. It can't, so neighbours in the wrong order are
@@ -22,7 +22,8 @@ from antiphon.errors import BugError
 
 from .attainment import Attainment
 from .falling_fit import falling_fit
-from .search_rules import Goodput, Probe, RunAt, SearchRules, StopReason
+from .goodput import Goodput, Probe, StopReason
+from .search_rules import RunAt, SearchRules
 
 _CONFIRMATION_RUNS = 2
 """Runs of either end of the bracket before it is believed, if a rate may have so many."""
@@ -111,7 +112,8 @@ class GoodputSearch:
         for end in (high, low):
             if end is not None and end.runs < self._rules.runs_per_rate:
                 enough = end.attainment.calls >= self._rules.least_calls
-                if not (enough and end.share.excludes(self._rules.target)):
+                share = end.attainment.both(self._rules.z)
+                if not (enough and share.excludes(self._rules.goal)):
                     return end.rate_per_s
         return None
 
@@ -126,41 +128,28 @@ class GoodputSearch:
     def _probes(self) -> tuple[Probe, ...]:
         """All rates measured, in order, with their verdicts."""
         known = sorted(self._measured.items())
-        shares = [measured.attainment.both(self._rules.z) for _rate, measured in known]
         points = [
-            (share.value, float(measured.attainment.calls))
-            for share, (_rate, measured) in zip(shares, known, strict=True)
+            (measured.attainment.both().value, float(measured.attainment.calls))
+            for _rate, measured in known
         ]
         return tuple(
             Probe(
                 rate_per_s=rate,
                 runs=measured.runs,
                 attainment=measured.attainment,
-                share=share,
                 fitted=fitted,
-                passes=fitted >= self._rules.target,
+                passes=fitted >= self._rules.goal,
             )
-            for (rate, measured), share, fitted in zip(
-                known, shares, falling_fit(points), strict=True
-            )
+            for (rate, measured), fitted in zip(known, falling_fit(points), strict=True)
         )
 
     def _goodput(self, stopped: StopReason) -> Goodput:
         probes = self._probes()
         low, high = _bracket(probes)
-        target = self._rules.target
         return Goodput(
             rate_per_s=low.rate_per_s if low else 0.0,
             fails_at_per_s=high.rate_per_s if high else None,
-            clear_pass_per_s=max(
-                (one.rate_per_s for one in probes if one.share.low > target and one.passes),
-                default=0.0,
-            ),
-            clear_fail_per_s=min(
-                (one.rate_per_s for one in probes if one.share.high < target and not one.passes),
-                default=None,
-            ),
-            target=target,
+            goal=self._rules.goal,
             devices=self._rules.devices,
             stopped=stopped,
             probes=probes,

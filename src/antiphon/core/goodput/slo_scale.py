@@ -14,8 +14,8 @@ from itertools import chain
 from antiphon.errors import UsageError
 from antiphon.types import CallRecord, Seconds
 
-from .attainment import Attainment
-from .estimate import Z95, Estimate, design_effect_of, rank_bounds
+from .attainment import GOAL, Attainment
+from .estimate import Z95, Estimate, with_rank_interval
 from .search_rules import RunAt
 from .verdict import Slos, needed_scale, scaled_all, slo_of
 
@@ -34,12 +34,12 @@ class ScalePoint:
 class SloScale:
     """What was found at one rate.
 
-    `tightest`: the smallest scale at which the target share of calls meets both targets, with its
+    `tightest`: the smallest scale at which the share `goal` of calls meets both targets, with its
     interval; inf: no scale helps, as too many calls failed. `curve`: in order of the scales.
     """
 
     rate_per_s: float
-    target: float
+    goal: float
     tightest: Estimate
     curve: tuple[ScalePoint, ...]
     calls: int
@@ -57,9 +57,9 @@ def scale_curve(
 
 
 def tightest_scale(
-    records: Iterable[CallRecord], slos: Slos, *, target: float = 0.9, z: float = Z95
+    records: Iterable[CallRecord], slos: Slos, *, goal: float = GOAL, z: float = Z95
 ) -> Estimate:
-    """The smallest scale at which at least `target` of the calls meet both targets.
+    """The smallest scale at which at least `goal` of the calls meet both targets.
 
     Exact: at that scale they do, at any smaller one they don't. The interval is a percentile's
     (`percentile_estimate`), for which calls come in the order in which they were due, run after
@@ -70,15 +70,11 @@ def tightest_scale(
     if not in_order:
         return Estimate(math.inf, 0.0, math.inf)
     needed, count = sorted(in_order), len(in_order)
-    enough = math.ceil(target * count)
-    if (enough - 1) / count >= target:
+    enough = math.ceil(goal * count)
+    if (enough - 1) / count >= goal:
         enough -= 1
     value = needed[max(enough, 1) - 1]
-    alike = design_effect_of([scale <= value for scale in in_order])
-    below, above = rank_bounds(count, target, z, design_effect=alike)
-    low = needed[below - 1] if below else 0.0
-    high = needed[above - 1] if above <= count else math.inf
-    return Estimate(value, min(low, value), max(high, value))
+    return with_rank_interval(value, in_order, goal, z)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,7 +87,7 @@ class ScaleRules:
     rate_per_s: float
     run_s: Seconds = 60.0
     most_runs: int = 3
-    target: float = 0.9
+    goal: float = GOAL
     tolerance: float = 0.05
     scales: tuple[float, ...] = DEFAULT_SCALES
     z: float = Z95
@@ -100,8 +96,8 @@ class ScaleRules:
         for name in ("rate_per_s", "run_s", "most_runs", "tolerance", "z"):
             if not 0 < getattr(self, name) < math.inf:
                 raise UsageError(f"{name} {getattr(self, name)}: it must be a positive number")
-        if not 0 < self.target < 1:
-            raise UsageError(f"target {self.target}: it must be a share between 0 and 1, as 0.9")
+        if not 0 < self.goal < 1:
+            raise UsageError(f"goal {self.goal}: it must be a share between 0 and 1, as 0.9")
         for scale in self.scales:
             if not 0 < scale < math.inf:
                 raise UsageError(f"scales: {scale} is no positive number, such as 0.5")
@@ -129,7 +125,7 @@ class SloScaleSearch:
         """What is known by now. Does not mutate."""
         return SloScale(
             rate_per_s=self._rules.rate_per_s,
-            target=self._rules.target,
+            goal=self._rules.goal,
             tightest=self._tightest(),
             curve=self._curve(),
             calls=sum(map(len, self._runs)),
@@ -140,7 +136,7 @@ class SloScaleSearch:
         return tightest_scale(
             chain.from_iterable(self._runs),
             self._slos,
-            target=self._rules.target,
+            goal=self._rules.goal,
             z=self._rules.z,
         )
 

@@ -31,13 +31,16 @@ class Arrival:
 
 
 class PrefillPace:
-    """How long a token takes in steps that compute several: a moving average. Mutable."""
+    """How long a token takes in steps of one sequence that compute several: a moving average.
+
+    Mutable.
+    """
 
     def __init__(self) -> None:
         self._token_s: Seconds | None = None
 
     def observed(self, tokens: int, seconds: Seconds) -> None:
-        """A step computed so many tokens. Mutates."""
+        """A step computed so many tokens of one sequence. Mutates."""
         if tokens < _LEAST_TOKENS:
             return
         token_s = max(0.0, seconds) / tokens

@@ -1,6 +1,6 @@
 """How the blocks of the host tier continue each other, and which of them may go."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from antiphon.types import BlockKey
 
@@ -26,9 +26,9 @@ class BlockChains:
         """The block of this key, visible or being written."""
         return self._blocks.get(key) if key is not None else None
 
-    def keys(self) -> list[BlockKey]:
-        """All blocks, oldest first."""
-        return list(self._blocks)
+    def keys(self) -> Collection[BlockKey]:
+        """All blocks, oldest first. Valid until the next change."""
+        return self._blocks.keys()
 
     def prefix(self, keys: Sequence[BlockKey]) -> list[HeldBlock]:
         """The longest run of visible blocks that the keys begin with."""

@@ -22,7 +22,7 @@ the tenants, is guaranteed: nobody who was there in the last ten minutes is brou
 another's puts.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 
 from antiphon.errors import BugError
@@ -248,7 +248,7 @@ class HostTier:
         that are read or written are free when that is over. Returns how many blocks it were.
         """
         count = 0
-        for key in self._blocks.keys() if keys is None else keys:
+        for key in list(self._blocks.keys()) if keys is None else keys:
             block = self._blocks.get(key)
             if block is not None and tenant in (None, block.account.tenant):
                 count += self._forget(block)
@@ -263,9 +263,11 @@ class HostTier:
         block = self._blocks.get(key)
         return block is not None and block.state is BlockState.VISIBLE
 
-    def keys(self) -> tuple[BlockKey, ...]:
-        """All visible blocks, in no particular order."""
-        return tuple(key for key in self._blocks.keys() if key in self)  # noqa: SIM118
+    @property
+    def keys(self) -> Collection[BlockKey]:
+        """All blocks, those that are being written too, oldest first. Valid until the next call of
+        anything."""
+        return self._blocks.keys()
 
     @property
     def free_slots(self) -> int:

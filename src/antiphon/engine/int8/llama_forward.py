@@ -107,6 +107,13 @@ def _share(count, team):
 
 
 @kernel
+def _apart(rows, threads):
+    """Whether each thread takes its own rows through a layer. All decide alike, by the smallest
+    share: one that waits for others that do not come would wait forever."""
+    return rows // threads >= _ROWS_APART
+
+
+@kernel
 def _project(values, scale, weight, bias_at, out, team):
     """out ← rows · weightᵀ + bias for this thread's panels; `weight`: panels and scales."""
     rows, channels = out.shape
@@ -231,7 +238,7 @@ def forward(
     # around attention. With few, all rows share one pass over the weights.
     crew = team
     mine, my_rows = room, rows
-    if last - first >= _ROWS_APART:
+    if _apart(count, team[1]):
         crew = (0, 1, 0)
         mine = _part(room, first, last)
         my_rows = Rows(

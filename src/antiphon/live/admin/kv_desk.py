@@ -120,18 +120,20 @@ class KvDesk:
         store = self._there()
         asks = await self._asks(op, order)
         deadline = asyncio.get_running_loop().time() + order.timeout_s
-        blocks = 0
+        blocks, notes = 0, dict[str, None]()
         for ask in asks:
             left_s = max(0.0, deadline - asyncio.get_running_loop().time())
             answer = await store.ask(ask, left_s)
             if answer.problem:
                 raise ClientError(f"the store did not {op}: {answer.problem}", status=409)
             blocks += answer.blocks
+            notes |= {answer.note: None} if answer.note else {}
         return KvDone(
             op=op.value,
             asked=sum(len(ask.keys) for ask in asks) if order.prompt is not None else None,
             blocks=blocks,
             tokens=blocks * self._naming.block_tokens,
+            note="; ".join(notes),
         )
 
     async def _asks(self, op: StoreOp, order: KvOrder) -> list[StoreAsk]:

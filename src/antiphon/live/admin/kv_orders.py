@@ -56,12 +56,13 @@ class KvLookup(msgspec.Struct, frozen=True, kw_only=True):
 
 class KvDone(msgspec.Struct, frozen=True, kw_only=True):
     """What became of an order: of `asked` blocks (None: not so many were named) it was done to
-    `blocks`, which have `tokens`."""
+    `blocks`, which have `tokens`. `note`: what was left out, and why; "" if nothing was."""
 
     op: str
     asked: int | None
     blocks: int
     tokens: int
+    note: str = ""
 
 
 class WorkerKv(msgspec.Struct, frozen=True, kw_only=True):

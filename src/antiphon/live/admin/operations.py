@@ -13,11 +13,12 @@ from typing import Protocol
 
 from antiphon import __version__
 from antiphon.errors import ClientError, PeerError
-from antiphon.live.supervisor.messages import ChildState, FromChild, KeepRole, Restart
+from antiphon.live.supervisor.messages import ChildState, FromChild, KeepDrained, KeepRole, Restart
 from antiphon.types import STORE, Health, Incarnation, Member, Role, Seconds, WorkerId
 
 from .status import (
     ClusterStatus,
+    StoreNow,
     StoreStatus,
     WorkerStatus,
     store_status,
@@ -101,12 +102,14 @@ class Operations:
         self._start_timeout_s = start_timeout_s
         self._children: Mapping[str, ChildState] = {}
         self._store: ChildState | None = None
+        self._store_now: Callable[[], StoreNow | None] = lambda: None
         self._store_news = asyncio.Event()
         self._busy: dict[str, str] = {}
 
-    def attach(self, fleet: Fleet) -> None:
-        """The workers that the gateway has from now on."""
+    def attach(self, fleet: Fleet, store_now: Callable[[], StoreNow | None] = lambda: None) -> None:
+        """The workers that the gateway has from now on, and how it sees the store, if any."""
         self._fleet = fleet
+        self._store_now = store_now
 
     def children(self, states: Sequence[ChildState], store: ChildState | None = None) -> None:
         """The supervisor's newest word on the workers' processes, and the store's."""
@@ -123,7 +126,7 @@ class Operations:
             gateway_pid=os.getpid(),
             open_requests=self._fleet.open_requests,
             workers=worker_statuses(self._fleet.members(), self._children),
-            store=store_status(self._store),
+            store=store_status(self._store, self._store_now()),
         )
 
     async def drain(self, name: str, timeout_s: Seconds) -> WorkerStatus:
@@ -131,7 +134,12 @@ class Operations:
         member = self._member(name)
         self._check_not_last(member, Role.PREFILL, "be drained")
         with self._alone(name, "drained"):
-            await self._fleet.drain(member.info.id, timeout_s)
+            self._tell(KeepDrained(name, True))
+            try:
+                await self._fleet.drain(member.info.id, timeout_s)
+            except PeerError:
+                self._tell(KeepDrained(name, False))
+                raise
         return self._one(name)
 
     async def set_role(self, name: str, role: Role, timeout_s: Seconds) -> WorkerStatus:
@@ -146,6 +154,7 @@ class Operations:
                     self._tell(KeepRole(name, role))
             finally:
                 self._fleet.resume(member.info.id)
+                self._tell(KeepDrained(name, False))
         return self._one(name)
 
     async def restart(self, name: str, timeout_s: Seconds) -> WorkerStatus | StoreStatus:
@@ -176,7 +185,10 @@ class Operations:
 
     async def _restart_store(self) -> StoreStatus:
         if self._store is None:
-            raise ClientError("this server has started no store", status=409)
+            there = self._store_now()
+            socket = there.socket if there is not None else None
+            remedy = f": restart the one at {socket} where it runs" if socket else ""
+            raise ClientError(f"this server has started no store{remedy}", status=409)
         former = self._store.life
         with self._alone(STORE, "restarted"):
             self._tell(Restart(STORE))
@@ -194,7 +206,7 @@ class Operations:
         while (now := self._store) is None or now.life <= life or now.state != "ready":
             self._store_news.clear()
             await self._store_news.wait()
-        status = store_status(now)
+        status = store_status(now, self._store_now())
         assert status is not None
         return status
 

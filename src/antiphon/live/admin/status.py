@@ -1,11 +1,12 @@
 """A cluster at one moment, as `antiphon status --json` prints it."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 import msgspec
 
 from antiphon.live.supervisor.messages import ChildState
-from antiphon.types import Health, Member, Role
+from antiphon.types import STORE, Health, Member, Role, TierStats
 
 
 class WorkerStatus(msgspec.Struct, frozen=True, kw_only=True):
@@ -28,19 +29,45 @@ class WorkerStatus(msgspec.Struct, frozen=True, kw_only=True):
     problem: str = ""
 
 
+class TierUse(msgspec.Struct, frozen=True, kw_only=True):
+    """How full a tier of the store is. A remote one's size is not known: 0."""
+
+    tier: str
+    blocks: int
+    used_bytes: int
+    limit_bytes: int
+
+
 class StoreStatus(msgspec.Struct, frozen=True, kw_only=True):
-    """The store's process. `health`: starting, ready, waiting, stopping, as of a worker's."""
+    """The store's process. `health`: starting, ready, waiting, stopping, as of a worker's.
+
+    One that was started elsewhere is reached at `socket`; it is ready, or away, and its `life` is
+    not known. `tiers` are those that it has, if it is there.
+    """
 
     health: str
+    id: str = STORE
     pid: int | None = None
-    life: int = 1
+    life: int | None = 1
     problem: str = ""
+    socket: str | None = None
+    tiers: tuple[TierUse, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoreNow:
+    """The store as the gateway sees it. `socket` None: this server's own."""
+
+    socket: str | None
+    present: bool
+    pid: int | None
+    stats: tuple[TierStats, ...]
 
 
 class ClusterStatus(msgspec.Struct, frozen=True, kw_only=True):
     """The gateway and all workers, by id. `open_requests`: taken and not settled.
 
-    `store` None: none, or one that this server did not start.
+    `store` None: there is none, or nobody looks for one yet, as no worker has joined.
     """
 
     model: str
@@ -52,11 +79,26 @@ class ClusterStatus(msgspec.Struct, frozen=True, kw_only=True):
     store: StoreStatus | None = None
 
 
-def store_status(child: ChildState | None) -> StoreStatus | None:
-    """The supervisor's knowledge of the store."""
-    if child is None:
+def store_status(child: ChildState | None, now: StoreNow | None) -> StoreStatus | None:
+    """The supervisor's knowledge of the store's process, and the gateway's of what it has."""
+    tiers = tuple(map(_use, now.stats)) if now is not None else ()
+    if child is not None:
+        return StoreStatus(
+            health=child.state,
+            pid=child.pid,
+            life=child.life,
+            problem=child.problem,
+            tiers=tiers,
+        )
+    if now is None or now.socket is None:
         return None
-    return StoreStatus(health=child.state, pid=child.pid, life=child.life, problem=child.problem)
+    return StoreStatus(
+        health="ready" if now.present else "away",
+        pid=now.pid,
+        life=None,
+        socket=now.socket,
+        tiers=tiers,
+    )
 
 
 def worker_statuses(
@@ -66,6 +108,15 @@ def worker_statuses(
     joined = {str(member.info.id): member for member in members}
     names = sorted(joined.keys() | children.keys(), key=_by_role_and_number)
     return tuple(_status(name, joined.get(name), children.get(name)) for name in names)
+
+
+def _use(stats: TierStats) -> TierUse:
+    return TierUse(
+        tier=stats.tier.value,
+        blocks=stats.blocks,
+        used_bytes=stats.used_bytes,
+        limit_bytes=stats.limit_bytes,
+    )
 
 
 def _status(name: str, member: Member | None, child: ChildState | None) -> WorkerStatus:

@@ -1,12 +1,14 @@
-"""Blocks on their way from slower tiers into shared memory, for those who look for them."""
+"""Blocks on their way from slower tiers into shared memory, for those who look for them.
+
+What is read, and in which order, is decided by `core.tiers.BringUp`.
+"""
 
 import asyncio
-from collections.abc import Callable, Collection, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Sequence
 from functools import partial
-from itertools import takewhile
 from typing import Any, TypeAlias
 
-from antiphon.core.tiers import Declined, Slot
+from antiphon.core.tiers import BringUp, Declined, Load, Slot, Turn
 from antiphon.store.record import RecordedBlock
 from antiphon.types import BlockKey, OfferedPage, Seconds, Tier
 
@@ -14,12 +16,11 @@ from .disk_blocks import DiskBlocks
 from .host_memory import HostBlocks
 from .remote_blocks import RemoteBlocks
 
-AT_ONCE = 8
-"""Blocks that one caller reads before it is another's turn."""
 _NOBODY = b""
 
 Arrived: TypeAlias = Callable[[Slot, RecordedBlock, tuple[OfferedPage, ...] | None, Tier], object]
 """A slot was filled from that tier, or (None) could not be."""
+Fill: TypeAlias = Callable[[RecordedBlock, Slot], Awaitable[tuple[OfferedPage, ...] | None]]
 
 
 class BringingUp:
@@ -60,77 +61,72 @@ class BringingUp:
         `after` is the block that the first of them continues. `keep` is to hold blocks that came,
         and returns how many of those that it is given are there. `tenant` None: whoever put them.
         """
-        deadline = self._host.clock() + wait_s
-        remote = await self._there(keys, deadline)
-        brought = 0
-        for start in range(0, len(keys), AT_ONCE):
-            if self._host.clock() >= deadline:
+        deadline, brought = self._host.clock() + wait_s, 0
+        way = BringUp(keys, after)
+        remote = await self._on_remote(way.beyond(self._is_near), deadline)
+
+        def where(key: BlockKey) -> Tier | None:
+            if key in self._host.tier:
+                return Tier.HOST
+            if self._disk is not None and key in self._disk:
+                return Tier.DISK
+            return Tier.REMOTE if key in remote else None
+
+        while self._host.clock() < deadline:
+            turn = way.next_turn(where, self._loads)
+            if turn is None:
                 break
-            part = keys[start : start + AT_ONCE]
-            parents = [keys[start - 1] if start else after, *part[:-1]]
-            wanted = list(zip(part, parents, strict=True))
-            brought += await self._load(wanted, tenant, remote, deadline)
-            if keep(part) < len(part):
-                break
+            brought += await self._carry_out(turn, tenant, deadline)
+            way.held(keep(turn.keys))
         return brought
 
     async def close(self) -> None:
         """Return when nothing is under way."""
         await asyncio.gather(*self._loads.values(), return_exceptions=True)
 
-    async def _there(self, keys: Sequence[BlockKey], deadline: Seconds) -> Collection[BlockKey]:
-        """Those behind what is here that the remote tier has."""
-        if self._remote is None:
-            return ()
-        disk = self._disk if self._disk is not None else ()
-        near = list(takewhile(lambda key: key in self._host.tier or key in disk, keys))
-        rest = keys[len(near) :]
-        if not rest:
-            return ()
-        return set(rest[: await self._remote.present(rest, deadline)])
+    def _is_near(self, key: BlockKey) -> bool:
+        return key in self._host.tier or (self._disk is not None and key in self._disk)
 
-    async def _load(
-        self,
-        wanted: Sequence[tuple[BlockKey, BlockKey | None]],
-        tenant: bytes | None,
-        remote: Collection[BlockKey],
-        deadline: Seconds,
-    ) -> int:
-        """Those that are not in memory, until the deadline; how many came."""
-        missing = [(key, parent) for key, parent in wanted if key not in self._host.tier]
-        for key, parent in missing:
-            if key not in self._loads and not self._begin(key, parent, tenant, remote, deadline):
+    async def _on_remote(self, keys: Sequence[BlockKey], deadline: Seconds) -> Collection[BlockKey]:
+        if self._remote is None or not keys:
+            return ()
+        return set(keys[: await self._remote.present(keys, deadline)])
+
+    async def _carry_out(self, turn: Turn, tenant: bytes | None, deadline: Seconds) -> int:
+        """Load what is missing, until the deadline; how many came."""
+        for load in turn.begin:
+            if not self._begin(load, tenant, deadline):
                 break
-        loads = {self._loads[key] for key, _ in missing if key in self._loads}
+        loads = {self._loads[key] for key in turn.missing if key in self._loads}
         if loads:
             await asyncio.wait(loads, timeout=max(0.0, deadline - self._host.clock()))
-        return sum(key in self._host.tier for key, _ in missing)
+        return sum(key in self._host.tier for key in turn.missing)
 
-    def _begin(
-        self,
-        key: BlockKey,
-        parent: BlockKey | None,
-        tenant: bytes | None,
-        remote: Collection[BlockKey],
-        deadline: Seconds,
-    ) -> bool:
+    def _begin(self, load: Load, tenant: bytes | None, deadline: Seconds) -> bool:
         """Whether it is on its way. A load that has begun ends, whoever waits for it."""
-        record = self._disk.record(key) if self._disk is not None else None
-        if self._disk is not None and record is not None:
-            fill, where = self._disk.fill, Tier.DISK
-        elif self._remote is not None and key in remote:
-            fill, where = partial(self._remote.fill, deadline=deadline), Tier.REMOTE
-            record = RecordedBlock(key=key, parent=parent, tenant=tenant or _NOBODY)
-        else:
+        source = self._source(load, tenant, deadline)
+        if source is None:
             return False
+        record, fill = source
         owner = record.tenant if tenant is None else tenant
-        slot = self._host.tier.begin_put(key, record.parent, owner, self._host.clock())
+        slot = self._host.tier.begin_put(load.key, record.parent, owner, self._host.clock())
         if isinstance(slot, Declined):
             return False
 
-        async def load() -> None:
-            self._arrived(slot, record, await fill(record, slot), where)
+        async def run() -> None:
+            self._arrived(slot, record, await fill(record, slot), load.tier)
 
-        task = self._loads[key] = self._spawn(load())
-        task.add_done_callback(lambda _: self._loads.pop(key))
+        task = self._loads[load.key] = self._spawn(run())
+        task.add_done_callback(lambda _: self._loads.pop(load.key))
         return True
+
+    def _source(
+        self, load: Load, tenant: bytes | None, deadline: Seconds
+    ) -> tuple[RecordedBlock, Fill] | None:
+        """What is read, and how; None: it went meanwhile."""
+        if load.tier is Tier.DISK and self._disk is not None:
+            record = self._disk.record(load.key)
+            return None if record is None else (record, self._disk.fill)
+        assert self._remote is not None
+        record = RecordedBlock(key=load.key, parent=load.parent, tenant=tenant or _NOBODY)
+        return record, partial(self._remote.fill, deadline=deadline)

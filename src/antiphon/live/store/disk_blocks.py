@@ -1,16 +1,16 @@
 """The disk tier, driven: blocks are written behind, read for a fetch, and known from the start.
 
-`store.disk.DiskTier` has the files; this has its threads, its queue, and what others were told of
-it. Nothing that a disk does ends anything but the block that it concerns.
+`store.disk.DiskTier` has the files, `core.tiers.SlowerTier` decides what is written when.
+Nothing that a disk does ends anything but the block that it concerns.
 """
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from antiphon.core.tiers import Slot
+from antiphon.live.slices import slices
 from antiphon.store.disk import (
     Appended,
     DiskMiss,
@@ -24,19 +24,35 @@ from antiphon.types import BlockKey, KvChange, OfferedPage, Tier, TierStats
 from antiphon.wire import QuietLog
 
 from .host_memory import HeldBlock, HostBlocks
-from .write_behind import WriteBehind
+from .written_behind import WrittenBehind
 
-ANNOUNCED_AT_ONCE = 1024
-"""Of the blocks that were found at the start: about a millisecond."""
+_TROUBLE = {
+    DiskRefusal.FULL: (
+        "the disk has no room; make some, or lower store.disk_bytes (--store-disk). It is tried "
+        "again"
+    ),
+    DiskRefusal.FAILED: (
+        "it can't be written: see that the disk of store.dir is there and writable. It is tried "
+        "again"
+    ),
+    DiskRefusal.FOLDER_GONE: (
+        "the folder of store.dir was deleted. Restart the store (`antiphon restart store`, or "
+        "`antiphon store`) to begin a new one"
+    ),
+    DiskRefusal.TOO_LARGE: (
+        "a block is larger than all that may be there: raise store.disk_bytes (--store-disk)"
+    ),
+    DiskRefusal.UNRECORDABLE: "a name is longer than a record has room for",
+}
+"""What can be done about it; other refusals are counted, and no trouble."""
 
 _log = logging.getLogger(__name__)
 _Outcome = Appended | NotAppended
 
 
-class DiskBlocks:
-    """Which blocks are on disk, as far as it was said. `note` hears of each change.
-
-    `run` finds what earlier lives left, then writes, until cancelled.
+class DiskBlocks(WrittenBehind[list[_Outcome]]):
+    """Which blocks are on disk, as far as it was said. `run` finds what earlier lives left, then
+    writes, until cancelled.
     """
 
     def __init__(
@@ -46,59 +62,30 @@ class DiskBlocks:
         *,
         note: Callable[[KvChange], None],
     ) -> None:
+        super().__init__(Tier.DISK, host, note=note)
         self._tier = tier
-        self._host = host
-        self._note = note
-        self._keys: dict[BlockKey, None] = {}
-        self._writer = ThreadPoolExecutor(1, thread_name_prefix="kv-disk-write")
-        self._reader = ThreadPoolExecutor(1, thread_name_prefix="kv-disk-read")
-        self._behind = WriteBehind(host, self._writer, self._append, self._written, name="disk")
         self._quiet = QuietLog(_log, host.clock)
-
-    def __contains__(self, key: BlockKey) -> bool:
-        """Whether it can probably be read."""
-        return key in self._keys
-
-    @property
-    def keys(self) -> Iterable[BlockKey]:
-        """All that can probably be read. Valid until the next call of anything."""
-        return self._keys
-
-    def offer(self, key: BlockKey) -> None:
-        """A block is in the host tier: write it when it is its turn."""
-        if key not in self._keys:
-            self._behind.offer(key)
-
-    def prune(self) -> None:
-        """What was cleared from the host tier is not to be written."""
-        self._behind.prune()
-
-    async def settled(self, keys: Sequence[BlockKey]) -> None:
-        """Return when none of these waits to be written any more."""
-        await self._behind.settled(keys)
 
     async def run(self) -> None:
         """See the class."""
         loop = asyncio.get_running_loop()
         found = await loop.run_in_executor(self._writer, self._tier.recover)
-        for place, record in enumerate(found):
-            if place % ANNOUNCED_AT_ONCE == 0:
-                await asyncio.sleep(0)  # others want to be served, and may clear what was found
-            if self._tier.block(record.key) is not None:
-                self._found(record.key)
-        await self._behind.run()
+        async for part in slices(found):
+            for record in part:
+                if self._tier.block(record.key) is not None:  # it may have been cleared meanwhile
+                    self.blocks.found(record.key)
+        await super().run()
 
     async def close(self) -> None:
         """Once `run` is over: flush, and let go of the folder. What still runs is told to end."""
         await asyncio.to_thread(self._tier.close)
-        self._reader.shutdown(wait=False)
-        self._writer.shutdown(wait=False)
+        self._end_threads()
 
     # ── reading ──────────────────────────────────────────────────────────────────────────────
 
     def record(self, key: BlockKey) -> RecordedBlock | None:
         """What is known of a block that is here."""
-        return self._tier.block(key) if key in self._keys else None
+        return self._tier.block(key) if key in self.blocks else None
 
     async def fill(self, record: RecordedBlock, slot: Slot) -> tuple[OfferedPage, ...] | None:
         """Read a block into a slot that is the caller's; None: it could not be had."""
@@ -118,9 +105,12 @@ class DiskBlocks:
 
     def _missed(self, key: BlockKey, miss: DiskMiss) -> None:
         if miss is not DiskMiss.CLOSED:
-            self._gone([key])
+            self.blocks.gone([key])
         if miss in (DiskMiss.DAMAGED, DiskMiss.FAILED):
-            self._quiet.warning("a block on disk is %s: it is forgotten", miss.value)
+            what = "damaged" if miss is DiskMiss.DAMAGED else "unreadable"
+            self._quiet.trouble(
+                "a block on disk is %s, and forgotten: look at the disk of store.dir", what
+            )
 
     async def remove(self, keys: Sequence[BlockKey]) -> None:
         """Forget these for good, after what is being written now."""
@@ -137,7 +127,8 @@ class DiskBlocks:
             mine = [key for key in keys if tenant is None or self._is_of(key, tenant)]
             work = loop.run_in_executor(self._writer, self._tier.remove, mine)
         gone = await asyncio.shield(work)
-        self._gone(gone)
+        async for part in slices(gone):
+            self.blocks.gone(part)
         return len(gone)
 
     async def verify(self, keys: Sequence[BlockKey] | None) -> Verified:
@@ -145,17 +136,13 @@ class DiskBlocks:
         loop = asyncio.get_running_loop()
         work = loop.run_in_executor(self._reader, self._tier.verify, keys)
         verified = await asyncio.shield(work)
-        self._gone(verified.forgotten)
+        self.blocks.gone(verified.forgotten)
         return verified
 
     def stats(self) -> TierStats:
         """Counts, with what was never handed to the disk."""
         stats = self._tier.stats()
-        mine = (
-            ("queue_full", self._behind.dropped_full),
-            ("evicted_before_written", self._behind.dropped_gone),
-        )
-        return replace(stats, dropped=(*stats.dropped, *mine))
+        return replace(stats, dropped=(*stats.dropped, *self._dropped()))
 
     def _is_of(self, key: BlockKey, tenant: bytes) -> bool:
         record = self._tier.block(key)
@@ -163,28 +150,18 @@ class DiskBlocks:
 
     # ── writing ──────────────────────────────────────────────────────────────────────────────
 
-    def _append(self, blocks: Sequence[HeldBlock]) -> list[_Outcome]:
-        """On the writer's thread."""
+    def _write(self, blocks: Sequence[HeldBlock]) -> list[_Outcome]:
         return [
             self._tier.append(one.sealed.record, one.pages, one.sealed.checksums) for one in blocks
         ]
 
-    def _written(self, blocks: Sequence[HeldBlock], outcomes: Sequence[_Outcome]) -> None:
-        for one, outcome in zip(blocks, outcomes, strict=True):
-            self._gone(outcome.evicted)
+    def _wrote(self, blocks: Sequence[HeldBlock], result: list[_Outcome]) -> None:
+        for one, outcome in zip(blocks, result, strict=True):
+            self.blocks.gone(outcome.evicted)
             match outcome:
                 case Appended() | NotAppended(reason=DiskRefusal.KNOWN):
-                    self._found(one.sealed.record.key)
-                case NotAppended(reason):
-                    self._quiet.warning("a block is not written to disk: %s", reason.value)
-
-    def _found(self, key: BlockKey) -> None:
-        if key not in self._keys:
-            self._keys[key] = None
-            self._note(KvChange(key, Tier.DISK, stored=True))
-
-    def _gone(self, keys: Iterable[BlockKey]) -> None:
-        for key in keys:
-            if key in self._keys:
-                del self._keys[key]
-                self._note(KvChange(key, Tier.DISK, stored=False))
+                    self.blocks.found(one.sealed.record.key)
+                case NotAppended(reason) if reason in _TROUBLE:
+                    self._quiet.trouble("blocks are not kept on disk: %s", _TROUBLE[reason])
+                case _:
+                    pass

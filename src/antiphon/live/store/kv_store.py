@@ -7,16 +7,16 @@ import os
 import secrets
 from collections.abc import Callable, Coroutine, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 from typing import Any
 
 from antiphon.core.joining import same_pages
 from antiphon.core.store_joining import Tenancy, judge_store_hello
 from antiphon.errors import PeerError, UsageError
 from antiphon.live.kv_journal import KvJournal
-from antiphon.store.disk import DiskTier, Fsync
+from antiphon.store.disk import DiskTier, Fsync, PrivateFolder
 from antiphon.store.record import KvOrigin
-from antiphon.store.remote import RemoteTier, RemoteValues
+from antiphon.store.remote import RemoteTier
+from antiphon.store.remote_values import RemoteValues
 from antiphon.store.transfer import MappedRegion
 from antiphon.types import (
     BlockKey,
@@ -47,14 +47,15 @@ _log = logging.getLogger(__name__)
 
 
 class KvStore:
-    """Implements `port.Host`. `disk_folder` or `remote` None: no such tier. `broken` gets the first
+    """Implements `port.Host`. `disk_folder` or `remote` None: no such tier. The folder is closed by
+    `close`. `broken` gets the first
     law that is broken in what the store does by itself: nothing can be trusted then.
     """
 
     def __init__(
         self,
         config: StoreConfig,
-        disk_folder: Path | None,
+        disk_folder: PrivateFolder | None,
         remote: RemoteValues | None,
         *,
         broken: Callable[[BaseException], None],
@@ -63,7 +64,7 @@ class KvStore:
         self.incarnation = Incarnation(secrets.token_hex(8))
         self.journal = KvJournal(self._held)
         self._config = config
-        self._disk_folder = disk_folder if config.disk_bytes else None
+        self._disk_folder = disk_folder
         self._values = remote
         self._broken = broken
         self._clock = clock
@@ -96,6 +97,8 @@ class KvStore:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         self._mapping.shutdown(wait=False)
+        if self._disk_folder is not None:
+            self._disk_folder.close()
 
     # ── callers ──────────────────────────────────────────────────────────────────────────────
 
@@ -197,7 +200,7 @@ class KvStore:
             return self._blocks
 
     def _disk(self, tenancy: Tenancy, host: HostBlocks) -> DiskBlocks | None:
-        """A folder that can't be used costs the disk tier, no more."""
+        """A disk that can't keep these blocks costs the disk tier, no more."""
         if self._disk_folder is None:
             return None
         try:
@@ -220,8 +223,7 @@ class KvStore:
         return RemoteBlocks(tier, host, note=self.journal.note)
 
     def _held(self) -> Iterator[tuple[BlockKey, Tier]]:
-        if self._blocks is not None:
-            yield from self._blocks.held()
+        return iter(()) if self._blocks is None else self._blocks.held()
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         task = asyncio.create_task(work)

@@ -2,6 +2,7 @@
 
 import asyncio
 import math
+import random
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
@@ -17,15 +18,27 @@ from antiphon.types import (
 )
 
 from .disk_blocks import DiskBlocks
+from .remote_blocks import RemoteBlocks
 from .tiered_blocks import TieredBlocks
 
 MOST_KEYS = 2**16
 _BLOCKS_AT_ONCE = 64
+_REMOTE_BLOCKS_AT_ONCE = 8
+"""Somebody's fetch from there waits for so many at most."""
+MOST_VERIFIED_REMOTE = 1024
 _HOLDER = "operator"
 _REMOTE_SILENT = (
     "memory and disk are cleared, but the remote tier could not be asked about all that it has: "
     "what is there can be found again; clear once more when it answers"
 )
+_REMOTE_NOT_VERIFIED = (
+    "the remote tier could not be asked, so its blocks are not verified: try again when it answers"
+)
+_NO_ROOM_FOR_PINS = (
+    "at most half of the store's memory can be pinned, and that is: unpin another prompt, or raise "
+    "store.memory_bytes (--store-memory)"
+)
+_NOT_ALL_THERE = "the store has no more of the prompt: send it once, then pin it again"
 _LATE = "it was not done in time: what is done stays done"
 _OVER = "meanwhile the store stopped, or began anew for workers of another model or layout"
 
@@ -62,7 +75,7 @@ class StoreOperator:
                 )
             case StoreOp.PIN:
                 await self._bring_up(blocks, ask)
-                return StoreAnswer(blocks=blocks.host.pin(ask.keys, blocks.now()))
+                return _pin(blocks, ask.keys)
             case StoreOp.UNPIN:
                 return StoreAnswer(blocks=blocks.host.unpin(ask.keys))
             case StoreOp.PREFETCH:
@@ -72,7 +85,7 @@ class StoreOperator:
             case StoreOp.MOVE:
                 return await self._move(blocks, ask)
             case StoreOp.VERIFY:
-                return StoreAnswer(blocks=await _verify(blocks, ask.keys or None))
+                return await _verify(blocks, ask.keys or None)
 
     def _empty(self, ask: StoreAsk) -> StoreAnswer:
         """No worker was here yet, so there are no blocks, and no size of one."""
@@ -143,15 +156,46 @@ async def _clear(blocks: TieredBlocks, ask: StoreAsk) -> StoreAnswer:
     return StoreAnswer(blocks=count, problem="" if all_asked else _REMOTE_SILENT)
 
 
-async def _verify(blocks: TieredBlocks, keys: Sequence[BlockKey] | None) -> int:
+def _pin(blocks: TieredBlocks, keys: Sequence[BlockKey]) -> StoreAnswer:
+    pinned, there = blocks.host.pin(keys, blocks.now()), blocks.host.present(keys)
+    if pinned < there:
+        return StoreAnswer(blocks=pinned, note=_NO_ROOM_FOR_PINS)
+    return StoreAnswer(blocks=pinned, note=_NOT_ALL_THERE if 0 < there < len(keys) else "")
+
+
+async def _verify(blocks: TieredBlocks, keys: Sequence[BlockKey] | None) -> StoreAnswer:
     """How many were wrong, and are forgotten."""
-    wrong = 0
-    for part in _parts(keys if keys is not None else blocks.host.keys()):
+    wrong, note = 0, ""
+    for part in _parts(keys if keys is not None else list(blocks.host.keys)):
         wrong += await _verify_in_memory(blocks, part)
     if blocks.disk is not None:
         for part in _parts(keys if keys is not None else list(blocks.disk.keys)):
             wrong += len((await blocks.disk.verify(part)).forgotten)
-    return wrong
+    if blocks.remote is not None:
+        found, note = await _verify_remote(
+            blocks.remote, keys if keys is not None else list(blocks.remote.keys)
+        )
+        wrong += found
+    return StoreAnswer(blocks=wrong, note=note)
+
+
+async def _verify_remote(remote: RemoteBlocks, keys: Sequence[BlockKey]) -> tuple[int, str]:
+    """How many were wrong, and what was left out: all that is read there crosses the network."""
+    some = keys
+    if len(keys) > MOST_VERIFIED_REMOTE:
+        some = random.sample(keys, MOST_VERIFIED_REMOTE)
+    wrong = 0
+    for part in _parts(some, _REMOTE_BLOCKS_AT_ONCE):
+        verified = await remote.verify(part)
+        wrong += len(verified.wrong)
+        if not verified.all_asked:
+            return wrong, _REMOTE_NOT_VERIFIED
+    if some is keys:
+        return wrong, ""
+    return wrong, (
+        f"of {len(keys)} blocks that the remote tier is known to have {len(some)} were read, "
+        f"chosen at random"
+    )
 
 
 async def _verify_in_memory(blocks: TieredBlocks, keys: Sequence[BlockKey]) -> int:
@@ -171,5 +215,5 @@ async def _verify_in_memory(blocks: TieredBlocks, keys: Sequence[BlockKey]) -> i
     return len(wrong)
 
 
-def _parts(keys: Sequence[BlockKey]) -> list[Sequence[BlockKey]]:
-    return [keys[at : at + _BLOCKS_AT_ONCE] for at in range(0, len(keys), _BLOCKS_AT_ONCE)]
+def _parts(keys: Sequence[BlockKey], size: int = _BLOCKS_AT_ONCE) -> list[Sequence[BlockKey]]:
+    return [keys[at : at + size] for at in range(0, len(keys), size)]

@@ -4,7 +4,7 @@
            ◄── StoreWelcome, and on it the descriptor of the store's memory; or StoreRefused
     gateway ── StoreWatch ──► store ── KvDump, KvEvents … ──►
 
-Each caller has a stream of its own, and what happens on one touches no other.
+Each caller has a stream of its own, and what happens on one touches no other (see `live.door`).
 """
 
 import asyncio
@@ -18,7 +18,7 @@ from typing import Protocol
 
 from antiphon.errors import PeerError
 from antiphon.live.descriptors import first_frame, send_all_at_once
-from antiphon.live.socket_folder import close_listener, listen
+from antiphon.live.door import HELLO_TIMEOUT_S, Door
 from antiphon.types import (
     Seconds,
     StoreHello,
@@ -40,12 +40,8 @@ from antiphon.wire import (
     encode,
 )
 
-HELLO_TIMEOUT_S = 5.0
 ADMIT_TIMEOUT_S = 60.0
 """How long a worker's memory may take to be mapped: about 0.1 s a GiB."""
-MAX_GREETINGS = 64
-"""So many may be about to say hello; whoever comes then waits in the listener's queue."""
-_ACCEPT_AGAIN_S = 0.1
 
 _log = logging.getLogger(__name__)
 
@@ -93,17 +89,13 @@ class StorePort:
         lost_after_s: Seconds,
         clock: Callable[[], Seconds],
     ) -> None:
-        self._path = path
         self._host = host
         self._heartbeat_s = heartbeat_s
         self._lost_after_s = lost_after_s
         self._clock = clock
         self._quiet = QuietLog(_log, clock)
         self._streams: dict[FrameStream, None] = {}
-        self._greetings: set[asyncio.Task[None]] = set()
-        self._places = asyncio.Semaphore(MAX_GREETINGS)
-        self._accepting: asyncio.Task[None] | None = None
-        self._close_listener: Callable[[], None] = lambda: None
+        self._door = Door(path, self._greet, clock=clock)
 
     @property
     def callers(self) -> int:
@@ -112,42 +104,13 @@ class StorePort:
 
     async def start(self) -> None:
         """Open the door. Raises `UsageError` if the folder or the path will not do."""
-        listener = listen(self._path)
-        inode = self._path.lstat().st_ino
-        self._close_listener = partial(close_listener, listener, self._path, inode)
-        self._accepting = asyncio.create_task(self._accept(listener), name="store-port")
+        await self._door.start()
 
     async def close(self) -> None:
         """End all streams and let nobody in any more."""
-        tasks = [*self._greetings, *([self._accepting] if self._accepting else [])]
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-        self._close_listener()
+        await self._door.close()
         for stream in list(self._streams):
             stream.end("the store is shutting down")
-
-    async def _accept(self, listener: socket.socket) -> None:
-        loop = asyncio.get_running_loop()
-        while True:
-            await self._places.acquire()
-            try:
-                connection, _ = await loop.sock_accept(listener)
-            except OSError as error:
-                self._places.release()
-                self._quiet.warning("no connection could be taken: %s", error)
-                await asyncio.sleep(_ACCEPT_AGAIN_S)
-                continue
-            task = loop.create_task(self._greet(connection))
-            self._greetings.add(task)
-            task.add_done_callback(self._greeted)
-
-    def _greeted(self, task: asyncio.Task[None]) -> None:
-        """A law that was broken meanwhile reaches the loop's guard: nobody awaits the task."""
-        self._greetings.discard(task)
-        self._places.release()
-        if not task.cancelled() and (error := task.exception()) is not None:
-            raise error
 
     async def _greet(self, connection: socket.socket) -> None:
         """Owns the connection until a stream does."""
@@ -155,14 +118,8 @@ class StorePort:
         try:
             await self._introduced(connection, descriptors)
         except OtherVersionError as error:
-            refused = StoreRefused(StoreRefusal.PROTOCOL, f"at the store: {error}")
-            self._refuse(connection, refused)
-        except (OSError, TimeoutError, PeerError) as error:
-            self._quiet.warning("a caller did not get in: %s", error or "it took too long")
-            connection.close()
-        except BaseException:
-            connection.close()
-            raise
+            wrong = f"at the store: {error}: run both from one version"
+            self._refuse(connection, StoreRefused(StoreRefusal.PROTOCOL, wrong))
         finally:
             for descriptor in descriptors:
                 os.close(descriptor)
@@ -194,7 +151,7 @@ class StorePort:
                 self._refuse(connection, StoreRefused(StoreRefusal.INVALID, f"{wrong}: {remedy}"))
 
     def _refuse(self, connection: socket.socket, refused: StoreRefused) -> None:
-        self._quiet.warning("a caller was refused: %s", refused.message)
+        self._quiet.trouble("a caller was refused: %s", refused.message)
         try:
             send_all_at_once(connection, encode(Kind.STORE_REFUSED, refused), [])
         except (OSError, PeerError) as error:

@@ -5,25 +5,26 @@ known for sure: what it took is said to be there until it is looked for in vain.
 """
 
 import asyncio
-from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from antiphon.core.tiers import Slot
+from antiphon.live.slices import slices
 from antiphon.store.record import Page, RecordedBlock
-from antiphon.store.remote import RemoteTier
+from antiphon.store.remote import RemoteTier, RemoteVerified
 from antiphon.types import BlockKey, KvChange, OfferedPage, Seconds, Tier, TierStats
 
 from .host_memory import HeldBlock, HostBlocks
-from .write_behind import WriteBehind
+from .written_behind import WrittenBehind
 
 MOST_KEYS = 2**20
 """So many are said to be there; of more the oldest are not spoken of."""
+MOST_LOOKED_AT = 2**18
+"""Blocks that are looked for at the start: some seconds of a remote nearby."""
 
 
-class RemoteBlocks:
-    """Which blocks are there, as far as it was said. `note` hears of each change. `run` writes,
-    until cancelled."""
+class RemoteBlocks(WrittenBehind[tuple[bool, ...]]):
+    """Which blocks are there, as far as it was said."""
 
     def __init__(
         self,
@@ -33,43 +34,36 @@ class RemoteBlocks:
         note: Callable[[KvChange], None],
         most_keys: int = MOST_KEYS,
     ) -> None:
+        super().__init__(Tier.REMOTE, host, note=note, most_blocks=most_keys)
         self._tier = tier
-        self._host = host
-        self._note = note
-        self._most_keys = most_keys
-        self._keys: dict[BlockKey, None] = {}
-        self._writer = ThreadPoolExecutor(1, thread_name_prefix="kv-remote-write")
-        self._reader = ThreadPoolExecutor(1, thread_name_prefix="kv-remote-read")
-        self._behind = WriteBehind(host, self._writer, self._put, self._written, name="remote")
-
-    def __contains__(self, key: BlockKey) -> bool:
-        """Whether it was there when we last heard."""
-        return key in self._keys
-
-    @property
-    def keys(self) -> Iterable[BlockKey]:
-        """All that were there when we last heard. Valid until the next call of anything."""
-        return self._keys
-
-    def offer(self, key: BlockKey) -> None:
-        """A block is in the host tier: write it when it is its turn."""
-        if key not in self._keys:
-            self._behind.offer(key)
-
-    def prune(self) -> None:
-        """What was cleared from the host tier is not to be written."""
-        self._behind.prune()
+        self._forgetting = asyncio.Lock()
+        """Nobody is told that something is there while it is being forgotten."""
 
     async def run(self) -> None:
-        """See the class."""
-        await self._behind.run()
+        """See `WrittenBehind`. Beside, it looks what earlier lives have put there."""
+        await asyncio.gather(self._look_around(), super().run())
+
+    async def _look_around(self) -> None:
+        """Once, a part at a time, so that fetches wait for little. What can't be asked now is found
+        when somebody looks for it."""
+        loop, place, found = asyncio.get_running_loop(), 0, 0
+        while found < MOST_LOOKED_AT:
+            async with self._forgetting:
+                said = await loop.run_in_executor(self._reader, self._tier.some, place)
+                if said is None:
+                    return
+                place, keys = said
+                for key in keys:
+                    self.blocks.found(key)
+            found += len(keys)
+            if not place:
+                return
 
     async def close(self) -> None:
         """Once `run` is over."""
         loop = asyncio.get_running_loop()
         await loop.run_in_executor(None, self._tier.close)
-        self._reader.shutdown(wait=False)
-        self._writer.shutdown(wait=False)
+        self._end_threads()
 
     async def present(self, keys: Sequence[BlockKey], deadline: Seconds) -> int:
         """How many of the keys, from the first on, are there; 0 if it can't be said by then.
@@ -85,7 +79,7 @@ class RemoteBlocks:
         if not work.done():
             return 0
         for key in keys[: work.result()]:
-            self._found(key)
+            self.blocks.found(key)
         return work.result()
 
     async def fill(
@@ -104,15 +98,15 @@ class RemoteBlocks:
         work = loop.run_in_executor(self._reader, self._host.memory.fill, slot, read)
         pages = await asyncio.shield(work)
         if pages is None and not late:
-            self._gone(record.key)
+            self.blocks.gone([record.key])
         return pages
 
     async def remove(self, keys: Sequence[BlockKey]) -> None:
         """Forget these, after what is being written now. If it can't be asked they stay there."""
         loop = asyncio.get_running_loop()
-        await asyncio.shield(loop.run_in_executor(self._writer, self._tier.remove, keys))
-        for key in keys:
-            self._gone(key)
+        async with self._forgetting:
+            await asyncio.shield(loop.run_in_executor(self._writer, self._tier.remove, keys))
+            self.blocks.gone(keys)
 
     async def clear(
         self, tenant: bytes | None, keys: Sequence[BlockKey] | None
@@ -120,41 +114,32 @@ class RemoteBlocks:
         """Forget the tenant's among the keys (None: any), after what is being written now; how many
         it were, and whether all could be asked about. What earlier lives have put is meant too."""
         loop = asyncio.get_running_loop()
-        work = loop.run_in_executor(self._writer, self._tier.clear, tenant, keys)
-        gone, all_asked = await asyncio.shield(work)
-        for key in gone:
-            self._gone(key)
+        async with self._forgetting:
+            work = loop.run_in_executor(self._writer, self._tier.clear, tenant, keys)
+            gone, all_asked = await asyncio.shield(work)
+            async for part in slices(gone):
+                self.blocks.gone(part)
         return len(gone), all_asked
+
+    async def verify(self, keys: Sequence[BlockKey]) -> RemoteVerified:
+        """Read again and compare; what is wrong, or not there, is forgotten."""
+        loop = asyncio.get_running_loop()
+        verified = await asyncio.shield(loop.run_in_executor(self._reader, self._tier.verify, keys))
+        self.blocks.gone((*verified.wrong, *verified.absent))
+        return verified
 
     def stats(self) -> TierStats:
         """Counts, with what was never handed over."""
         stats = self._tier.stats()
-        mine = (
-            ("queue_full", self._behind.dropped_full),
-            ("evicted_before_written", self._behind.dropped_gone),
-        )
-        return replace(stats, blocks=len(self._keys), dropped=(*stats.dropped, *mine))
+        dropped = (*stats.dropped, *self._dropped())
+        return replace(stats, blocks=len(self.keys), dropped=dropped)
 
-    def _put(self, blocks: Sequence[HeldBlock]) -> tuple[bool, ...]:
-        """On the writer's thread."""
+    def _write(self, blocks: Sequence[HeldBlock]) -> tuple[bool, ...]:
         return self._tier.put(
             [(one.sealed.record, one.pages, one.sealed.checksums) for one in blocks]
         )
 
-    def _written(self, blocks: Sequence[HeldBlock], kept: Sequence[bool]) -> None:
-        for one, taken in zip(blocks, kept, strict=True):
+    def _wrote(self, blocks: Sequence[HeldBlock], result: tuple[bool, ...]) -> None:
+        for one, taken in zip(blocks, result, strict=True):
             if taken:
-                self._found(one.sealed.record.key)
-
-    def _found(self, key: BlockKey) -> None:
-        if key in self._keys:
-            return
-        if len(self._keys) >= self._most_keys:
-            self._gone(next(iter(self._keys)))
-        self._keys[key] = None
-        self._note(KvChange(key, Tier.REMOTE, stored=True))
-
-    def _gone(self, key: BlockKey) -> None:
-        if key in self._keys:
-            del self._keys[key]
-            self._note(KvChange(key, Tier.REMOTE, stored=False))
+                self.blocks.found(one.sealed.record.key)

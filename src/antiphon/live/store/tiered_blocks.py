@@ -12,7 +12,16 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from antiphon.core.store_joining import Tenancy
-from antiphon.core.tiers import Declined, HostTier, Slot, policy_named
+from antiphon.core.tiers import (
+    Declined,
+    HostTier,
+    PutQueue,
+    Slot,
+    Waiting,
+    policy_named,
+    tiers_to_write,
+)
+from antiphon.live.slices import slices
 from antiphon.store.record import RecordedBlock
 from antiphon.store.transfer import MappedRegion
 from antiphon.types import (
@@ -29,7 +38,6 @@ from antiphon.types import (
 from .bringing_up import BringingUp
 from .disk_blocks import DiskBlocks
 from .host_memory import HostBlocks, HostMemory
-from .put_queue import PutQueue, Waiting
 from .remote_blocks import RemoteBlocks
 
 _COPIES_AT_ONCE = 16
@@ -80,6 +88,8 @@ class TieredBlocks:
         )
         self.own_work = HostBlocks(self.host, self.memory, clock)
         self.disk, self.remote = open_slower(self.own_work)
+        slower = {Tier.DISK: self.disk, Tier.REMOTE: self.remote}
+        self._slower = {name: tier for name, tier in slower.items() if tier is not None}
         self.dropped: dict[str, int] = {}
         """Puts that were not kept, and reads that were not given, but for the host tier's own."""
         self._clock = clock
@@ -96,20 +106,18 @@ class TieredBlocks:
             self.own_work, self.disk, self.remote, arrived=self._arrived, spawn=spawn
         )
         self._running = [spawn(self._carry_out_puts())]
-        self._running += [spawn(tier.run()) for tier in (self.disk, self.remote) if tier]
+        self._running += [spawn(tier.run()) for tier in self._slower.values()]
 
     def now(self) -> Seconds:
         """The clock of leases."""
         return self._clock()
 
     def held(self) -> Iterator[tuple[BlockKey, Tier]]:
-        """All that can be had, at this moment."""
-        for key in self.host.keys():  # noqa: SIM118 - not a mapping
-            yield key, Tier.HOST
-        if self.disk is not None:
-            yield from ((key, Tier.DISK) for key in self.disk.keys)
-        if self.remote is not None:
-            yield from ((key, Tier.REMOTE) for key in self.remote.keys)
+        """All that can be had, at this moment. May be read while it changes: what comes meanwhile
+        is left out, and what goes is from then on."""
+        places = [(Tier.HOST, self.host), *self._slower.items()]
+        now = [(name, tier, list(tier.keys)) for name, tier in places]
+        return ((key, name) for name, tier, keys in now for key in keys if key in tier)
 
     def tiers_of(self, keys: Sequence[BlockKey]) -> tuple[tuple[Tier, ...], ...]:
         """Where each lies now, fastest first."""
@@ -145,9 +153,8 @@ class TieredBlocks:
         await self._bringing_up.close()
         if self._timer is not None:
             self._timer.cancel()
-        for tier in (self.disk, self.remote):
-            if tier is not None:
-                await tier.close()
+        for tier in self._slower.values():
+            await tier.close()
         self.copying.shutdown(wait=False)
         for key, tier in list(self.held()):
             self._note(KvChange(key, tier, stored=False))
@@ -171,9 +178,8 @@ class TieredBlocks:
         it. A copy that is under way comes to nothing."""
         self._drop("doubtful", self._queue.drop(frozenset(keys)))
         self.host.clear(keys=keys)
-        for tier in (self.disk, self.remote):
-            if tier is not None:
-                self._spawn(tier.remove(keys))
+        for tier in self._slower.values():
+            self._spawn(tier.remove(keys))
 
     async def clear(
         self, tenant: bytes | None, keys: Sequence[BlockKey] | None
@@ -185,21 +191,24 @@ class TieredBlocks:
         Slowest first: what readers bring up meanwhile goes with the next tier.
         """
         self._drop("cleared", self._queue.drop(None if keys is None else frozenset(keys), tenant))
-        in_memory, on_disk, on_remote, all_asked = self._clear_memory(tenant, keys), 0, 0, True
+        in_memory, on_disk, on_remote = await self._clear_memory(tenant, keys), 0, 0
+        all_asked = True
         if self.remote is not None:
             on_remote, all_asked = await self.remote.clear(tenant, keys)
-            in_memory += self._clear_memory(tenant, keys)
+            in_memory += await self._clear_memory(tenant, keys)
         if self.disk is not None:
             on_disk = await self.disk.clear(tenant, keys)
-            self._clear_memory(tenant, keys)
+            await self._clear_memory(tenant, keys)
         return max(in_memory, on_disk, on_remote), all_asked
 
-    def _clear_memory(self, tenant: bytes | None, keys: Sequence[BlockKey] | None) -> int:
-        """With what waits to be written from there."""
-        count = self.host.clear(tenant, keys)
-        for tier in (self.disk, self.remote):
-            if tier is not None:
-                tier.prune()
+    async def _clear_memory(self, tenant: bytes | None, keys: Sequence[BlockKey] | None) -> int:
+        """With what waits to be written from there. All that is there when this is called is gone
+        when it returns; what comes meanwhile need not be."""
+        count = 0
+        async for part in slices(list(self.host.keys) if keys is None else keys):
+            count += self.host.clear(tenant, part)
+        for tier in self._slower.values():
+            tier.prune()
         return count
 
     def _drop(self, why: str, count: int) -> None:
@@ -261,10 +270,9 @@ class TieredBlocks:
         if pages is not None:
             self.memory.seal(slot, record, pages)
         visible = self.host.end_put(record.key, pages is not None, self._clock())
-        if visible and self.disk is not None and came_from is not Tier.DISK:
-            self.disk.offer(record.key)
-        if visible and self.remote is not None and came_from is Tier.DEVICE:
-            self.remote.offer(record.key)
+        if visible:
+            for tier in tiers_to_write(came_from, self._slower):
+                self._slower[tier].offer(record.key)
 
     # ── reads ────────────────────────────────────────────────────────────────────────────────
 

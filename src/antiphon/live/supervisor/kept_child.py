@@ -4,7 +4,8 @@ starting ── Ready ──► ready ── dies ──► waiting ── back-
    │ start_timeout_s: killed, dies         ▲
    └───────────────────────────────────────┘       stop ends it in every state
 
-A ready one whose process lives, but which the gateway misses for hung_after_s, is killed and dies.
+A ready one whose process lives, but which the gateway misses for hung_after_s, is killed and dies;
+and so is a gateway that has said that it is alive, and says so no more.
 """
 
 import asyncio
@@ -26,6 +27,9 @@ MOST_FAILED_STARTS = 5
 """A child that dies that often before it was ever ready is given up."""
 LAST_WORDS_S = 10.0
 """How long a child that was stopped, or closed its channel, may take to exit; then it is killed."""
+
+_STOOD_STILL_S = 1.0
+"""A timer that is so late says that this process did not run: nobody is to blame, look again."""
 
 
 class State(StrEnum):
@@ -75,6 +79,7 @@ class KeptChild:
         self._refusal: str | None = None
         self._cause = ""
         self._missed: asyncio.TimerHandle | None = None
+        self._missed_how = ""
 
     @property
     def launch(self) -> Launch:
@@ -112,12 +117,25 @@ class KeptChild:
         """Later lives have another role."""
         self._launch = msgspec.structs.replace(self._launch, role=role)
 
+    def keep_drained(self, workers: tuple[str, ...]) -> None:
+        """Later lives are told that these workers get nothing new."""
+        self._launch = msgspec.structs.replace(self._launch, drained=workers)
+
+    def alive(self) -> None:
+        """It says that it runs: from now on it must say so again within `cluster.hung_after_s`."""
+        self._expect(False, "")
+        self._expect(True, "silent")
+
     def miss(self, absent: bool) -> None:
         """Whether the gateway is there and has no sign of it: one that is ready must come back
         within `cluster.hung_after_s`. To be called again when that, or its state, has changed.
         """
+        self._expect(absent, "not with the gateway")
+
+    def _expect(self, absent: bool, how: str) -> None:
         if absent and self._state is State.READY:
             if self._missed is None:
+                self._missed_how = how
                 loop = asyncio.get_running_loop()
                 self._missed = loop.call_later(self._hung_after_s, self._hung)
         elif self._missed is not None:
@@ -231,12 +249,20 @@ class KeptChild:
             self._child.kill()
 
     def _hung(self) -> None:
-        self._cause = f"its process hung: not with the gateway for {self._hung_after_s:g} s"
+        assert self._missed is not None
+        late_s = asyncio.get_running_loop().time() - self._missed.when()
+        self._missed = None
+        if late_s > _STOOD_STILL_S:
+            self._expect(True, self._missed_how)
+            return
+        self._cause = f"its process hung: {self._missed_how} for {self._hung_after_s:g} s"
         if self._child is not None:
             self._child.kill()
 
     def _become(self, state: State) -> None:
         self._state = state
+        if state is not State.READY:
+            self._expect(False, "")
         self._changed()
 
 

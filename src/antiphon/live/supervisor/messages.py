@@ -19,6 +19,7 @@ class Launch(msgspec.Struct, frozen=True, kw_only=True, tag=True):
 
     `config` is what `core.config.build` takes. `sockets` is the folder of the cluster's sockets,
     `listener` the inherited descriptor that HTTP is served on, if any. `life` counts from 1.
+    `drained`, for a gateway: workers that are to get nothing new, as an earlier one was told.
     """
 
     name: str
@@ -28,6 +29,7 @@ class Launch(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     cores: tuple[int, ...] = ()
     listener: int | None = None
     life: int = 1
+    drained: tuple[str, ...] = ()
 
 
 class Drain(msgspec.Struct, frozen=True, kw_only=True, tag=True):
@@ -103,6 +105,18 @@ class KeepRole(msgspec.Struct, frozen=True, tag=True):
     role: Role
 
 
+class KeepDrained(msgspec.Struct, frozen=True, tag=True):
+    """From the gateway: this worker gets nothing new (`on`), or does again. It holds for later
+    lives of the gateway, until the worker's own process is another one."""
+
+    worker: str
+    on: bool
+
+
+class Alive(msgspec.Struct, frozen=True, tag=True):
+    """From the gateway, each `cluster.heartbeat_s` from `Ready` on: its event loop runs."""
+
+
 class Present(msgspec.Struct, frozen=True, tag=True):
     """From the gateway, when it is ready and at each change: who has joined and is not lost.
 
@@ -114,7 +128,9 @@ class Present(msgspec.Struct, frozen=True, tag=True):
 
 
 ToChild: TypeAlias = Launch | Drain | Stop | Children
-FromChild: TypeAlias = Say | Ready | Refused | Drained | Restart | KeepRole | Present
+FromChild: TypeAlias = (
+    Say | Ready | Refused | Drained | Restart | KeepRole | KeepDrained | Alive | Present
+)
 
 _encoder = msgspec.json.Encoder()
 _to_child = msgspec.json.Decoder(ToChild)

@@ -78,6 +78,12 @@ class Parent:
         with self._sending, contextlib.suppress(OSError):
             self._channel.sendall(encode(message))
 
+    def tell_if_read(self, message: FromChild) -> None:
+        """`tell`, unless what was told before is not read: whoever says that he lives must not
+        wait for a parent that stands still."""
+        with self._sending, contextlib.suppress(OSError):
+            self._channel.send(encode(message), socket.MSG_DONTWAIT)
+
     def _follow(self) -> None:
         with contextlib.suppress(OSError, PeerError):
             while (message := self._next()) is not None:

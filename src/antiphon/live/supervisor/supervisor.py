@@ -18,11 +18,13 @@ from antiphon.types import STORE, Config, Role, Seconds
 
 from .kept_child import KeptChild, State
 from .messages import (
+    Alive,
     Children,
     ChildState,
     Drain,
     Drained,
     FromChild,
+    KeepDrained,
     KeepRole,
     Launch,
     Present,
@@ -84,6 +86,8 @@ class Supervisor:
         own_store = config.store.enabled and config.store.socket is None
         self._store = self._child(STORE, Role.MIXED, ()) if own_store else None
         self._present: Present | None = None
+        self._drained_lives: dict[str, int] = {}
+        """Workers that get nothing new, and in which life: another one is not meant."""
         self._greeting: Ready | None = None
         self._greeted = False
         self._signals = 0
@@ -152,6 +156,13 @@ class Supervisor:
             case KeepRole(worker, role) if child is self._gateway and worker in self._workers:
                 self._workers[worker].keep_role(role)
                 self._report()
+            case KeepDrained(worker, on) if child is self._gateway and worker in self._workers:
+                self._drained_lives.pop(worker, None)
+                if on:
+                    self._drained_lives[worker] = self._workers[worker].launch.life
+                self._keep_drained()
+            case Alive() if child is self._gateway:
+                child.alive()
             case Present() if child is self._gateway:
                 self._present = message
                 self._watch()
@@ -162,9 +173,17 @@ class Supervisor:
         """Tell the gateway about the others' processes; one that died has nothing to drain."""
         if self._signals and self._gateway.state is not State.READY:
             self._drained.set()
+        self._keep_drained()
         store = None if self._store is None else _state_of(self._store)
         self._gateway.tell(Children(tuple(map(_state_of, self._workers.values())), store))
         self._watch()
+
+    def _keep_drained(self) -> None:
+        for worker, life in list(self._drained_lives.items()):
+            child = self._workers[worker]
+            if child.launch.life != life or child.state is not State.READY:
+                del self._drained_lives[worker]
+        self._gateway.keep_drained(tuple(self._drained_lives))
 
     def _watch(self) -> None:
         """Nobody is missed while there is no gateway, or it has not said yet who is there."""

@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from io import BytesIO
 from typing import Any
 
+from .. import wording
+
 INK = "#010203"
 """Stands for the page's text colour until the SVG is written."""
 BLUE, ORANGE, GREEN, PURPLE, RED, GREY = (
@@ -128,10 +130,7 @@ def seconds_axis(axis: Any) -> None:
     """Ticks of durations, as 10 ms or 2 s, on an axis of seconds."""
     from matplotlib.ticker import FuncFormatter, NullFormatter
 
-    def text(value: float, _place: int) -> str:
-        return f"{1e3 * value:g} ms" if 0 < abs(value) < 1 else f"{value:g} s"
-
-    axis.set_major_formatter(FuncFormatter(text))
+    axis.set_major_formatter(FuncFormatter(lambda value, _place: wording.target(value)))
     axis.set_minor_formatter(NullFormatter())
 
 

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from math import isfinite
 from typing import Any
 
+from antiphon.core.goodput import GOAL
 from antiphon.types import Seconds, Slo
 
 from ..run_summary import Latencies
@@ -48,9 +49,10 @@ def latency_curves(curves: Sequence[Curve], *, name: str = "latencies") -> Plot:
 def _panel(axes: Any, title: str, curves: Sequence[Curve], field: str) -> None:
     axes.set_title(title)
     percent_axis(axes, label="share of calls" if field != "itl_s" else "share of gaps")
-    axes.axhline(0.9, color=GREY, linewidth=0.8, linestyle=(0, (2, 2)))
+    axes.axhline(GOAL, color=GREY, linewidth=0.8, linestyle=(0, (2, 2)))
     drawn = [
-        _curve(axes, getattr(curve.latencies, field), place) for place, curve in enumerate(curves)
+        _curve(axes, sorted(getattr(curve.latencies, field)), place)
+        for place, curve in enumerate(curves)
     ]
     if not any(drawn):
         axes.text(0.5, 0.5, "no values", transform=axes.transAxes, ha="center", color=INK)

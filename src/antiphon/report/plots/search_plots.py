@@ -7,7 +7,6 @@ from typing import Any
 from antiphon.core.goodput import Estimate, Goodput, SloScale
 
 from .. import wording
-from ..goodput_range import goodput_range
 from .canvas import (
     BLUE,
     GREEN,
@@ -31,7 +30,7 @@ def rate_plot(found: Goodput) -> Plot:
     def draw(figure: Any) -> None:
         axes = figure.subplots()
         rates = [probe.rate_per_s for probe in found.probes]
-        _goal(axes, found.target)
+        _goal(axes, found.goal)
         _shares(axes, rates, [probe.attainment.ttft() for probe in found.probes], "TTFT alone")
         _shares(axes, rates, [probe.attainment.tpot() for probe in found.probes], "TPOT alone")
         for passes, label, color, marker in (
@@ -45,7 +44,7 @@ def rate_plot(found: Goodput) -> Plot:
                 [probe.attainment.both() for probe in chosen],
                 (label, color, marker),
             )
-        sure = goodput_range(found)
+        sure = found.estimate
         if sure.low > 0 and isfinite(sure.high):
             low, high = sure.low * found.devices, sure.high * found.devices
             axes.axvspan(low, high, color=ORANGE, alpha=0.2, linewidth=0)
@@ -70,7 +69,7 @@ def scale_plot(found: SloScale) -> Plot:
         axes = figure.subplots()
         scales = [point.scale for point in found.curve]
         both = [point.attainment.both() for point in found.curve]
-        _goal(axes, found.target)
+        _goal(axes, found.goal)
         _shares(axes, scales, [point.attainment.ttft() for point in found.curve], "TTFT alone")
         _shares(axes, scales, [point.attainment.tpot() for point in found.curve], "TPOT alone")
         axes.plot(scales, [estimate.value for estimate in both], color=BLUE)
@@ -99,7 +98,7 @@ def rate_curves(named: Sequence[tuple[str, Goodput]]) -> Plot:
         )
         for name, found in named
     ]
-    return _beside("ratecurves", curves, named[0][1].target, "requests/s per device")
+    return _beside("ratecurves", curves, named[0][1].goal, "requests/s per device")
 
 
 def scale_curves(named: Sequence[tuple[str, SloScale]]) -> Plot:
@@ -112,7 +111,7 @@ def scale_curves(named: Sequence[tuple[str, SloScale]]) -> Plot:
         )
         for name, found in named
     ]
-    return _beside("scalecurves", curves, named[0][1].target, "SLO scale (left: stricter)")
+    return _beside("scalecurves", curves, named[0][1].goal, "SLO scale (left: stricter)")
 
 
 _Curve = tuple[str, list[float], list[Estimate]]
@@ -143,7 +142,7 @@ def _beside(name: str, curves: Sequence[_Curve], goal: float, label: str) -> Plo
 
 def _goal(axes: Any, goal: float) -> None:
     axes.axhline(
-        goal, color=INK, linewidth=1.1, linestyle=(0, (4, 3)), label=f"goal: {100 * goal:g} %"
+        goal, color=INK, linewidth=1.1, linestyle=(0, (4, 3)), label=f"goal: {wording.goal(goal)}"
     )
     percent_axis(axes, label="attainment")
 

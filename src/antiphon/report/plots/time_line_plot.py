@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from math import isfinite
 from typing import Any
 
+from antiphon.core.goodput import GOAL
 from antiphon.types import Seconds, Slo
 
 from ..time_line import Interval
@@ -93,7 +94,7 @@ def _attainment(axes: Any, intervals: Sequence[Interval]) -> None:
     axes.set_title("Share of the calls that were due then that met both targets")
     shares = [one.met / one.arrivals if one.arrivals else None for one in intervals]
     axes.plot(*_middles(intervals, shares), color=GREEN, marker=".")
-    axes.axhline(0.9, color=INK, linewidth=1.1, linestyle=(0, (4, 3)))
+    axes.axhline(GOAL, color=INK, linewidth=1.1, linestyle=(0, (4, 3)))
     percent_axis(axes, label="attainment")
 
 

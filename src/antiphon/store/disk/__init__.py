@@ -2,6 +2,7 @@
 
 from .disk_tier import SEGMENT_BYTES, DiskTier
 from .outcomes import Appended, DiskMiss, DiskRefusal, Fsync, NotAppended, Verified
+from .private_folder import PrivateFolder
 
 __all__ = [
     "SEGMENT_BYTES",
@@ -11,5 +12,6 @@ __all__ = [
     "DiskTier",
     "Fsync",
     "NotAppended",
+    "PrivateFolder",
     "Verified",
 ]

@@ -56,7 +56,7 @@ class DiskTier:
 
     def __init__(  # noqa: PLR0913 - settings, and what tests put in a disk's and a clock's place
         self,
-        folder: Path,
+        folder: Path | PrivateFolder,
         origin: KvOrigin,
         *,
         limit_bytes: int,
@@ -66,7 +66,8 @@ class DiskTier:
         calls: DiskCalls | None = None,
         files: type[RecordFiles] = RecordFiles,
     ) -> None:
-        """Make the folder (mode 0700) if need be and lock it; reads nothing else.
+        """Make the folder (mode 0700) if need be and lock it; reads nothing else. One that is
+        locked already is shared, and stays its owner's.
 
         Raises `UsageError`: the folder can't be made or written, others can enter it, or another
         store uses it; there is no record for such pages; or no block fits.
@@ -74,7 +75,8 @@ class DiskTier:
         _check(origin, limit_bytes)
         segment_bytes = min(segment_bytes, limit_bytes // _LEAST_SEGMENTS)
         self._limit_bytes = limit_bytes
-        self._state = DiskState(PrivateFolder(folder), calls or DiskCalls(), origin)
+        opened = PrivateFolder(folder) if isinstance(folder, Path) else folder.shared()
+        self._state = DiskState(opened, calls or DiskCalls(), origin)
         for number, size in self._state.folder.segments.items():
             self._state.index.found(number, size)
         self._gate = CallGate()

@@ -90,6 +90,9 @@ class DiskWriter:
                 return DiskRefusal.KNOWN
         if unrecordable(self._state.origin, block) is not None:
             return DiskRefusal.UNRECORDABLE
+        if self._state.folder.is_gone:
+            evicted += self._lose_all()
+            return DiskRefusal.FOLDER_GONE
         header = RecordHeader.of(self._state.origin, block, tuple(checksums))
         if header.record_bytes > self._limit_bytes:
             return DiskRefusal.TOO_LARGE
@@ -103,6 +106,14 @@ class DiskWriter:
             return DiskRefusal.FULL if error.errno in _NO_ROOM else DiskRefusal.FAILED
         self._breaker.succeeded()
         return None
+
+    def _lose_all(self) -> list[BlockKey]:
+        """Nothing can be read any more; returns the blocks that went."""
+        with self._state.lock:
+            index = self._state.index
+            lost = [key for number in index.segments() for key in index.drop_segment(number)]
+            self._state.counts["lost"] += len(lost)
+        return lost
 
     def _write(self, header: RecordHeader, pages: Sequence[Page], evicted: list[BlockKey]) -> None:
         """Write and show it. A full disk gets its room from the oldest segment, once."""

@@ -42,6 +42,8 @@ class DiskRefusal(StrEnum):
     """The disk has no room; the oldest segment was given up, writing goes on later."""
     FAILED = "failed"
     """The system could not write it."""
+    FOLDER_GONE = "folder_gone"
+    """The folder was deleted: nothing that is written could be found again."""
     PAUSED = "paused"
     """Writing failed before and has not been tried again yet."""
     CLOSED = "closed"

@@ -5,12 +5,15 @@ import os
 import re
 import stat
 from contextlib import suppress
+from copy import copy
 from pathlib import Path
 
 from antiphon.errors import UsageError
 
 _MODE = 0o700
 _SEGMENT = re.compile(r"(\d{12})\.kv")
+_LOCKS = Path("/proc/locks")
+_LOCK = re.compile(r"FLOCK +ADVISORY +WRITE +(-?\d+) +([0-9a-f]+:[0-9a-f]+:\d+) ")
 _PROBE = "writable.tmp"
 
 
@@ -20,7 +23,8 @@ def segment_name(number: int) -> str:
 
 
 class PrivateFolder:
-    """The folder, locked until `close` or this process's end. `fd` is its descriptor.
+    """The folder, locked until `close` (and that of each that was `shared`) or this process's end.
+    `fd` is its descriptor.
 
     `segments`: number and size in bytes of each segment that was there then, by number.
     """
@@ -41,6 +45,25 @@ class PrivateFolder:
         except UsageError:
             self.close()
             raise
+
+    def shared(self) -> "PrivateFolder":
+        """The same folder under the same lock, with what is there now.
+
+        Raises `UsageError`: it can't be read.
+        """
+        other = copy(self)
+        other.fd = os.dup(self.fd)
+        try:
+            other.segments = other._list()
+        except UsageError:
+            other.close()
+            raise
+        return other
+
+    @property
+    def is_gone(self) -> bool:
+        """Whether it was deleted: what is open stays open, but has no name any more."""
+        return os.fstat(self.fd).st_nlink == 0
 
     def close(self) -> None:
         """Unlock it."""
@@ -73,7 +96,9 @@ class PrivateFolder:
             fcntl.flock(self.fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             raise _refused(
-                self.path, "another store uses it; give each a folder of its own"
+                self.path,
+                f"another store ({_holder(os.fstat(self.fd))}) uses it; give each a folder of its "
+                f"own (--store-dir)",
             ) from None
         except OSError as error:
             raise _refused(
@@ -88,6 +113,17 @@ class PrivateFolder:
             os.unlink(_PROBE, dir_fd=self.fd)
         except OSError as error:
             raise _refused(self.path, f"it can't be written: {error.strerror}") from error
+
+
+def _holder(facts: os.stat_result) -> str:
+    """Which process has the lock, as far as this one may know."""
+    file = f"{os.major(facts.st_dev):02x}:{os.minor(facts.st_dev):02x}:{facts.st_ino}"
+    with suppress(OSError):
+        for line in _LOCKS.read_text().splitlines():
+            match = _LOCK.search(line)
+            if match and match[2] == file and int(match[1]) > 0:
+                return f"process {match[1]}"
+    return "of a process that can't be seen from here"
 
 
 def _refused(path: Path, why: str) -> UsageError:

@@ -5,7 +5,7 @@ from collections import deque
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from antiphon.live.store.put_queue import PutQueue, Waiting
+from antiphon.core.tiers import PutQueue, Waiting
 from antiphon.types import PutBlock
 
 OWNERS = st.sampled_from("abc")

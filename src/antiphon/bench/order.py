@@ -1,0 +1,125 @@
+"""An order to measure a server: one run, or a search of several, and what is kept of it."""
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from pathlib import Path
+from typing import Protocol
+
+from antiphon.core.goodput import ScaleRules, SearchRules
+from antiphon.errors import PeerError, UsageError
+from antiphon.report import SavedSearch, take_folder
+from antiphon.types import CallRecord
+from antiphon.workload import Ask
+
+from .load_plan import LoadPlan
+from .load_tally import Watcher
+from .probe import probe
+from .search_runner import SearchRunner, Stopped
+from .sender import Measured, Sender, stopped_by_ctrl_c
+from .server import LoadLimits, Server
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Order:
+    """What to do. `aim`: a search by these rules, or None for one run of `plan`.
+
+    In a search `plan.warmup_s` is that of each of its runs. `folder`: where it is kept (None:
+    nowhere). `command` is what to type to do it again.
+    """
+
+    server: Server
+    limits: LoadLimits
+    count_tokens: Callable[[str], int] | None
+    plan: LoadPlan
+    aim: SearchRules | ScaleRules | None
+    folder: Path | None = None
+    overwrite: bool = False
+    command: str = ""
+
+
+class Audience(Protocol):
+    """Who is told what came of it."""
+
+    def tell_run(self, measured: Measured) -> None:
+        """A run is over."""
+        ...
+
+    def tell_search(self, search: SavedSearch) -> None:
+        """A search is over."""
+        ...
+
+
+class Ending(StrEnum):
+    """How an order ended."""
+
+    MEASURED = "measured"
+    INTERRUPTED = "interrupted"
+    """By Ctrl-C; what had come by then was told."""
+
+
+async def carry_out(order: Order, audience: Audience, watcher: Watcher) -> Ending:
+    """Do it, and tell `audience` at the end; `watcher` hears how it goes.
+
+    Raises `UsageError` if nothing would be sent, or the folder can't be taken; `PeerError` if the
+    server is not there, does not speak the API, or fails every call (that is told before).
+    """
+    trial = _first_ask(order.plan)
+    watcher.say(f"asking {order.server.url} for one answer")
+    probed = await probe(order.server, ask=trial)
+    sender = Sender(
+        server=probed.server,
+        limits=order.limits,
+        count_tokens=order.count_tokens,
+        watcher=watcher,
+        stop=asyncio.Event(),
+        command=order.command,
+    )
+    plan = replace(order.plan, notes=(*order.plan.notes, *probed.notes))
+    async with stopped_by_ctrl_c(sender.stop, watcher):
+        if order.aim is None:
+            return await _one_run(replace(order, plan=plan), sender, audience)
+        runner = SearchRunner(plan, order.aim, sender, order.folder)
+        return await _search(order, runner, audience)
+
+
+def _first_ask(plan: LoadPlan) -> Ask:
+    for timed in plan.sessions():
+        return timed.session.turns[0].ask
+    raise UsageError(
+        f"no request is due within {plan.duration_s:g} s: make the load longer, or its rate higher"
+    )
+
+
+async def _one_run(order: Order, sender: Sender, audience: Audience) -> Ending:
+    measured = await sender.measure(order.plan, order.folder, overwrite=order.overwrite)
+    audience.tell_run(measured)
+    if not measured.whole:
+        return Ending.INTERRUPTED
+    if all(record.error is not None for record in measured.records):
+        raise PeerError(_nothing_served(measured.records))
+    return Ending.MEASURED
+
+
+def _nothing_served(records: Sequence[CallRecord]) -> str:
+    """The commonest error, with what was said of it first."""
+    kinds = Counter(record.error for record in records)
+    kind = max(kinds, key=lambda one: (kinds[one], str(one)))
+    said = next(record.message for record in records if record.error is kind)
+    return f"all {len(records)} requests failed, {kinds[kind]} of them as {kind}: {said or kind}"
+
+
+async def _search(order: Order, runner: SearchRunner, audience: Audience) -> Ending:
+    """What was found is told, however the search ends."""
+    if order.folder is not None:
+        take_folder(order.folder, overwrite=order.overwrite)
+    try:
+        await runner.run()
+    except Stopped:
+        return Ending.INTERRUPTED
+    finally:
+        if runner.runs:
+            audience.tell_search(runner.found())
+    return Ending.MEASURED

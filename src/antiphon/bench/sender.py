@@ -1,0 +1,143 @@
+"""Puts one load on a server, shows how it goes, and keeps what comes of it."""
+
+import asyncio
+import contextlib
+import signal
+import time
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from pathlib import Path
+
+from antiphon import __version__
+from antiphon.core.goodput import judge, slo_of
+from antiphon.report import REPORT, RunSummary, RunWriter, run_page, summarise, write_bytes
+from antiphon.types import CallRecord, LoadRun, Seconds
+
+from .load import LoadResult, run_load
+from .load_plan import LoadPlan, ended
+from .load_tally import LoadTally, Watcher, shown
+from .server import LoadLimits, Server
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Measured:
+    """A run that is over. `whole`: nobody has interrupted it."""
+
+    run: LoadRun
+    records: tuple[CallRecord, ...]
+    summary: RunSummary
+    whole: bool = True
+
+    def draw(self, folder: Path) -> None:
+        """Write the run's page into its folder."""
+        page = run_page(self.run, self.summary, self.records)
+        write_bytes(folder / REPORT, page.encode())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sender:
+    """What all runs of a command have in common.
+
+    `stop` ends the run that is under way. `command` is what to type to do it all again.
+    """
+
+    server: Server
+    limits: LoadLimits
+    count_tokens: Callable[[str], int] | None
+    watcher: Watcher
+    stop: asyncio.Event
+    command: str = ""
+
+    async def measure(
+        self, plan: LoadPlan, folder: Path | None, *, overwrite: bool = False, label: str = ""
+    ) -> Measured:
+        """Run `plan`; every call that ends is in `folder` at once. `label` begins what is shown.
+
+        A run that was stopped has the calls that had ended by then. Raises `UsageError` for a
+        folder that can't be taken.
+        """
+        run = self.begun(plan, now_utc())
+        writer = None if folder is None else RunWriter(folder, run, overwrite=overwrite)
+        try:
+            records, result = await self._sent(plan, run, writer, label)
+            run = _over(run, result)
+            summary = summarise(run, records)
+            if writer is not None and not result.is_stopped:
+                writer.finish(run, summary)
+        finally:
+            if writer is not None:
+                writer.close()
+        return Measured(
+            run=run, records=tuple(records), summary=summary, whole=not result.is_stopped
+        )
+
+    def begun(self, plan: LoadPlan, started_at: str) -> LoadRun:
+        """The run as it is known when it begins."""
+        return plan.begun(
+            self.server, started_at=started_at, version=__version__, command=self.command
+        )
+
+    async def _sent(
+        self, plan: LoadPlan, run: LoadRun, writer: RunWriter | None, label: str
+    ) -> tuple[list[CallRecord], LoadResult]:
+        """Send it all, and show how it goes meanwhile."""
+        tally = LoadTally(_meets(run), duration_s=run.duration_s, warmup_s=run.warmup_s)
+        records: list[CallRecord] = []
+
+        def observe(record: CallRecord) -> None:
+            records.append(record)
+            tally.ended(record)
+            if writer is not None:
+                writer.add(record)
+
+        async with shown(self.watcher, lambda: label + tally.line(time.monotonic())):
+            result = await run_load(
+                self.server,
+                plan.sessions(),
+                observe=observe,
+                limits=self.limits,
+                count_tokens=self.count_tokens,
+                stop=self.stop,
+                on_send=lambda at_s: tally.sent(at_s, time.monotonic()),
+            )
+        return records, result
+
+
+@contextlib.asynccontextmanager
+async def stopped_by_ctrl_c(stop: asyncio.Event, watcher: Watcher) -> AsyncIterator[None]:
+    """Ctrl-C sets `stop` meanwhile; the second one ends the process as it does elsewhere."""
+    loop = asyncio.get_running_loop()
+
+    def interrupt() -> None:
+        loop.remove_signal_handler(signal.SIGINT)
+        stop.set()
+        watcher.log("Stopping: what has ended is kept. Ctrl-C again to drop it.")
+
+    loop.add_signal_handler(signal.SIGINT, interrupt)
+    try:
+        yield
+    finally:
+        loop.remove_signal_handler(signal.SIGINT)
+
+
+def _meets(run: LoadRun) -> Callable[[CallRecord], bool]:
+    by_class = dict(run.slos)
+    return lambda record: judge(record, slo_of(record.slo_class, by_class)).met
+
+
+def _over(run: LoadRun, result: LoadResult) -> LoadRun:
+    """The run as it is known at its end: an interrupted one was shorter than planned."""
+    if not result.is_stopped:
+        return ended(run, result)
+    lasted_s: Seconds = min(run.duration_s, result.duration_s)
+    note = (
+        f"Interrupted after {result.duration_s:.1f} of {run.duration_s:g} s: "
+        f"{result.unfinished} calls that were open or not due yet are left out."
+    )
+    return ended(replace(run, duration_s=lasted_s, notes=(*run.notes, note)), result)
+
+
+def now_utc() -> str:
+    """For `LoadRun.started_at`."""
+    return datetime.now(UTC).isoformat(timespec="seconds")

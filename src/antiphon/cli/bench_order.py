@@ -1,0 +1,187 @@
+"""What `antiphon bench` was told, checked: a server, a load, and how its results are kept."""
+
+import json
+import math
+from dataclasses import dataclass, replace
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from antiphon.core.goodput import ScaleRules, SearchRules, Slos
+from antiphon.errors import UsageError
+from antiphon.types import Seconds
+from antiphon.workload import (
+    Trace,
+    Workload,
+    calls_per_session,
+    has_own_times,
+    parse_arrivals,
+    parse_workload,
+)
+
+from .bench_slos import default_slos
+from .quantities import seconds
+
+if TYPE_CHECKING:
+    from antiphon.bench import LoadLimits, LoadPlan, Server
+
+DEFAULT_RATE_PER_S = 1.0
+DEFAULT_WORKLOAD = "chat"
+_MOST_SCALES = 100
+_LOOKED_AT = 200
+"""Sessions that are looked at for the classes that there are."""
+
+
+def server_of(
+    url: str, model: str | None, api_key: str | None, insecure: bool, extra_body: str | None
+) -> "Server":
+    """The server as it is asked for. Raises `UsageError` for what can't be one."""
+    from antiphon.bench import Server
+
+    if "://" not in url:
+        raise UsageError(
+            f'"{url}" is neither a URL, such as http://127.0.0.1:8000, nor one of the commands '
+            "compare and report"
+        )
+    return Server(
+        url=url,
+        model=model or "",
+        api_key=api_key,
+        verify_tls=not insecure,
+        extra_body=_object(extra_body),
+    )
+
+
+def limits_of(timeout: str, max_open: int) -> "LoadLimits":
+    """Bounds of the client. Raises `UsageError`."""
+    from antiphon.bench import LoadLimits
+
+    return LoadLimits(timeout_s=seconds(timeout, "--timeout"), max_open=max_open)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoadWords:
+    """A load as it was written on the command line. `rate` is of calls."""
+
+    workload: str | None
+    trace: Path | None
+    arrivals: str | None
+    rate: float | None
+    duration: str
+    requests: int | None
+    warmup: str
+    slos: Slos
+    devices: int
+    seed: int
+    title: str
+
+
+def plan_of(words: LoadWords) -> "LoadPlan":
+    """The load. Raises `UsageError`, also for a file that can't be read or has nothing to send."""
+    from antiphon.bench import LoadPlan
+
+    rate = words.rate
+    if rate is not None and not 0 < rate < math.inf:
+        raise UsageError(f"--rate {rate:g}: must be above 0 requests a second")
+    if words.trace is not None and words.workload is not None:
+        raise UsageError("--trace and --workload: give one of them (or --workload trace:FILE,…)")
+    chosen = words.workload or DEFAULT_WORKLOAD
+    workload = parse_workload(chosen) if words.trace is None else Trace(file=words.trace)
+    calls = calls_per_session(workload, words.seed)
+    arrivals = words.arrivals or ("trace" if has_own_times(workload) else "poisson")
+    if rate is None and words.arrivals is None and arrivals == "poisson":
+        rate = DEFAULT_RATE_PER_S
+    plan = LoadPlan(
+        workload=workload,
+        arrivals=parse_arrivals(arrivals, None if rate is None else rate / calls),
+        calls_per_session=calls,
+        duration_s=seconds(words.duration, "--duration"),
+        most_calls=words.requests,
+        slos=words.slos or default_slos(_classes(workload, words.seed)),
+        devices=words.devices,
+        seed=words.seed,
+        title=words.title,
+    )
+    return replace(plan, warmup_s=warmup(words.warmup, plan.span_s))
+
+
+def _classes(workload: Workload, seed: int) -> list[str]:
+    """Those of the first sessions, in order of their names."""
+    return sorted({one.slo_class for one in islice(workload.sessions(seed), _LOOKED_AT)})
+
+
+def warmup(text: str, span_s: Seconds) -> Seconds:
+    """The beginning that does not count: a time, or a share of `span_s`. Raises `UsageError`."""
+    share = text.strip().removesuffix("%").strip()
+    if share == text.strip():
+        found = seconds(text, "--warmup", zero=True)
+        if found >= span_s:
+            raise UsageError(f"--warmup {text}: takes all of the {span_s:g} s that load lasts")
+        return found
+    if not (share.isascii() and share.replace(".", "", 1).isdigit() and float(share) < 100):
+        raise UsageError(f'--warmup "{text}": must be a time such as 5s, or 0% to below 100%')
+    return span_s * float(share) / 100
+
+
+def search_rules(
+    plan: "LoadPlan", start: float | None, bounds: tuple[float, float], tolerance: float
+) -> SearchRules:
+    """How goodput is searched for: from `start`, within `bounds`. Raises `UsageError`."""
+    lowest, highest = bounds
+    for name, value in (("--min-rate", lowest), ("--max-rate", highest)):
+        if not 0 < value < math.inf:
+            raise UsageError(f"{name} {value:g}: must be above 0 requests a second")
+    if lowest > highest:
+        raise UsageError(f"--min-rate {lowest:g}: is above --max-rate {highest:g}")
+    if start is not None and not lowest <= start <= highest:
+        raise UsageError(
+            f"--rate {start:g}: the search begins there, so it must lie between --min-rate "
+            f"{lowest:g} and --max-rate {highest:g}"
+        )
+    return SearchRules(
+        tolerance=tolerance,
+        start_per_s=min(max(start or DEFAULT_RATE_PER_S, lowest), highest),
+        lowest_per_s=lowest,
+        highest_per_s=highest,
+        run_s=plan.duration_s - plan.warmup_s,
+        longest_run_s=max(plan.duration_s, SearchRules().longest_run_s),
+        devices=plan.devices,
+    )
+
+
+def scale_rules(plan: "LoadPlan", scales: str) -> ScaleRules:
+    """How the tightest targets are searched for, at the plan's rate. Raises `UsageError`."""
+    if plan.rate_per_s is None:
+        raise UsageError("--find-slo-scale: is at one rate: give --rate")
+    return ScaleRules(
+        rate_per_s=plan.rate_per_s,
+        run_s=plan.duration_s - plan.warmup_s,
+        scales=_scales(scales),
+    )
+
+
+def _scales(text: str) -> tuple[float, ...]:
+    found = set[float]()
+    for part in text.split(","):
+        try:
+            scale = float(part)
+        except ValueError:
+            scale = math.nan
+        if not 0 < scale < math.inf:
+            raise UsageError(f'--scales "{text}": must be factors above 0, such as 0.5,1,2')
+        found.add(scale)
+    if len(found) > _MOST_SCALES:
+        raise UsageError(f"--scales: has more than {_MOST_SCALES} factors")
+    return tuple(sorted(found))
+
+
+def _object(text: str | None) -> dict[str, Any]:
+    if text is None:
+        return {}
+    try:
+        found = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise UsageError(f"--extra-body: is no JSON ({error})") from None
+    if not isinstance(found, dict):
+        raise UsageError('--extra-body: must be a JSON object, such as {"top_k": 1}')
+    return found
