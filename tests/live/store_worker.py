@@ -75,6 +75,7 @@ class StoreWorker:
                     "fetch_timeout_s": fetch_timeout_s,
                     "lease_ttl_s": 100.0,
                     "enabled": how.pop("store", True),
+                    "layer_groups": how.pop("layer_groups", 1),
                 },
                 "cluster": {"heartbeat_s": 0.05, "lost_after_s": how.pop("lost_after_s", 20.0)},
             }
