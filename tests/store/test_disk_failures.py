@@ -320,6 +320,7 @@ def test_a_segment_that_can_not_be_deleted_stops_writing_and_not_the_store(tmp_p
     calls.fails = {}
     clock.now = 100.0
     fill(disk, range(100, 170))
+    disk.close()
 
 
 def test_a_disk_that_can_not_be_scanned_has_nothing(tmp_path: Path) -> None:

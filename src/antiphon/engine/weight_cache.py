@@ -100,22 +100,22 @@ class WeightCache:
         self._evict(keep=self._path(name))
 
     @contextmanager
-    def alone(self, name: str) -> Iterator[bool]:
+    def alone(self, name: str, seen: int | None) -> Iterator[bool]:
         """Waits until no other process is in here; yields whether one has made file `name` then.
 
-        Not needed for safety: it keeps several processes from computing the same at once. Raises
-        `OSError` if the folder can't be made.
+        `seen`: the `inode` of that file before it was found to be of no use. Not needed for safety:
+        it keeps several processes from computing the same at once. Raises `OSError` if the folder
+        can't be made.
         """
         self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        before = self._inode(name)
         with locked(self._folder):
-            yield self._inode(name) != before
+            yield self.inode(name) != seen
 
-    def _inode(self, name: str) -> int | None:
-        try:
+    def inode(self, name: str) -> int | None:
+        """Tells one file of that name from the next; None: there is none that can be looked at."""
+        with suppress(OSError):
             return self._path(name).stat().st_ino
-        except FileNotFoundError:
-            return None
+        return None
 
     def _path(self, name: str) -> Path:
         return self._folder / f"{name}-r{_REVISION}.safetensors"

@@ -67,11 +67,12 @@ def _through_cache(
     cache: WeightCache, name: str, wanted: list[CachedTensor]
 ) -> dict[str, torch.Tensor] | None:
     """From the cache, filled first if need be; None if the disk doesn't let us."""
+    seen = cache.inode(name)
     tensors = cache.load(name, wanted)
     if tensors is not None:
         return tensors
     try:
-        with cache.alone(name) as made_meanwhile:
+        with cache.alone(name, seen) as made_meanwhile:
             if not made_meanwhile:
                 cache.store(name, wanted)
     except OSError as error:

@@ -73,7 +73,7 @@ IDENTITY = bytes(range(32))
 NUMERICS = "test"
 TENANT = b"tenant"
 DEADLINE_S = 30.0
-CLUSTER = {"heartbeat_s": 0.05, "lost_after_s": 2.0}
+CLUSTER = {"heartbeat_s": 0.05, "lost_after_s": 20.0}
 
 
 # ── the process ──────────────────────────────────────────────────────────────────────────────────
