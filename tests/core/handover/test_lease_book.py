@@ -292,7 +292,7 @@ class DropsTwice(LeaseBook):
 def test_finds(kind: type[LeaseBook], message: str) -> None:
     faulty = type("Faulty", (LeaseMachine,), {"kind": kind})
     search = settings(
-        max_examples=500,
+        max_examples=5000,
         stateful_step_count=30,
         deadline=None,
         derandomize=True,

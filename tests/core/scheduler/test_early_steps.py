@@ -387,7 +387,7 @@ class Unchecked(ComingFetches):
 
 
 def finds(law: str) -> None:
-    @settings(SETTINGS, max_examples=400, derandomize=True, database=None, phases=[Phase.generate])
+    @settings(SETTINGS, max_examples=4000, derandomize=True, database=None, phases=[Phase.generate])
     @given(worker_setups(), workloads(fetching=True), losses())
     def search(setup: WorkerSetup, workload: Workload, lost) -> None:
         try:

@@ -203,7 +203,7 @@ class LetsGoTooEarly(LeaseBook):
 def test_finds(side: str, parts: dict[str, Any], message: str) -> None:
     faulty = type("Faulty", (HandoverMachine,), {side: parts})
     search = settings(
-        max_examples=600,
+        max_examples=6000,
         stateful_step_count=40,
         deadline=None,
         derandomize=True,

@@ -192,7 +192,7 @@ def test_the_law_of_that_number_finds(name: str) -> None:
 
     @settings(
         SETTINGS,
-        max_examples=400,
+        max_examples=4000,
         derandomize=True,
         database=None,
         phases=[Phase.generate],
@@ -226,7 +226,7 @@ class TakesLostForGood(StoreSide):
 def test_i5_finds_a_store_that_gives_other_kv(side: type[StoreSide]) -> None:
     """LMCache 4385, vLLM 45704: what was stored while it changed came back as somebody's text."""
 
-    @settings(SETTINGS, max_examples=400, derandomize=True, database=None, phases=[Phase.generate])
+    @settings(SETTINGS, max_examples=4000, derandomize=True, database=None, phases=[Phase.generate])
     @given(worker_setups(), workloads(fetching=True))
     def search(setup: WorkerSetup, workload: Workload) -> None:
         store = ShadowStore()
@@ -248,7 +248,7 @@ def test_i7_finds_a_part_that_remembers_an_earlier_run() -> None:
             Moody.asked += 1
             return max(generated + 1, cap if Moody.asked % 3 else 1)
 
-    @settings(SETTINGS, max_examples=400, derandomize=True, database=None, phases=[Phase.generate])
+    @settings(SETTINGS, max_examples=4000, derandomize=True, database=None, phases=[Phase.generate])
     @given(worker_setups(), workloads())
     def search(setup: WorkerSetup, workload: Workload) -> None:
         faulty = replace(setup, parts=replace(setup.parts, history=Moody))
@@ -266,7 +266,7 @@ def test_i9_finds_an_end_that_comes_too_early(monkeypatch: pytest.MonkeyPatch) -
 
     monkeypatch.setattr(completion, "ending", hasty)
 
-    @settings(SETTINGS, max_examples=400, derandomize=True, database=None, phases=[Phase.generate])
+    @settings(SETTINGS, max_examples=4000, derandomize=True, database=None, phases=[Phase.generate])
     @given(worker_setups(), workloads(patient=True))
     def search(setup: WorkerSetup, workload: Workload) -> None:
         check_alone(setup, workload)
