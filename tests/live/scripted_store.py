@@ -15,6 +15,7 @@ from functools import partial
 from pathlib import Path
 
 import numpy as np
+from link_kit import until
 
 from antiphon.live.descriptors import first_frame, send_all_at_once
 from antiphon.live.socket_folder import close_listener, listen
@@ -192,7 +193,11 @@ class ScriptedStore:
                 return
             (descriptor,) = descriptors
             memory = MappedRegion(descriptor, self.region)
-            self.welcome(connection)
+            try:
+                self.welcome(connection)
+            except OSError:  # the worker has gone: its traceback would keep the memory mapped
+                memory.close()
+                raise
             if connection.fileno() < 0:
                 memory.close()
                 return
@@ -256,3 +261,12 @@ def open_descriptors() -> int:
     """Each map of a region has one, until it is collected."""
     gc.collect()
     return len(list(Path("/proc/self/fd").iterdir()))
+
+
+async def until_closed(before: int) -> None:
+    """Return when no more descriptors are open than `before`. Else the error tells which."""
+    try:
+        await until(lambda: open_descriptors() <= before)
+    except TimeoutError:
+        left = [str(one.readlink()) for one in Path("/proc/self/fd").iterdir() if one.is_symlink()]
+        raise AssertionError(f"more than {before} are open: {sorted(left)}") from None

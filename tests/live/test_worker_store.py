@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from link_kit import until
-from scripted_store import ScriptedStore, open_descriptors
+from scripted_store import ScriptedStore, open_descriptors, until_closed
 from store_worker import (
     BLOCK,
     StoreWorker,
@@ -479,7 +479,7 @@ async def test_whatever_a_store_does_the_texts_are_the_same_and_nothing_is_left(
                     assert await side.answer(one) == (expected[one.prompt],)
             await side.rest()
     del side
-    await until(lambda: open_descriptors() <= before)
+    await until_closed(before)
     assert store.kept and store.released
 
 
