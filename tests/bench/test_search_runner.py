@@ -10,7 +10,8 @@ import pytest
 
 from antiphon.bench import LoadLimits, LoadPlan, Measured, Sender, Server
 from antiphon.bench.search_runner import SearchRunner, Stopped
-from antiphon.core.goodput import ScaleRules, SearchRules, StopReason
+from antiphon.core.goodput import NO_TARGETS, ScaleRules, SearchRules, Slos, StopReason
+from antiphon.errors import UsageError
 from antiphon.report import summarise
 from antiphon.types import CallRecord, Slo
 from antiphon.workload import Poisson, parse_workload
@@ -153,3 +154,17 @@ async def test_the_tightest_targets() -> None:
 
 def rates(plans: Sequence[LoadPlan]) -> list[float | None]:
     return [plan.rate_per_s for plan in plans]
+
+
+@pytest.mark.parametrize("slos", [(), (("", NO_TARGETS),), (("", NO_TARGETS), ("a", NO_TARGETS))])
+@pytest.mark.parametrize("rules", [RULES, ScaleRules(rate_per_s=1.0)])
+def test_a_search_without_targets_is_refused(slos: Slos, rules: SearchRules | ScaleRules) -> None:
+    plan = LoadPlan(
+        workload=parse_workload("fixed:input=8,output=4"),
+        arrivals=Poisson(rate_per_s=1.0),
+        calls_per_session=1,
+        duration_s=10.0,
+        slos=slos,
+    )
+    with pytest.raises(UsageError, match="a search needs targets"):
+        SearchRunner(plan, rules, cast("Sender", Scripted()), None)

@@ -37,6 +37,13 @@ def refusal(*arguments: str) -> str:
         (("--slo", "ttft=0ms"), "more than 0"),
         (("--slo", "ttft=nan"), "must be a time"),
         (("--slo", "p99=1s"), '"p99=1s" is no target'),
+        (("--slo", "nosuch:ttft=1s"), '"nosuch": the workload has no such class, only chat'),
+        (("--slo-preset", "nosuch:code"), '"nosuch": the workload has no such class'),
+        (("--find-goodput", "--slo", "nosuch:ttft=1s"), "no such class, only chat"),
+        (
+            ("--workload", "mix:chat=0.7,code=0.3", "--slo", "rag:ttft=1s"),
+            '"rag": the workload has no such class, only chat, code',
+        ),
         (("--slo-preset", "speech"), "must be one of chat"),
         (("--warmup", "60s"), "--warmup 60s: takes all of the 60 s"),
         (("--warmup", "100%"), '--warmup "100%": must be'),

@@ -12,6 +12,7 @@ from antiphon.core.goodput import (
     ScaleRules,
     SearchRules,
     SloScaleSearch,
+    check_targets,
 )
 from antiphon.report import SavedSearch
 from antiphon.types import CallRecord, Seconds
@@ -32,6 +33,7 @@ class SearchRunner:
     """One search. Its runs are of `plan`, at other rates, each with other requests.
 
     `plan.warmup_s` is that of each run. Runs are kept in `folder`, if there is one.
+    Raises `UsageError` for a plan without targets.
     """
 
     def __init__(
@@ -41,6 +43,7 @@ class SearchRunner:
         sender: Sender,
         folder: Path | None,
     ) -> None:
+        check_targets(plan.slos)
         self._plan = plan
         self._search: GoodputSearch | SloScaleSearch
         match rules:

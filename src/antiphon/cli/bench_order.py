@@ -19,7 +19,7 @@ from antiphon.workload import (
     parse_workload,
 )
 
-from .bench_slos import default_slos
+from .bench_slos import with_defaults
 from .quantities import seconds
 
 if TYPE_CHECKING:
@@ -30,6 +30,8 @@ DEFAULT_WORKLOAD = "chat"
 _MOST_SCALES = 100
 _LOOKED_AT = 200
 """Sessions that are looked at for the classes that there are."""
+_LOOKED_AT_FOR_RARE = 2_000
+"""Sessions that are looked at for a class that is not among those."""
 
 
 def server_of(
@@ -97,7 +99,7 @@ def plan_of(words: LoadWords) -> "LoadPlan":
         calls_per_session=calls,
         duration_s=seconds(words.duration, "--duration"),
         most_calls=words.requests,
-        slos=words.slos or default_slos(_classes(workload, words.seed)),
+        slos=_slos(words.slos, workload, words.seed),
         devices=words.devices,
         seed=words.seed,
         title=words.title,
@@ -105,9 +107,23 @@ def plan_of(words: LoadWords) -> "LoadPlan":
     return replace(plan, warmup_s=warmup(words.warmup, plan.span_s))
 
 
-def _classes(workload: Workload, seed: int) -> list[str]:
-    """Those of the first sessions, in order of their names."""
-    return sorted({one.slo_class for one in islice(workload.sessions(seed), _LOOKED_AT)})
+def _slos(named: Slos, workload: Workload, seed: int) -> Slos:
+    """What was said, and what holds for the others. Raises `UsageError` for nobody's targets."""
+    classes = _classes(workload, seed, _LOOKED_AT)
+    wanted = {name for name, _ in named if name}
+    if not wanted <= classes:
+        classes = _classes(workload, seed, _LOOKED_AT_FOR_RARE)
+    for name in sorted(wanted - classes):
+        raise UsageError(
+            f'targets for the class "{name}": the workload has no such class, only '
+            f"{', '.join(sorted(classes))}"
+        )
+    return with_defaults(named, sorted(classes))
+
+
+def _classes(workload: Workload, seed: int, looked_at: int) -> set[str]:
+    """Those of the first sessions."""
+    return {one.slo_class for one in islice(workload.sessions(seed), looked_at)}
 
 
 def warmup(text: str, span_s: Seconds) -> Seconds:
