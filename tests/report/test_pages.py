@@ -209,3 +209,10 @@ def test_a_search_is_for_one_thing(tmp_path: Path, search: SavedSearch) -> None:
 
 def _encoded(search: SavedSearch) -> bytes:
     return encode_file(search)
+
+
+def test_cached_tokens_that_were_not_reported_are_not_drawn_as_zero() -> None:
+    records = [call(0, prompt_tokens=None)]
+    page = run_page(load_run(), summarise(load_run(), records), records)
+    assert "not reported by the server" in page
+    assert "tokens were cached" not in page

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from antiphon.core.goodput import NO_TARGETS
 from antiphon.report import summarise
-from antiphon.types import CallError, Slo, TokenSource
+from antiphon.types import CallError, CallRecord, Slo, TokenSource
 
 RELAXED = settings(deadline=None, max_examples=40)
 
@@ -237,3 +237,21 @@ def test_groups_partition_as_the_standard_library_says() -> None:
     ordered = sorted(records, key=lambda record: record.slo_class)
     expected = [(name, len(list(of))) for name, of in groupby(ordered, lambda one: one.slo_class)]
     assert [(one.name, one.attainment.calls) for one in summary.classes] == expected
+
+
+def test_tokens_that_nobody_reported_are_unknown_not_none() -> None:
+    def tokens(*records: CallRecord) -> tuple[object, ...]:
+        summary = summarise(load_run(), records)
+        return (
+            summary.prompt_tokens,
+            summary.prompt_tokens_per_s is None,
+            summary.cached_tokens,
+            summary.cached_share,
+        )
+
+    silent, prompts_only = call(0, prompt_tokens=None), call(1)
+    cold, warm = call(2, cached_tokens=0), call(3, cached_tokens=50)
+    assert tokens(silent) == tokens() == (None, True, None, None)
+    assert tokens(silent, prompts_only) == (100, False, None, None)
+    assert tokens(cold) == (100, False, 0, 0.0)
+    assert tokens(prompts_only, warm) == (200, False, 50, 0.25)

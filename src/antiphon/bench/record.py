@@ -99,7 +99,7 @@ class RecordMaker:
 
     async def _counts(
         self, text: str, answer: Answer, history: Sequence[Message]
-    ) -> tuple[int, int, TokenSource]:
+    ) -> tuple[int | None, int, TokenSource]:
         """Tokens of prompt and output, and who counted them."""
         count = self._count_tokens
         if count is None or answer.counted_by is TokenSource.USAGE or not answer.token_at:

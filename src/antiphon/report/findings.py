@@ -97,9 +97,10 @@ def _server_doubts(summary: RunSummary) -> list[str]:
             f"{wording.plural(empty, 'call')} came to their end without any content; they met no "
             "target."
         )
-    if summary.cached_share > _CACHED:
+    cached = summary.cached_share
+    if cached is not None and cached > _CACHED:
         found.append(
-            f"{wording.share(summary.cached_share)} of the prompts' tokens came from a cache. If "
+            f"{wording.share(cached)} of the prompts' tokens came from a cache. If "
             "your users' prompts are not as alike, expect a longer time to first token."
         )
     return found

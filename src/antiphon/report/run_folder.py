@@ -185,7 +185,7 @@ def read_file(path: Path, kind: type[T]) -> T:
 def flaw_of(record: CallRecord) -> str | None:
     """The first field that no call can have, and why; None: all are sound."""
     for name in ("number", "session", "turn", "prompt_tokens", "output_tokens", "cached_tokens"):
-        if getattr(record, name) < 0:
+        if (getattr(record, name) or 0) < 0:
             return f"{name}: is negative"
     for name in ("due_at_s", "sent_at_s", "ended_at_s"):
         time = getattr(record, name)
