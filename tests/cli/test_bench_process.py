@@ -261,6 +261,29 @@ def test_requests_that_all_fail_are_counted_and_exit_1(url: str, tmp_path: Path)
     assert json.loads((tmp_path / "summary.json").read_text())["ok"] == 0
 
 
+def test_calls_that_count_and_all_fail_exit_1(tmp_path: Path) -> None:
+    """Three calls a second, a second apart, of which the first, in the warm-up, is served."""
+    script = Script(models={"m": Behaviour(ttft_s=(0.0, 0.0, 30.0, 30.0, 30.0))})
+    with scripted_server(script) as server:
+        said = failure(
+            *(server.url, "--workload", "fixed:input=8,output=4", "--arrivals", "constant"),
+            *("--rate", "1", "--requests", "3", "--warmup", "1s", "--timeout", "1s", *LAX),
+            *("-o", str(tmp_path)),
+        )
+    summary = json.loads((tmp_path / "summary.json").read_text())
+    assert summary["ok"] == 0
+    assert f"all {summary['calls']} requests failed" in said
+
+
+def test_nothing_after_the_warm_up_is_said_and_exits_1(url: str, tmp_path: Path) -> None:
+    arguments = (url, "--model", "good", "--workload", "fixed:input=8,output=4", *LAX)
+    load = ("--arrivals", "constant", "--rate", "40", "--requests", "1", "--warmup", "90%")
+    said = failure(*arguments, *load, "-o", str(tmp_path))
+    assert "no call was due after the warm-up" in said
+    assert "--warmup 0%" in said
+    assert json.loads((tmp_path / "summary.json").read_text())["overall"]["both"] is None
+
+
 # Searches
 
 

@@ -141,3 +141,11 @@ def test_tokens_that_were_not_reported_are_not_printed_as_zero() -> None:
     assert "– prompt tokens" in nothing
     assert "100 prompt (cached ones not reported)" in text()
     assert "100 prompt (0 % cached)" in text(cached_tokens=0)
+
+
+def test_attainment_of_no_calls_is_no_number() -> None:
+    run = load_run(warmup_s=5.0)
+    text = printed(summary_table(run, summarise(run, [call(0, due=1.0)])))
+    [row] = [line.split() for line in text.splitlines() if line.split()[:1] == ["all"]]
+    assert row[-4:] == ["0", "–", "–", "–"]
+    assert "0 %" not in text

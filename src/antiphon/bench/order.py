@@ -8,7 +8,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Protocol
 
-from antiphon.core.goodput import ScaleRules, SearchRules
+from antiphon.core.goodput import ScaleRules, SearchRules, after_warmup
 from antiphon.errors import PeerError, UsageError
 from antiphon.report import SavedSearch, take_folder
 from antiphon.types import CallRecord
@@ -64,7 +64,8 @@ async def carry_out(order: Order, audience: Audience, watcher: Watcher) -> Endin
     """Do it, and tell `audience` at the end; `watcher` hears how it goes.
 
     Raises `UsageError` if nothing would be sent, or the folder can't be taken; `PeerError` if the
-    server is not there, does not speak the API, or fails every call (that is told before).
+    server is not there, does not speak the API, or fails every call after the warm-up, or if there
+    is none after it (that is told before).
     """
     trial = _first_ask(order.plan)
     watcher.say(f"asking {order.server.url} for one answer")
@@ -98,8 +99,14 @@ async def _one_run(order: Order, sender: Sender, audience: Audience) -> Ending:
     audience.tell_run(measured)
     if not measured.whole:
         return Ending.INTERRUPTED
-    if all(record.error is not None for record in measured.records):
-        raise PeerError(_nothing_served(measured.records))
+    judged = after_warmup(measured.records, measured.run.warmup_s)
+    if not judged:
+        raise PeerError(
+            f"no call was due after the warm-up of {measured.run.warmup_s:g} s, so nothing can "
+            "be judged: send more, or count them all (--warmup 0%)"
+        )
+    if all(record.error is not None for record in judged):
+        raise PeerError(_nothing_served(judged))
     return Ending.MEASURED
 
 

@@ -109,7 +109,7 @@ def _server_doubts(summary: RunSummary) -> list[str]:
 def _statistical_doubts(run: LoadRun, summary: RunSummary) -> list[str]:
     found: list[str] = []
     both = summary.overall.both
-    if summary.calls and summary.overall.slo != NO_TARGETS and not both.excludes(GOAL):
+    if both is not None and summary.overall.slo != NO_TARGETS and not both.excludes(GOAL):
         found.append(
             f"The interval of attainment reaches over {wording.goal(GOAL)}: whether this rate is "
             "within goodput is not settled. Run longer."

@@ -12,7 +12,7 @@ from .comparison import Better, Comparison, Number, headline_of, names_of, row_o
 from .run_folder import SavedRun
 from .run_summary import Latencies, RunSummary
 
-_GOODPUT = "goodput/s per device"
+GOODPUT = "goodput/s per device"
 _PARTS = (0.5, 0.9, 0.99)
 
 
@@ -21,7 +21,7 @@ def compare(runs: Sequence[SavedRun]) -> Comparison:
     names = names_of([saved.run for saved in runs], [saved.folder for saved in runs])
     columns = [_numbers(saved) for saved in runs]
     rows = [row_of(numbers) for numbers in zip(*columns, strict=True)]
-    goodput = next(row for row in rows if row.name == _GOODPUT)
+    goodput = next(row for row in rows if row.name == GOODPUT)
     return Comparison(
         headline=headline_of("Calls within targets, per second and device", names, goodput),
         names=names,
@@ -40,24 +40,19 @@ def _numbers(saved: SavedRun) -> list[Number]:
     in_order = sorted(counted, key=lambda record: record.due_at_s)
     failed = share_in_order([record.error is not None for record in in_order])
     offered_per_s = _offered_per_s(saved)
-
-    def share(name: str, better: Better, value: Estimate | None) -> Number:
-        """Of no calls at all there is none."""
-        return Number(name, better, wording.share, value if counted else None)
-
     return [
-        share("met both targets", Better.HIGHER, overall.both),
-        share("met TTFT", Better.HIGHER, overall.ttft),
-        share("met TPOT", Better.HIGHER, overall.tpot),
-        share("sessions met all", Better.HIGHER, whole),
+        Number("met both targets", Better.HIGHER, wording.share, overall.both),
+        Number("met TTFT", Better.HIGHER, wording.share, overall.ttft),
+        Number("met TPOT", Better.HIGHER, wording.share, overall.tpot),
+        Number("sessions met all", Better.HIGHER, wording.share, whole),
         Number(
-            _GOODPUT,
+            GOODPUT,
             Better.HIGHER,
             wording.number,
-            goodput_of(saved) if counted else None,
+            _goodput_of(saved),
             offered_per_s=offered_per_s,
         ),
-        share("failed", Better.LOWER, failed),
+        Number("failed", Better.LOWER, wording.share, failed if counted else None),
         *_latency_numbers("TTFT", times.ttft_s),
         *_latency_numbers("TPOT", times.tpot_s),
         *_latency_numbers("ITL", times.itl_s),
@@ -89,9 +84,14 @@ def _offered_per_s(saved: SavedRun) -> float:
     return saved.summary.offered_per_s if planned is None else planned
 
 
-def goodput_of(saved: SavedRun) -> Estimate:
-    """Calls within targets, per second and device; as uncertain as the share of them."""
+def _goodput_of(saved: SavedRun) -> Estimate | None:
+    """Calls within targets, per second and device; as uncertain as the share of them.
+
+    None without calls.
+    """
     both = saved.summary.overall.both
+    if both is None:
+        return None
     scale = saved.summary.offered_per_s / saved.run.devices
     return Estimate(scale * both.value, scale * both.low, scale * both.high)
 

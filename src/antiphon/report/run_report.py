@@ -56,7 +56,7 @@ def _tiles(summary: RunSummary) -> list[tuple[str, str]]:
     first = summary.ttft
     token = summary.tpot
     return [
-        (wording.share(summary.overall.both.value), "of the calls met their targets"),
+        (wording.share_of(summary.overall.both), "of the calls met their targets"),
         (wording.rate(summary.goodput_per_s), "calls within targets, per device"),
         (
             wording.rate(summary.ok_per_s),
@@ -94,8 +94,8 @@ def _group_cells(name: str, group: Group) -> tuple[str, ...]:
         wording.slo(group.slo),
         wording.count(group.attainment.calls),
         wording.share_with_range(group.both),
-        wording.share(group.ttft.value),
-        wording.share(group.tpot.value),
+        wording.share_of(group.ttft),
+        wording.share_of(group.tpot),
         wording.count(group.ok),
     )
 

@@ -31,16 +31,16 @@ class Group:
     """Calls that belong together: of an SLO class, of a model, or all.
 
     `slo`: what they were held to; None: not all to the same. `both`, `ttft` and `tpot` are shares
-    of all its calls; one that failed met nothing.
+    of all its calls, None if there are none; one that failed met nothing.
     """
 
     name: str
     slo: Slo | None
     ok: int
     attainment: Attainment
-    both: Estimate
-    ttft: Estimate
-    tpot: Estimate
+    both: Estimate | None
+    ttft: Estimate | None
+    tpot: Estimate | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,14 +56,15 @@ class Failures:
 class Sessions:
     """Whole sessions (a chat, an agent's workflow) of which no call was due in the warm-up.
 
-    `met`: those all of whose calls met their targets; `share`: the same as one. `e2e`: of those all
+    `met`: those all of whose calls met their targets; `share`: the same as one, None
+    without any. `e2e`: of those all
     of whose calls came to their end, from when the first was due to the last end. `most_calls`: of
     a session.
     """
 
     sessions: int
     met: int
-    share: Estimate
+    share: Estimate | None
     most_calls: int
     e2e: Distribution | None
 
@@ -201,9 +202,9 @@ def _group(name: str, records: Sequence[CallRecord], run: LoadRun) -> Group:
         slo=slos.pop() if len(slos) == 1 else None,
         ok=sum(record.error is None for record in records),
         attainment=attainment,
-        both=attainment.both(),
-        ttft=attainment.ttft(),
-        tpot=attainment.tpot(),
+        both=attainment.both() if records else None,
+        ttft=attainment.ttft() if records else None,
+        tpot=attainment.tpot() if records else None,
     )
 
 
@@ -249,7 +250,7 @@ def _sessions(records: Sequence[CallRecord], run: LoadRun) -> Sessions:
     return Sessions(
         sessions=len(whole),
         met=sum(met),
-        share=share_in_order(met),
+        share=share_in_order(met) if met else None,
         most_calls=max((len(members[number]) for number in whole), default=0),
         e2e=Distribution.of(
             max(record.ended_at_s for record in members[number]) - begins[number]

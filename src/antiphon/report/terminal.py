@@ -143,8 +143,8 @@ def _attainment(groups: Sequence[Calls], *, narrow: bool) -> RenderableType:
             *(() if narrow else (wording.slo(group.slo),)),
             wording.count(group.attainment.calls),
             wording.share_with_range(group.both),
-            wording.share(group.ttft.value),
-            wording.share(group.tpot.value),
+            wording.share_of(group.ttft),
+            wording.share_of(group.tpot),
         )
     return table
 
