@@ -249,25 +249,56 @@ def test_a_model_that_does_not_answer(url: str, model: str, said: str) -> None:
     assert said in failure(url, "--model", model, *LOAD)
 
 
+def test_a_server_that_answered_is_not_said_to_be_out_of_reach() -> None:
+    for ending in (Ending.NOT_HTTP, Ending.CLOSED):
+        with scripted_server(Script(models={"m": Behaviour(ending=ending)})) as server:
+            said = failure(server.url, *LOAD)
+        assert "a trial call failed" in said
+        assert "can't be reached" not in said
+
+
+def test_the_trial_has_no_longer_than_any_request() -> None:
+    with scripted_server(Script(models={"m": Behaviour(ttft_s=50.0)})) as server:
+        done = bench(server.url, *LOAD, "--timeout", "3s")
+    assert done.returncode == 1
+    *before, said = done.stderr.splitlines()
+    assert "Trying one call…" in before
+    assert "not at its end after 3 s" in said
+    assert "--timeout" in said
+
+
+def test_a_trace_that_is_scaled_down_is_said_to_be(url: str, tmp_path: Path) -> None:
+    trace, folder = tmp_path / "trace.jsonl", tmp_path / "run"
+    row = {"timestamp": 0, "input_length": 512, "output_length": 64, "hash_ids": [0]}
+    trace.write_text(json.dumps(row) + "\n")
+    options = ("--warmup", "0s", *LAX, "-o", str(folder))
+    done = bench(url, "--model", "good", "--trace", str(trace), *options)
+    assert done.returncode == 0, done.stderr
+    [line] = [line for line in done.stderr.splitlines() if "scaled down" in line]
+    assert "prompts to 0.0625, outputs to 0.0625" in line
+    assert line in json.loads((folder / "run.json").read_text())["notes"]
+
+
 def test_several_models_and_none_named(url: str) -> None:
     assert "choose one (--model)" in failure(url, *LOAD)
 
 
-def test_requests_that_all_fail_are_counted_and_exit_1(url: str, tmp_path: Path) -> None:
-    """The trial has more time than the requests."""
-    options = ("--timeout", "20ms", "--requests", "4", "--warmup", "0s", "-o", str(tmp_path))
-    said = failure(url, "--model", "slow", *LOAD, *options)
+def test_requests_that_all_fail_are_counted_and_exit_1(tmp_path: Path) -> None:
+    """All but the trial, which comes first."""
+    options = ("--timeout", "2s", "--requests", "4", "--warmup", "0s", "-o", str(tmp_path))
+    with scripted_server(Script(models={"m": Behaviour(ttft_s=(0.0, *[30.0] * 9))})) as server:
+        said = failure(server.url, *LOAD, *options)
     assert "all 4 requests failed, 4 of them as timeout" in said
     assert json.loads((tmp_path / "summary.json").read_text())["ok"] == 0
 
 
 def test_calls_that_count_and_all_fail_exit_1(tmp_path: Path) -> None:
     """Three calls a second, a second apart, of which the first, in the warm-up, is served."""
-    script = Script(models={"m": Behaviour(ttft_s=(0.0, 0.0, 30.0, 30.0, 30.0))})
+    script = Script(models={"m": Behaviour(ttft_s=(0.0, 0.0, *[30.0] * 9))})
     with scripted_server(script) as server:
         said = failure(
             *(server.url, "--workload", "fixed:input=8,output=4", "--arrivals", "constant"),
-            *("--rate", "1", "--requests", "3", "--warmup", "1s", "--timeout", "1s", *LAX),
+            *("--rate", "1", "--requests", "3", "--warmup", "1s", "--timeout", "2s", *LAX),
             *("-o", str(tmp_path)),
         )
     summary = json.loads((tmp_path / "summary.json").read_text())

@@ -1,8 +1,9 @@
 """An order to measure a server: one run, or a search of several, and what is kept of it."""
 
 import asyncio
+import contextlib
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from pathlib import Path
@@ -11,7 +12,7 @@ from typing import Protocol
 from antiphon.core.goodput import ScaleRules, SearchRules, after_warmup
 from antiphon.errors import PeerError, UsageError
 from antiphon.report import SavedSearch, take_folder
-from antiphon.types import CallRecord
+from antiphon.types import CallRecord, Seconds
 from antiphon.workload import Ask
 
 from .load_plan import LoadPlan
@@ -20,6 +21,11 @@ from .probe import probe
 from .search_runner import SearchRunner, Stopped
 from .sender import Measured, Sender, stopped_by_ctrl_c
 from .server import LoadLimits, Server
+
+_TRIAL_S = 60.0
+"""The trial call may take no longer, whatever the others may."""
+_PATIENCE_S = 2.0
+"""A trial call that takes longer is mentioned."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,8 +74,12 @@ async def carry_out(order: Order, audience: Audience, watcher: Watcher) -> Endin
     is none after it (that is told before).
     """
     trial = _first_ask(order.plan)
+    for note in order.plan.notes:
+        watcher.log(note)
     watcher.say(f"asking {order.server.url} for one answer")
-    probed = await probe(order.server, ask=trial)
+    async with _telling(watcher, "Trying one call…", after_s=_PATIENCE_S):
+        timeout_s = min(order.limits.timeout_s, _TRIAL_S)
+        probed = await probe(order.server, ask=trial, timeout_s=timeout_s)
     sender = Sender(
         server=probed.server,
         limits=order.limits,
@@ -84,6 +94,16 @@ async def carry_out(order: Order, audience: Audience, watcher: Watcher) -> Endin
             return await _one_run(replace(order, plan=plan), sender, audience)
         runner = SearchRunner(plan, order.aim, sender, order.folder)
         return await _search(order, runner, audience)
+
+
+@contextlib.asynccontextmanager
+async def _telling(watcher: Watcher, line: str, *, after_s: Seconds) -> AsyncIterator[None]:
+    """Say so once, if what is done meanwhile takes longer than that."""
+    timer = asyncio.get_running_loop().call_later(after_s, watcher.log, line)
+    try:
+        yield
+    finally:
+        timer.cancel()
 
 
 def _first_ask(plan: LoadPlan) -> Ask:

@@ -167,12 +167,13 @@ async def _tried(server: Server, trial: Ask, timeout_s: Seconds) -> Answer:
 
 
 def _bad_trial(server: Server, answer: Answer) -> str:
-    url = server.root + ("" if answer.status else " can't be reached")
     match answer.status:
         case 401 | 403:
             remedy = "give an API key that may use the model (--api-key)"
+        case _ if answer.failure is CallError.TIMEOUT:
+            remedy = "give it longer (--timeout, the trial up to 60 s), or wait until it is warm"
         case 404:
             remedy = f"check the URL's path and the model, {server.model!r} (--model)"
         case _:
             remedy = "put no load on it before one call works"
-    return f"{url}: a trial call failed ({answer.failure}): {answer.error}: {remedy}"
+    return f"{server.root}: a trial call failed ({answer.failure}): {answer.error}: {remedy}"

@@ -103,8 +103,15 @@ def plan_of(words: LoadWords) -> "LoadPlan":
         devices=words.devices,
         seed=words.seed,
         title=words.title,
+        notes=_scaled_down(workload),
     )
     return replace(plan, warmup_s=warmup(words.warmup, plan.span_s))
+
+
+def _scaled_down(workload: Workload) -> tuple[str, ...]:
+    """What a reader should know of a trace that is not sent as it was recorded."""
+    said = workload.scaled_down if isinstance(workload, Trace) else None
+    return () if said is None else (said,)
 
 
 def _slos(named: Slos, workload: Workload, seed: int) -> Slos:
