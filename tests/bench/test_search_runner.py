@@ -12,7 +12,7 @@ from antiphon.bench import LoadLimits, LoadPlan, Measured, Sender, Server
 from antiphon.bench.search_runner import SearchRunner, Stopped
 from antiphon.core.goodput import NO_TARGETS, ScaleRules, SearchRules, Slos, StopReason
 from antiphon.errors import UsageError
-from antiphon.report import summarise
+from antiphon.report import open_search, summarise
 from antiphon.types import CallRecord, Slo
 from antiphon.workload import Poisson, parse_workload
 
@@ -138,6 +138,21 @@ async def test_what_was_found_before_it_was_stopped_is_not_lost() -> None:
     assert found.goodput.stopped is StopReason.UNFINISHED
     assert found.goodput.rate_per_s == 4.0
     assert found.run.notes == ("run 1", "run 2")
+
+
+async def test_what_was_found_is_on_disk_before_the_next_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A process that is killed tells nothing any more."""
+    monkeypatch.setattr(Measured, "draw", lambda _self, _folder: None)
+    search = runner(Scripted(stop_at=3), folder=tmp_path)
+    with pytest.raises(Stopped):
+        await search.run()
+    kept = open_search(tmp_path)
+    assert kept.probes == ("rate-4", "rate-4-2")
+    assert kept.goodput is not None
+    assert [(probe.rate_per_s, probe.runs) for probe in kept.goodput.probes] == [(4.0, 2)]
+    assert kept.goodput.stopped is StopReason.UNFINISHED
 
 
 async def test_the_tightest_targets() -> None:

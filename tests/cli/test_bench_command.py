@@ -136,6 +136,14 @@ def test_a_comparison_needs_two_runs(tmp_path: Path) -> None:
     assert "run.json" in said
 
 
+def test_of_a_search_that_was_killed_in_its_first_run_that_one_is_named(tmp_path: Path) -> None:
+    (tmp_path / "rate-2").mkdir()
+    (tmp_path / "rate-2/run.json").write_text("{}")
+    said = refusal("report", str(tmp_path))
+    assert "broken off before its first run was over" in said
+    assert "rate-2" in said
+
+
 def test_what_is_no_run_is_not_drawn(tmp_path: Path) -> None:
     assert "run.json" in refusal("report", str(tmp_path / "nothing"))
     (tmp_path / "search.json").write_text("{")

@@ -147,7 +147,13 @@ def test_tokens_are_counted_by_a_tokenizer_where_the_server_counts_none(url: str
     assert json.loads(done.stdout)["counted_by"] == [["tokenizer", 3]]
 
 
-def test_ctrl_c_keeps_what_has_ended(url: str, tmp_path: Path) -> None:
+BY_SIGNAL = pytest.mark.parametrize(("sent", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+
+
+@BY_SIGNAL
+def test_a_run_that_is_stopped_keeps_what_has_ended(
+    url: str, tmp_path: Path, sent: signal.Signals, code: int
+) -> None:
     folder = tmp_path / "run"
     arguments = (url, "--model", "good", "--workload", "fixed:input=8,output=4", "--rate", "40")
     process = subprocess.Popen(
@@ -158,12 +164,12 @@ def test_ctrl_c_keeps_what_has_ended(url: str, tmp_path: Path) -> None:
     )
     try:
         wait_for_lines(folder / "requests.jsonl", 5, process)
-        process.send_signal(signal.SIGINT)
+        process.send_signal(sent)
         output, errors = process.communicate(timeout=LONGEST_S)
     finally:
         process.kill()
         process.wait()
-    assert process.returncode == 130, errors
+    assert process.returncode == code, errors
     assert "Traceback" not in errors
     assert "Interrupted after" in " ".join(output.split())
     assert {file.name for file in folder.iterdir()} == FILES - {"summary.json"}
@@ -172,7 +178,10 @@ def test_ctrl_c_keeps_what_has_ended(url: str, tmp_path: Path) -> None:
     assert again.returncode == 0, again.stderr
 
 
-def test_ctrl_c_in_a_search_tells_what_was_found(url: str, tmp_path: Path) -> None:
+@BY_SIGNAL
+def test_a_search_that_is_stopped_tells_what_was_found(
+    url: str, tmp_path: Path, sent: signal.Signals, code: int
+) -> None:
     folder = tmp_path / "search"
     options = ("--find-goodput", "--workload", "fixed:input=8,output=1", "--rate", "20")
     process = subprocess.Popen(
@@ -183,12 +192,12 @@ def test_ctrl_c_in_a_search_tells_what_was_found(url: str, tmp_path: Path) -> No
     )
     try:
         wait_for_lines(folder / "rate-20/requests.jsonl", 3, process)
-        process.send_signal(signal.SIGINT)
+        process.send_signal(sent)
         output, errors = process.communicate(timeout=LONGEST_S)
     finally:
         process.kill()
         process.wait()
-    assert process.returncode == 130, errors
+    assert process.returncode == code, errors
     assert "Traceback" not in errors
     assert "Goodput" in output
     search = json.loads((folder / "search.json").read_text())

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import signal
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass, replace
@@ -19,7 +20,7 @@ from .load_plan import LoadPlan
 from .load_tally import Watcher
 from .probe import probe
 from .search_runner import SearchRunner, Stopped
-from .sender import Measured, Sender, stopped_by_ctrl_c
+from .sender import Measured, Sender, stopped_by_signals
 from .server import LoadLimits, Server
 
 _TRIAL_S = 60.0
@@ -64,6 +65,8 @@ class Ending(StrEnum):
     MEASURED = "measured"
     INTERRUPTED = "interrupted"
     """By Ctrl-C; what had come by then was told."""
+    TERMINATED = "terminated"
+    """The same, by SIGTERM."""
 
 
 async def carry_out(order: Order, audience: Audience, watcher: Watcher) -> Ending:
@@ -89,11 +92,14 @@ async def carry_out(order: Order, audience: Audience, watcher: Watcher) -> Endin
         command=order.command,
     )
     plan = replace(order.plan, notes=(*order.plan.notes, *probed.notes))
-    async with stopped_by_ctrl_c(sender.stop, watcher):
+    async with stopped_by_signals(sender.stop, watcher) as came:
         if order.aim is None:
-            return await _one_run(replace(order, plan=plan), sender, audience)
-        runner = SearchRunner(plan, order.aim, sender, order.folder)
-        return await _search(order, runner, audience)
+            ending = await _one_run(replace(order, plan=plan), sender, audience)
+        else:
+            runner = SearchRunner(plan, order.aim, sender, order.folder)
+            ending = await _search(order, runner, audience)
+    by_sigterm = ending is Ending.INTERRUPTED and signal.SIGTERM in came
+    return Ending.TERMINATED if by_sigterm else ending
 
 
 @contextlib.asynccontextmanager

@@ -13,7 +13,8 @@ from .bench_group import DEFAULT, UrlOrCommand
 from .bench_slos import slos_of
 from .key_file import first_key
 
-INTERRUPTED = 130
+INTERRUPTED, TERMINATED = 130, 143
+"""Exit codes: what a shell makes of the two signals."""
 
 AsJson: TypeAlias = Annotated[
     bool, typer.Option("--json", help="JSON on stdout instead of a table.")
@@ -167,7 +168,8 @@ def run(
     antiphon bench compare run other-run
 
     Exit code 0: measured, whatever it came to. 1: the server is not there, or failed every request.
-    2: something to change in the command. 130: Ctrl-C; what had ended by then is reported.
+    2: something to change in the command. 130: Ctrl-C, 143: SIGTERM; what had ended by then is
+    reported.
     """
     import uvloop
 
@@ -227,7 +229,8 @@ def run(
     )
     with Progress(redraws_per_s=2.0) as progress:
         ending = uvloop.run(carry_out(order, Results(output, as_json, progress.done), progress))
-    raise typer.Exit(INTERRUPTED if ending is Ending.INTERRUPTED else 0)
+    codes = {Ending.INTERRUPTED: INTERRUPTED, Ending.TERMINATED: TERMINATED}
+    raise typer.Exit(codes.get(ending, 0))
 
 
 @bench_app.command()

@@ -141,7 +141,7 @@ def take_folder(folder: Path, *, overwrite: bool = False) -> None:
     try:
         folder.mkdir(parents=True, exist_ok=True)
         held = [name for name in FILES if (folder / name).exists()]
-        held += [f"{probe.name}/" for probe in _probes(folder)]
+        held += [f"{probe.name}/" for probe in probe_folders(folder)]
         if held and not overwrite:
             raise UsageError(
                 f"{folder}: holds another run ({', '.join(held[:5])}); name another folder, or say "
@@ -233,13 +233,14 @@ def _clear(folder: Path) -> None:
     """Remove a run and its probes, and nothing else that lies there."""
     for name in FILES:
         (folder / name).unlink(missing_ok=True)
-    for probe in _probes(folder):
+    for probe in probe_folders(folder):
         _clear(probe)
         if not any(probe.iterdir()):
             probe.rmdir()
 
 
-def _probes(folder: Path) -> list[Path]:
+def probe_folders(folder: Path) -> list[Path]:
+    """The runs of a search that lie there, by name."""
     named = [probe for pattern in _PROBES for probe in folder.glob(pattern)]
     return sorted(probe for probe in named if (probe / RUN).exists() and not probe.is_symlink())
 
