@@ -63,6 +63,21 @@ def refusal(*arguments: str) -> str:
         (("--api-key-file", "/nowhere/key"), "--api-key-file /nowhere/key: can't be read"),
         (("--tokenizer", "/nowhere/tokenizer.json"), "--tokenizer /nowhere/tokenizer.json"),
         (("--tokenizer", "no-such-model"), "--tokenizer: "),
+        *(
+            (("--extra-body", f'{{"{field}": 1}}'), f"--extra-body: {field} is planned")
+            for field in ("model", "messages", "prompt", "max_tokens", "max_completion_tokens")
+        ),
+        *(
+            (("--extra-body", f'{{"top_k": 1, "{field}": 1}}'), f"--extra-body: {field} is planned")
+            for field in ("min_tokens", "n", "stream", "stream_options", "seed")
+        ),
+        (("--min-rate", "1"), "--min-rate: has no effect without --find-goodput"),
+        (("--max-rate", "1"), "--max-rate: has no effect without --find-goodput"),
+        (("--tolerance", "0.1"), "--tolerance: has no effect without --find-goodput"),
+        (("--find-slo-scale", "--rate", "1", "--tolerance", "0.1"), "--tolerance: has no effect"),
+        (("--scales", "1,2"), "--scales: has no effect without --find-slo-scale"),
+        (("--find-goodput", "--scales", "1,2"), "--scales: has no effect"),
+        (("--overwrite",), "--overwrite: has no effect without -o"),
         (("--find-goodput", "--find-slo-scale"), "give one of them"),
         (("--find-goodput", "--requests", "5"), "--requests: a search says itself"),
         (("--find-goodput", "--min-rate", "0"), "--min-rate 0: must be above 0"),

@@ -7,7 +7,7 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from antiphon.core.goodput import ScaleRules, SearchRules, Slos
+from antiphon.core.goodput import Slos
 from antiphon.errors import UsageError
 from antiphon.types import Seconds
 from antiphon.workload import (
@@ -27,7 +27,22 @@ if TYPE_CHECKING:
 
 DEFAULT_RATE_PER_S = 1.0
 DEFAULT_WORKLOAD = "chat"
-_MOST_SCALES = 100
+_LENGTHS = "lengths are options of --workload, such as output=64"
+_PROMPTS = "prompts are those of --workload, such as jsonl:FILE"
+_ALWAYS = "it is the same for all calls"
+_PLANNED = {
+    "model": "name it with --model",
+    "messages": _PROMPTS,
+    "prompt": _PROMPTS,
+    "max_tokens": _LENGTHS,
+    "max_completion_tokens": _LENGTHS,
+    "min_tokens": _LENGTHS,
+    "n": _ALWAYS,
+    "stream": _ALWAYS,
+    "stream_options": _ALWAYS,
+    "seed": "give --seed",
+}
+"""Fields of a call that reports tell about, and how to change what they are."""
 _LOOKED_AT = 200
 """Sessions that are looked at for the classes that there are."""
 _LOOKED_AT_FOR_RARE = 2_000
@@ -146,58 +161,6 @@ def warmup(text: str, span_s: Seconds) -> Seconds:
     return span_s * float(share) / 100
 
 
-def search_rules(
-    plan: "LoadPlan", start: float | None, bounds: tuple[float, float], tolerance: float
-) -> SearchRules:
-    """How goodput is searched for: from `start`, within `bounds`. Raises `UsageError`."""
-    lowest, highest = bounds
-    for name, value in (("--min-rate", lowest), ("--max-rate", highest)):
-        if not 0 < value < math.inf:
-            raise UsageError(f"{name} {value:g}: must be above 0 requests a second")
-    if lowest > highest:
-        raise UsageError(f"--min-rate {lowest:g}: is above --max-rate {highest:g}")
-    if start is not None and not lowest <= start <= highest:
-        raise UsageError(
-            f"--rate {start:g}: the search begins there, so it must lie between --min-rate "
-            f"{lowest:g} and --max-rate {highest:g}"
-        )
-    return SearchRules(
-        tolerance=tolerance,
-        start_per_s=min(max(start or DEFAULT_RATE_PER_S, lowest), highest),
-        lowest_per_s=lowest,
-        highest_per_s=highest,
-        run_s=plan.duration_s - plan.warmup_s,
-        longest_run_s=max(plan.duration_s, SearchRules().longest_run_s),
-        devices=plan.devices,
-    )
-
-
-def scale_rules(plan: "LoadPlan", scales: str) -> ScaleRules:
-    """How the tightest targets are searched for, at the plan's rate. Raises `UsageError`."""
-    if plan.rate_per_s is None:
-        raise UsageError("--find-slo-scale: is at one rate: give --rate")
-    return ScaleRules(
-        rate_per_s=plan.rate_per_s,
-        run_s=plan.duration_s - plan.warmup_s,
-        scales=_scales(scales),
-    )
-
-
-def _scales(text: str) -> tuple[float, ...]:
-    found = set[float]()
-    for part in text.split(","):
-        try:
-            scale = float(part)
-        except ValueError:
-            scale = math.nan
-        if not 0 < scale < math.inf:
-            raise UsageError(f'--scales "{text}": must be factors above 0, such as 0.5,1,2')
-        found.add(scale)
-    if len(found) > _MOST_SCALES:
-        raise UsageError(f"--scales: has more than {_MOST_SCALES} factors")
-    return tuple(sorted(found))
-
-
 def _object(text: str | None) -> dict[str, Any]:
     if text is None:
         return {}
@@ -207,4 +170,7 @@ def _object(text: str | None) -> dict[str, Any]:
         raise UsageError(f"--extra-body: is no JSON ({error})") from None
     if not isinstance(found, dict):
         raise UsageError('--extra-body: must be a JSON object, such as {"top_k": 1}')
+    for name in found:
+        if (remedy := _PLANNED.get(name)) is not None:
+            raise UsageError(f"--extra-body: {name} is planned by the load: {remedy}")
     return found
