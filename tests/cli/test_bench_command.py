@@ -97,6 +97,7 @@ def test_what_makes_no_sense_is_refused_by_name(arguments: tuple[str, ...], said
     ("url", "said"),
     [
         ("compar", "neither a URL"),
+        ("foo", "run, compare and report"),
         ("127.0.0.1:8000", "neither a URL"),
         ("ftp://127.0.0.1", "no server"),
         ("http://", "no server"),

@@ -85,11 +85,10 @@ def test_a_report_loads_nothing(run: Path) -> None:
     assert "<script" not in page
 
 
-def test_it_is_not_overwritten_unless_that_is_asked_for(
-    url: str, run: Path, tmp_path: Path
-) -> None:
+def test_it_is_not_overwritten_unless_that_is_asked_for(run: Path) -> None:
+    """Nor is the server asked for anything: nobody is there."""
     before = {file.name: file.read_bytes() for file in run.iterdir()}
-    done = bench(url, "--model", "good", *LOAD, "-o", str(run))
+    done = bench(f"http://127.0.0.1:{free_ports(1)}", *LOAD, "-o", str(run))
     assert done.returncode == 2
     assert f"{run}: holds another run" in done.stderr
     assert {file.name: file.read_bytes() for file in run.iterdir()} == before

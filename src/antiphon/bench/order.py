@@ -12,7 +12,7 @@ from typing import Protocol
 
 from antiphon.core.goodput import ScaleRules, SearchRules, after_warmup
 from antiphon.errors import PeerError, UsageError
-from antiphon.report import SavedSearch, take_folder
+from antiphon.report import SavedSearch, check_folder, take_folder
 from antiphon.types import CallRecord, Seconds
 from antiphon.workload import Ask
 
@@ -77,6 +77,8 @@ async def carry_out(order: Order, audience: Audience, watcher: Watcher) -> Endin
     is none after it (that is told before).
     """
     trial = _first_ask(order.plan)
+    if order.folder is not None:
+        check_folder(order.folder, overwrite=order.overwrite)
     for note in order.plan.notes:
         watcher.log(note)
     watcher.say(f"asking {order.server.url} for one answer")

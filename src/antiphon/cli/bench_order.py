@@ -58,7 +58,7 @@ def server_of(
     if "://" not in url:
         raise UsageError(
             f'"{url}" is neither a URL, such as http://127.0.0.1:8000, nor one of the commands '
-            "compare and report"
+            "run, compare and report"
         )
     return Server(
         url=url,

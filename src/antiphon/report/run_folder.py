@@ -132,21 +132,31 @@ def open_run(folder: Path) -> SavedRun:
     return SavedRun(folder=folder, run=run, records=records, summary=summary)
 
 
+def check_folder(folder: Path, *, overwrite: bool = False) -> None:
+    """Raises `UsageError` if there is a run or a search, unless it may be overwritten."""
+    try:
+        if folder.exists() and not folder.is_dir():
+            raise UsageError(f"{folder}: can't be written: a file is there")
+        held = [name for name in FILES if (folder / name).exists()]
+        held += [f"{probe.name}/" for probe in probe_folders(folder)]
+    except OSError as error:
+        raise _cannot_write(folder, error) from None
+    if held and not overwrite:
+        raise UsageError(
+            f"{folder}: holds another run ({', '.join(held[:5])}); name another folder, or say "
+            "that it may be overwritten (--overwrite)"
+        )
+
+
 def take_folder(folder: Path, *, overwrite: bool = False) -> None:
     """Make a folder for a run or a search, without another one in it.
 
     Raises `UsageError` if that can't be, or if there is one and `overwrite` is not given; with it,
     that one's files are removed.
     """
+    check_folder(folder, overwrite=overwrite)
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        held = [name for name in FILES if (folder / name).exists()]
-        held += [f"{probe.name}/" for probe in probe_folders(folder)]
-        if held and not overwrite:
-            raise UsageError(
-                f"{folder}: holds another run ({', '.join(held[:5])}); name another folder, or say "
-                "that it may be overwritten"
-            )
         _clear(folder)
     except OSError as error:
         raise _cannot_write(folder, error) from None

@@ -61,7 +61,7 @@ def rate(value: float) -> str:
 
 def set_rate(value: float) -> str:
     """2.125 requests/s: as somebody set it."""
-    return f"{value:.6g} requests/s"
+    return f"{value:.6g} request{'' if value == 1 else 's'}/s"
 
 
 def goal(value: float) -> str:
