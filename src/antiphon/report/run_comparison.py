@@ -49,7 +49,7 @@ def _numbers(saved: SavedRun) -> list[Number]:
             GOODPUT,
             Better.HIGHER,
             wording.number,
-            _goodput_of(saved),
+            goodput_of(saved),
             offered_per_s=offered_per_s,
         ),
         Number("failed", Better.LOWER, wording.share, failed if counted else None),
@@ -84,7 +84,7 @@ def _offered_per_s(saved: SavedRun) -> float:
     return saved.summary.offered_per_s if planned is None else planned
 
 
-def _goodput_of(saved: SavedRun) -> Estimate | None:
+def goodput_of(saved: SavedRun) -> Estimate | None:
     """Calls within targets, per second and device; as uncertain as the share of them.
 
     None without calls.
