@@ -129,7 +129,11 @@ def keep(options: argparse.Namespace, runs: Sequence[Path], searches: Sequence[P
     saved = [open_run(run) for run in runs]
     found = [open_search(search) for search in searches]
     told = [one.goodput.estimate for one in found if one.goodput] or list(map(goodput_of, saved))
-    bars = [Bar(one.run.title, estimate) for one, estimate in zip(saved, told, strict=True)]
+    bars = [
+        Bar(one.run.title, estimate)
+        for one, estimate in zip(saved, told, strict=True)
+        if estimate is not None
+    ]
     (result.RESULTS / "compare_servers.svg").write_text(svg(goodput_bars(bars)))
     facts = {"workload": options.workload, "rate_per_s": float(options.rate), "slo": options.slo}
     facts["runs"] = rows_of(compare(saved))

@@ -177,12 +177,12 @@ def line_of(scene: str, documents: Sequence[Document]) -> str:
 def summary(scene: str, documents: Sequence[Document]) -> dict[str, object]:
     """What is kept of one scene: over all documents."""
     answers = [document.answers[scene] for document in documents]
-    cached = sum(answer.cached_tokens for answer in answers)
+    cached = sum(answer.cached_tokens or 0 for answer in answers)
     return {
         "scene": scene,
         "ttft_s": spread([ttft_s(answer) for answer in answers]),
         "ratio": spread([document.ratio(scene) for document in documents]),
-        "cached_share": cached / sum(answer.prompt_tokens for answer in answers),
+        "cached_share": cached / sum(answer.prompt_tokens or 0 for answer in answers),
     }
 
 

@@ -153,7 +153,7 @@ def summary(
 ) -> dict[str, object]:
     """What is kept of one run; `hit_share` of the prompts' tokens needed no compute."""
     ttfts = [ttft for record in records if (ttft := ttft_s(record)) is not None]
-    prompts = sum(record.prompt_tokens for record in records)
+    prompts = sum(record.prompt_tokens or 0 for record in records)
     return {
         "setup": setup.name,
         "rate_per_s": rate_per_s,
@@ -161,7 +161,7 @@ def summary(
         "took_s": load.duration_s,
         "ttft_mean_s": statistics.fmean(ttfts) if ttfts else float("nan"),
         "ttft_s": quantiles(ttfts),
-        "hit_share": sum(record.cached_tokens for record in records) / max(1, prompts),
+        "hit_share": sum(record.cached_tokens or 0 for record in records) / max(1, prompts),
         "ttfts_s": sorted(round(ttft, 5) for ttft in ttfts),
     }
 

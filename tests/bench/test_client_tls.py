@@ -58,8 +58,11 @@ async def serving(certificate: Path) -> AsyncIterator[str]:
 async def test_nobody_vouches_for_it(certificate: Path) -> None:
     async with serving(certificate) as url, Client(Server(url=url, model="m")) as client:
         answer = await client.send(ASK)
-        with pytest.raises(PeerError, match="certificate"):
+        with pytest.raises(PeerError, match="certificate") as refused:
             await probe(Server(url=url))
+    assert "--insecure" in str(refused.value)
+    assert "self" in str(refused.value)
+    assert "Error(" not in str(refused.value)
     assert answer.failure is CallError.UNREACHABLE
     assert "CERTIFICATE_VERIFY_FAILED" in answer.error
 

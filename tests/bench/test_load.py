@@ -45,6 +45,7 @@ def server() -> Iterator[ScriptedServer]:
     models |= {
         QUICK: Behaviour(gap_s=0.001),
         "uncounted": Behaviour(usage=False, tokens_a_piece=3),
+        "brief": Behaviour(details=False),
         "reasons": Behaviour(usage=False, reasoning=True),
         "pauses": Behaviour(ttft_s=0.2, head_s=0.02, keep_alive_s=0.03),
     }
@@ -136,6 +137,9 @@ async def test_who_counted_the_tokens(server: ScriptedServer) -> None:
         (4, 4, TokenSource.PIECES),
     ]
     assert (records[0].prompt_tokens, records[0].cached_tokens) == (7, 3)
+    assert (records[1].prompt_tokens, records[1].cached_tokens) == (None, None)
+    _, [brief] = await loaded(server.url, [single(0, 0.0, ask("brief"))])
+    assert (brief.prompt_tokens, brief.cached_tokens) == (7, None)
     assert {record.slo_class for record in records} == {"gold"}
     assert any("3 answers" in note for note in result.notes)
 

@@ -90,8 +90,12 @@ async def test_a_call_that_can_not_work(several: ScriptedServer, model: str, rem
 
 
 async def test_nobody_listens() -> None:
-    with pytest.raises(PeerError, match="is the server running"):
+    with pytest.raises(PeerError, match="is the server running") as refused:
         await probe(Server(url="http://127.0.0.1:1"))
+    assert "(Connection refused)" in str(refused.value)
+    with pytest.raises(PeerError, match="is the server running") as refused:
+        await probe(Server(url="https://127.0.0.1:1"))
+    assert "ssl" not in str(refused.value)
 
 
 @pytest.mark.parametrize(

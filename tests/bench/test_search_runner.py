@@ -10,8 +10,9 @@ import pytest
 
 from antiphon.bench import LoadLimits, LoadPlan, Measured, Sender, Server
 from antiphon.bench.search_runner import SearchRunner, Stopped
-from antiphon.core.goodput import ScaleRules, SearchRules, StopReason
-from antiphon.report import summarise
+from antiphon.core.goodput import NO_TARGETS, ScaleRules, SearchRules, Slos, StopReason
+from antiphon.errors import UsageError
+from antiphon.report import open_search, summarise
 from antiphon.types import CallRecord, Slo
 from antiphon.workload import Poisson, parse_workload
 
@@ -139,6 +140,21 @@ async def test_what_was_found_before_it_was_stopped_is_not_lost() -> None:
     assert found.run.notes == ("run 1", "run 2")
 
 
+async def test_what_was_found_is_on_disk_before_the_next_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A process that is killed tells nothing any more."""
+    monkeypatch.setattr(Measured, "draw", lambda _self, _folder: None)
+    search = runner(Scripted(stop_at=3), folder=tmp_path)
+    with pytest.raises(Stopped):
+        await search.run()
+    kept = open_search(tmp_path)
+    assert kept.probes == ("rate-4", "rate-4-2")
+    assert kept.goodput is not None
+    assert [(probe.rate_per_s, probe.runs) for probe in kept.goodput.probes] == [(4.0, 2)]
+    assert kept.goodput.stopped is StopReason.UNFINISHED
+
+
 async def test_the_tightest_targets() -> None:
     scripted = Scripted()
     rules = ScaleRules(rate_per_s=5.0, run_s=20.0, scales=(0.05, 1.0))
@@ -153,3 +169,17 @@ async def test_the_tightest_targets() -> None:
 
 def rates(plans: Sequence[LoadPlan]) -> list[float | None]:
     return [plan.rate_per_s for plan in plans]
+
+
+@pytest.mark.parametrize("slos", [(), (("", NO_TARGETS),), (("", NO_TARGETS), ("a", NO_TARGETS))])
+@pytest.mark.parametrize("rules", [RULES, ScaleRules(rate_per_s=1.0)])
+def test_a_search_without_targets_is_refused(slos: Slos, rules: SearchRules | ScaleRules) -> None:
+    plan = LoadPlan(
+        workload=parse_workload("fixed:input=8,output=4"),
+        arrivals=Poisson(rate_per_s=1.0),
+        calls_per_session=1,
+        duration_s=10.0,
+        slos=slos,
+    )
+    with pytest.raises(UsageError, match="a search needs targets"):
+        SearchRunner(plan, rules, cast("Sender", Scripted()), None)

@@ -37,6 +37,13 @@ def refusal(*arguments: str) -> str:
         (("--slo", "ttft=0ms"), "more than 0"),
         (("--slo", "ttft=nan"), "must be a time"),
         (("--slo", "p99=1s"), '"p99=1s" is no target'),
+        (("--slo", "nosuch:ttft=1s"), '"nosuch": the workload has no such class, only chat'),
+        (("--slo-preset", "nosuch:code"), '"nosuch": the workload has no such class'),
+        (("--find-goodput", "--slo", "nosuch:ttft=1s"), "no such class, only chat"),
+        (
+            ("--workload", "mix:chat=0.7,code=0.3", "--slo", "rag:ttft=1s"),
+            '"rag": the workload has no such class, only chat, code',
+        ),
         (("--slo-preset", "speech"), "must be one of chat"),
         (("--warmup", "60s"), "--warmup 60s: takes all of the 60 s"),
         (("--warmup", "100%"), '--warmup "100%": must be'),
@@ -56,6 +63,21 @@ def refusal(*arguments: str) -> str:
         (("--api-key-file", "/nowhere/key"), "--api-key-file /nowhere/key: can't be read"),
         (("--tokenizer", "/nowhere/tokenizer.json"), "--tokenizer /nowhere/tokenizer.json"),
         (("--tokenizer", "no-such-model"), "--tokenizer: "),
+        *(
+            (("--extra-body", f'{{"{field}": 1}}'), f"--extra-body: {field} is planned")
+            for field in ("model", "messages", "prompt", "max_tokens", "max_completion_tokens")
+        ),
+        *(
+            (("--extra-body", f'{{"top_k": 1, "{field}": 1}}'), f"--extra-body: {field} is planned")
+            for field in ("min_tokens", "n", "stream", "stream_options", "seed")
+        ),
+        (("--min-rate", "1"), "--min-rate: has no effect without --find-goodput"),
+        (("--max-rate", "1"), "--max-rate: has no effect without --find-goodput"),
+        (("--tolerance", "0.1"), "--tolerance: has no effect without --find-goodput"),
+        (("--find-slo-scale", "--rate", "1", "--tolerance", "0.1"), "--tolerance: has no effect"),
+        (("--scales", "1,2"), "--scales: has no effect without --find-slo-scale"),
+        (("--find-goodput", "--scales", "1,2"), "--scales: has no effect"),
+        (("--overwrite",), "--overwrite: has no effect without -o"),
         (("--find-goodput", "--find-slo-scale"), "give one of them"),
         (("--find-goodput", "--requests", "5"), "--requests: a search says itself"),
         (("--find-goodput", "--min-rate", "0"), "--min-rate 0: must be above 0"),
@@ -75,6 +97,7 @@ def test_what_makes_no_sense_is_refused_by_name(arguments: tuple[str, ...], said
     ("url", "said"),
     [
         ("compar", "neither a URL"),
+        ("foo", "run, compare and report"),
         ("127.0.0.1:8000", "neither a URL"),
         ("ftp://127.0.0.1", "no server"),
         ("http://", "no server"),
@@ -127,6 +150,14 @@ def test_a_comparison_needs_two_runs(tmp_path: Path) -> None:
     assert "two" in refusal("compare", str(tmp_path))
     said = refusal("compare", str(tmp_path), str(tmp_path))
     assert "run.json" in said
+
+
+def test_of_a_search_that_was_killed_in_its_first_run_that_one_is_named(tmp_path: Path) -> None:
+    (tmp_path / "rate-2").mkdir()
+    (tmp_path / "rate-2/run.json").write_text("{}")
+    said = refusal("report", str(tmp_path))
+    assert "broken off before its first run was over" in said
+    assert "rate-2" in said
 
 
 def test_what_is_no_run_is_not_drawn(tmp_path: Path) -> None:

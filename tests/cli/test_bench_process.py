@@ -85,11 +85,10 @@ def test_a_report_loads_nothing(run: Path) -> None:
     assert "<script" not in page
 
 
-def test_it_is_not_overwritten_unless_that_is_asked_for(
-    url: str, run: Path, tmp_path: Path
-) -> None:
+def test_it_is_not_overwritten_unless_that_is_asked_for(run: Path) -> None:
+    """Nor is the server asked for anything: nobody is there."""
     before = {file.name: file.read_bytes() for file in run.iterdir()}
-    done = bench(url, "--model", "good", *LOAD, "-o", str(run))
+    done = bench(f"http://127.0.0.1:{free_ports(1)}", *LOAD, "-o", str(run))
     assert done.returncode == 2
     assert f"{run}: holds another run" in done.stderr
     assert {file.name: file.read_bytes() for file in run.iterdir()} == before
@@ -147,7 +146,13 @@ def test_tokens_are_counted_by_a_tokenizer_where_the_server_counts_none(url: str
     assert json.loads(done.stdout)["counted_by"] == [["tokenizer", 3]]
 
 
-def test_ctrl_c_keeps_what_has_ended(url: str, tmp_path: Path) -> None:
+BY_SIGNAL = pytest.mark.parametrize(("sent", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+
+
+@BY_SIGNAL
+def test_a_run_that_is_stopped_keeps_what_has_ended(
+    url: str, tmp_path: Path, sent: signal.Signals, code: int
+) -> None:
     folder = tmp_path / "run"
     arguments = (url, "--model", "good", "--workload", "fixed:input=8,output=4", "--rate", "40")
     process = subprocess.Popen(
@@ -158,12 +163,12 @@ def test_ctrl_c_keeps_what_has_ended(url: str, tmp_path: Path) -> None:
     )
     try:
         wait_for_lines(folder / "requests.jsonl", 5, process)
-        process.send_signal(signal.SIGINT)
+        process.send_signal(sent)
         output, errors = process.communicate(timeout=LONGEST_S)
     finally:
         process.kill()
         process.wait()
-    assert process.returncode == 130, errors
+    assert process.returncode == code, errors
     assert "Traceback" not in errors
     assert "Interrupted after" in " ".join(output.split())
     assert {file.name for file in folder.iterdir()} == FILES - {"summary.json"}
@@ -172,7 +177,10 @@ def test_ctrl_c_keeps_what_has_ended(url: str, tmp_path: Path) -> None:
     assert again.returncode == 0, again.stderr
 
 
-def test_ctrl_c_in_a_search_tells_what_was_found(url: str, tmp_path: Path) -> None:
+@BY_SIGNAL
+def test_a_search_that_is_stopped_tells_what_was_found(
+    url: str, tmp_path: Path, sent: signal.Signals, code: int
+) -> None:
     folder = tmp_path / "search"
     options = ("--find-goodput", "--workload", "fixed:input=8,output=1", "--rate", "20")
     process = subprocess.Popen(
@@ -183,12 +191,12 @@ def test_ctrl_c_in_a_search_tells_what_was_found(url: str, tmp_path: Path) -> No
     )
     try:
         wait_for_lines(folder / "rate-20/requests.jsonl", 3, process)
-        process.send_signal(signal.SIGINT)
+        process.send_signal(sent)
         output, errors = process.communicate(timeout=LONGEST_S)
     finally:
         process.kill()
         process.wait()
-    assert process.returncode == 130, errors
+    assert process.returncode == code, errors
     assert "Traceback" not in errors
     assert "Goodput" in output
     search = json.loads((folder / "search.json").read_text())
@@ -249,16 +257,70 @@ def test_a_model_that_does_not_answer(url: str, model: str, said: str) -> None:
     assert said in failure(url, "--model", model, *LOAD)
 
 
+def test_a_server_that_answered_is_not_said_to_be_out_of_reach() -> None:
+    for ending in (Ending.NOT_HTTP, Ending.CLOSED):
+        with scripted_server(Script(models={"m": Behaviour(ending=ending)})) as server:
+            said = failure(server.url, *LOAD)
+        assert "a trial call failed" in said
+        assert "can't be reached" not in said
+
+
+def test_the_trial_has_no_longer_than_any_request() -> None:
+    with scripted_server(Script(models={"m": Behaviour(ttft_s=50.0)})) as server:
+        done = bench(server.url, *LOAD, "--timeout", "3s")
+    assert done.returncode == 1
+    *before, said = done.stderr.splitlines()
+    assert "Trying one call…" in before
+    assert "not at its end after 3 s" in said
+    assert "--timeout" in said
+
+
+def test_a_trace_that_is_scaled_down_is_said_to_be(url: str, tmp_path: Path) -> None:
+    trace, folder = tmp_path / "trace.jsonl", tmp_path / "run"
+    row = {"timestamp": 0, "input_length": 512, "output_length": 64, "hash_ids": [0]}
+    trace.write_text(json.dumps(row) + "\n")
+    options = ("--warmup", "0s", *LAX, "-o", str(folder))
+    done = bench(url, "--model", "good", "--trace", str(trace), *options)
+    assert done.returncode == 0, done.stderr
+    [line] = [line for line in done.stderr.splitlines() if "scaled down" in line]
+    assert "prompts to 0.0625, outputs to 0.0625" in line
+    assert line in json.loads((folder / "run.json").read_text())["notes"]
+
+
 def test_several_models_and_none_named(url: str) -> None:
     assert "choose one (--model)" in failure(url, *LOAD)
 
 
-def test_requests_that_all_fail_are_counted_and_exit_1(url: str, tmp_path: Path) -> None:
-    """The trial has more time than the requests."""
-    options = ("--timeout", "20ms", "--requests", "4", "--warmup", "0s", "-o", str(tmp_path))
-    said = failure(url, "--model", "slow", *LOAD, *options)
+def test_requests_that_all_fail_are_counted_and_exit_1(tmp_path: Path) -> None:
+    """All but the trial, which comes first."""
+    options = ("--timeout", "2s", "--requests", "4", "--warmup", "0s", "-o", str(tmp_path))
+    with scripted_server(Script(models={"m": Behaviour(ttft_s=(0.0, *[30.0] * 9))})) as server:
+        said = failure(server.url, *LOAD, *options)
     assert "all 4 requests failed, 4 of them as timeout" in said
     assert json.loads((tmp_path / "summary.json").read_text())["ok"] == 0
+
+
+def test_calls_that_count_and_all_fail_exit_1(tmp_path: Path) -> None:
+    """Three calls a second, a second apart, of which the first, in the warm-up, is served."""
+    script = Script(models={"m": Behaviour(ttft_s=(0.0, 0.0, *[30.0] * 9))})
+    with scripted_server(script) as server:
+        said = failure(
+            *(server.url, "--workload", "fixed:input=8,output=4", "--arrivals", "constant"),
+            *("--rate", "1", "--requests", "3", "--warmup", "1s", "--timeout", "2s", *LAX),
+            *("-o", str(tmp_path)),
+        )
+    summary = json.loads((tmp_path / "summary.json").read_text())
+    assert summary["ok"] == 0
+    assert f"all {summary['calls']} requests failed" in said
+
+
+def test_nothing_after_the_warm_up_is_said_and_exits_1(url: str, tmp_path: Path) -> None:
+    arguments = (url, "--model", "good", "--workload", "fixed:input=8,output=4", *LAX)
+    load = ("--arrivals", "constant", "--rate", "40", "--requests", "1", "--warmup", "90%")
+    said = failure(*arguments, *load, "-o", str(tmp_path))
+    assert "no call was due after the warm-up" in said
+    assert "--warmup 0%" in said
+    assert json.loads((tmp_path / "summary.json").read_text())["overall"]["both"] is None
 
 
 # Searches

@@ -4,7 +4,7 @@ from math import inf
 
 import pytest
 
-from antiphon.cli.bench_slos import PRESETS, default_slos, slos_of
+from antiphon.cli.bench_slos import PRESETS, default_slos, slos_of, with_defaults
 from antiphon.errors import UsageError
 from antiphon.types import Slo
 
@@ -13,6 +13,18 @@ def test_without_any_each_class_has_those_of_its_name_and_others_those_of_chats(
     assert slos_of([], []) == ()
     assert default_slos(["agents", "chat"]) == (("", PRESETS["chat"]),)
     assert default_slos(["code", "rag"]) == (("", PRESETS["chat"]), ("code", PRESETS["code"]))
+
+
+def test_targets_of_one_class_leave_the_others_theirs() -> None:
+    own, everybody = Slo(ttft_s=1.0, tpot_s=inf), Slo(ttft_s=9.0, tpot_s=9.0)
+    assert with_defaults((("chat", own),), ["chat", "code"]) == (
+        ("", PRESETS["chat"]),
+        ("chat", own),
+        ("code", PRESETS["code"]),
+    )
+    given = (("", everybody), ("chat", own))
+    assert with_defaults(given, ["chat", "code"]) == given
+    assert with_defaults((), ["code"]) == default_slos(["code"])
 
 
 @pytest.mark.parametrize(

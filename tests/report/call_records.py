@@ -99,7 +99,7 @@ COUNTS = st.integers(0, 2**40)
 def any_call(draw: st.DrawFn, *, number: int = 0, texts: st.SearchStrategy[str]) -> CallRecord:
     """Any call that there can be, up to three hours after the start."""
     due, sent, *stamps, ended = sorted(draw(st.lists(TIMES, min_size=3, max_size=6)))
-    prompt, output, cached = draw(st.tuples(COUNTS, COUNTS, COUNTS))
+    prompt, output, cached = draw(st.tuples(st.none() | COUNTS, COUNTS, st.none() | COUNTS))
     return CallRecord(
         number=number,
         session=draw(st.integers(0, 3)),

@@ -36,7 +36,7 @@ def test_equal_servers_seldom_differ() -> None:
         for verdict in verdicts(compare([saved(some(seed)), saved(some(seed + 100))])).values()
         if verdict is not Against.UNKNOWN
     ]
-    differing = sum(verdict is not Against.WITHIN_NOISE for verdict in looks)
+    differing = sum(verdict in (Against.BETTER, Against.WORSE) for verdict in looks)
     assert len(looks) > 150
     assert differing <= 0.05 * len(looks)
 
@@ -72,6 +72,45 @@ def test_few_calls_can_not_tell_the_99th_percentile() -> None:
     row = next(row for row in compare([saved(few), saved(slow)]).rows if row.name == "TTFT p99")
     assert row.cells[0].estimate is not None
     assert row.cells[0].estimate.high == inf
+
+
+def test_a_percentile_that_has_no_upper_bound_is_not_called_noise() -> None:
+    few = [call(number, ttft=0.1 + number / 1000) for number in range(20)]
+    looks = verdicts(compare([saved(few), saved(few)]))
+    assert looks["TTFT p99"] is Against.TOO_FEW
+    assert looks["TTFT p50"] is Against.WITHIN_NOISE
+    assert verdicts(compare([saved(few), saved(some(1))]))["TTFT p99"] is Against.TOO_FEW
+    many = verdicts(compare([saved(some(1)), saved(some(1))]))
+    assert Against.TOO_FEW not in many.values()
+
+
+RATE_ROWS = ("goodput/s per device", "requests/s", "output tokens/s", "prompt tokens/s")
+
+
+def test_what_follows_from_the_offered_rate_is_not_judged_at_different_ones() -> None:
+    faster = saved(some(1, ttft=0.3), replace(RUN, title="B", rate_per_s=9.0))
+    comparison = compare([saved(some(1)), faster])
+    assert comparison.headline.endswith("against A: B offered rates differ.")
+    for row in comparison.rows:
+        cell = row.cells[1]
+        assert (cell.against is Against.OTHER_RATE) == (row.name in RATE_ROWS)
+        assert row.name not in RATE_ROWS or cell.ratio is None
+    assert verdicts(comparison)["TTFT p50"] is Against.WORSE
+
+
+def test_traces_at_their_own_times_are_judged_by_the_rate_at_which_they_came() -> None:
+    trace = replace(RUN, rate_per_s=None)
+    same = verdicts(compare([saved(some(1), trace), saved(some(1), trace)]))
+    half = verdicts(compare([saved(some(1), trace), saved(some(1)[::2], trace)]))
+    assert same[RATE_ROWS[0]] is Against.WITHIN_NOISE
+    assert half[RATE_ROWS[0]] is Against.OTHER_RATE
+
+
+def test_runs_without_judged_calls_have_no_verdict() -> None:
+    for runs in ([saved([]), saved(some(1))], [saved(some(1)), saved([])]):
+        comparison = compare(runs)
+        assert set(verdicts(comparison).values()) == {Against.UNKNOWN}
+        assert all(row.cells[1].ratio is None for row in comparison.rows)
 
 
 def test_gaps_of_one_call_are_not_taken_for_independent() -> None:
@@ -134,7 +173,7 @@ def test_runs_without_calls_can_be_compared() -> None:
     comparison = compare([saved([]), saved([failure(0)]), saved(some(1))])
     assert "TTFT p50" in [row.name for row in comparison.rows]
     assert all(len(row.cells) == 3 for row in comparison.rows)
-    assert "– " in comparison.headline
+    assert comparison.headline.endswith("A (a) –.")
 
 
 def test_the_headline_is_about_goodput() -> None:

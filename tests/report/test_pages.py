@@ -209,3 +209,20 @@ def test_a_search_is_for_one_thing(tmp_path: Path, search: SavedSearch) -> None:
 
 def _encoded(search: SavedSearch) -> bytes:
     return encode_file(search)
+
+
+def test_cached_tokens_that_were_not_reported_are_not_drawn_as_zero() -> None:
+    records = [call(0, prompt_tokens=None)]
+    page = run_page(load_run(), summarise(load_run(), records), records)
+    assert "not reported by the server" in page
+    assert "tokens were cached" not in page
+
+
+def test_goodput_is_drawn_only_where_it_can_be_compared() -> None:
+    caption = "It is what came of this load"
+    run = load_run(title="B", duration_s=100.0, rate_per_s=9.0)
+    same, faster = [saved(some(1)), saved(some(2))], [saved(some(1)), saved(some(1), run)]
+    assert caption in compare_page(compare(same), same)
+    assert caption not in compare_page(compare(faster), faster)
+    empty = [saved(some(1)), saved([])]
+    assert caption not in compare_page(compare(empty), empty)

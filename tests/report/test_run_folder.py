@@ -124,7 +124,7 @@ def test_a_link_is_not_followed_when_overwriting(saved: Path, tmp_path: Path) ->
 
 def test_a_file_in_the_folders_place_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    with pytest.raises(UsageError, match=r"file: can't be written: File exists"):
+    with pytest.raises(UsageError, match=r"file: can't be written: a file is there"):
         RunWriter(tmp_path / "file", RUN)
 
 

@@ -1,5 +1,6 @@
 """Numbers of a run: nothing is lost, and examples that were counted by hand."""
 
+import json
 import math
 from dataclasses import replace
 from itertools import groupby
@@ -10,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from antiphon.core.goodput import NO_TARGETS
-from antiphon.report import summarise
-from antiphon.types import CallError, Slo, TokenSource
+from antiphon.report import encode_file, summarise
+from antiphon.types import CallError, CallRecord, Slo, TokenSource
 
 RELAXED = settings(deadline=None, max_examples=40)
 
@@ -37,6 +38,11 @@ def test_no_call_is_lost(records: list, warmup_s: float) -> None:
 def test_both_targets_are_harder_than_each(records: list) -> None:
     summary = summarise(load_run(), records)
     for group in (summary.overall, *summary.classes, *summary.models):
+        if not group.attainment.calls:
+            continue
+        assert group.both is not None
+        assert group.ttft is not None
+        assert group.tpot is not None
         assert group.both.value <= min(group.ttft.value, group.tpot.value)
         assert 0 <= group.both.low <= group.both.value <= group.both.high <= 1
 
@@ -64,6 +70,7 @@ def test_an_example_that_was_counted_by_hand() -> None:
     assert (summary.calls, summary.ok, summary.served, summary.warmup_calls) == (7, 4, 4, 1)
     attainment = summary.overall.attainment
     assert (attainment.met, attainment.ttft_met, attainment.tpot_met) == (2, 3, 3)
+    assert summary.overall.both is not None
     assert summary.overall.both.value == pytest.approx(2 / 7)
     # Wilson's interval of 2 of 7, as published tables have it.
     assert summary.overall.both.low == pytest.approx(0.0822, abs=5e-5)
@@ -154,6 +161,7 @@ def test_a_session_is_met_if_all_of_its_calls_are() -> None:
     ]
     sessions = summarise(load_run(warmup_s=1.0), records).sessions
     assert (sessions.sessions, sessions.met, sessions.most_calls) == (3, 1, 2)
+    assert sessions.share is not None
     assert sessions.share.value == pytest.approx(1 / 3)
     assert sessions.e2e is not None
     assert sessions.e2e.count == 2
@@ -237,3 +245,31 @@ def test_groups_partition_as_the_standard_library_says() -> None:
     ordered = sorted(records, key=lambda record: record.slo_class)
     expected = [(name, len(list(of))) for name, of in groupby(ordered, lambda one: one.slo_class)]
     assert [(one.name, one.attainment.calls) for one in summary.classes] == expected
+
+
+def test_tokens_that_nobody_reported_are_unknown_not_none() -> None:
+    def tokens(*records: CallRecord) -> tuple[object, ...]:
+        summary = summarise(load_run(), records)
+        return (
+            summary.prompt_tokens,
+            summary.prompt_tokens_per_s is None,
+            summary.cached_tokens,
+            summary.cached_share,
+        )
+
+    silent, prompts_only = call(0, prompt_tokens=None), call(1)
+    cold, warm = call(2, cached_tokens=0), call(3, cached_tokens=50)
+    assert tokens(silent) == tokens() == (None, True, None, None)
+    assert tokens(silent, prompts_only) == (100, False, None, None)
+    assert tokens(cold) == (100, False, 0, 0.0)
+    assert tokens(prompts_only, warm) == (200, False, 50, 0.25)
+
+
+def test_of_no_calls_nothing_is_known() -> None:
+    run = load_run(warmup_s=5.0)
+    summary = summarise(run, [call(0, due=1.0)])
+    overall = summary.overall
+    assert (summary.calls, summary.warmup_calls) == (0, 1)
+    assert overall.both is overall.ttft is overall.tpot is summary.sessions.share is None
+    written = json.loads(encode_file(summary))
+    assert written["overall"]["both"] is None

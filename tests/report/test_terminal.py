@@ -130,3 +130,22 @@ def test_a_search_over_scales_shows_every_scale() -> None:
     text = printed(search_table(SLO_SCALE))
     assert "At 2 requests/s 90 % of 100 calls meet targets that are 0.800" in text
     assert [line.split()[0] for line in text.splitlines()[-3:]] == ["0.5", "1", "2"]
+
+
+def test_tokens_that_were_not_reported_are_not_printed_as_zero() -> None:
+    def text(**tokens: int | None) -> str:
+        return printed(summary_table(load_run(), summarise(load_run(), [call(0, **tokens)])))
+
+    nothing = text(prompt_tokens=None)
+    assert "11 output, prompts not reported, counted" in nothing
+    assert "– prompt tokens" in nothing
+    assert "100 prompt (cached ones not reported)" in text()
+    assert "100 prompt (0 % cached)" in text(cached_tokens=0)
+
+
+def test_attainment_of_no_calls_is_no_number() -> None:
+    run = load_run(warmup_s=5.0)
+    text = printed(summary_table(run, summarise(run, [call(0, due=1.0)])))
+    [row] = [line.split() for line in text.splitlines() if line.split()[:1] == ["all"]]
+    assert row[-4:] == ["0", "–", "–", "–"]
+    assert "0 %" not in text

@@ -65,6 +65,7 @@ def test_a_share_has_its_range() -> None:
 
 def test_what_was_set_is_told_as_it_was_set() -> None:
     assert wording.set_rate(2.125) == "2.125 requests/s"
+    assert wording.set_rate(1.0) == "1 request/s"
     assert (wording.goal(0.9), wording.goal(0.995)) == ("90 %", "99.5 %")
 
 

@@ -34,7 +34,8 @@ class Answer:
 
     `due_at` is when the ask was to be sent, whatever the client was busy with: latencies count from
     it (no coordinated omission). `token_at` has one stamp for each piece of content that came; an
-    answer that is not streamed has one. `cached_tokens` of the prompt needed no compute. `error`
+    answer that is not streamed has one. `cached_tokens` of the prompt needed no compute; like
+    `prompt_tokens` None if the server does not say. `error`
     says what went wrong, and `failure` of which kind it was; empty and None: nothing did.
     """
 
@@ -45,9 +46,9 @@ class Answer:
     status: int
     choices: tuple[Choice, ...] = ()
     token_at: tuple[Seconds, ...] = ()
-    prompt_tokens: int = 0
+    prompt_tokens: int | None = None
     completion_tokens: int = 0
-    cached_tokens: int = 0
+    cached_tokens: int | None = None
     counted_by: TokenSource = TokenSource.USAGE
     request_id: str = ""
     error: str = ""

@@ -83,10 +83,10 @@ class Usage(msgspec.Struct):
     prompt_tokens_details: _Details | None = None
 
     @property
-    def cached_tokens(self) -> int:
-        """Of the prompt's; none if the server says nothing about them."""
+    def cached_tokens(self) -> int | None:
+        """Of the prompt's; None if the server says nothing about them."""
         details = self.prompt_tokens_details
-        return (details and details.cached_tokens) or 0
+        return details.cached_tokens if details else None
 
 
 class _Error(msgspec.Struct):

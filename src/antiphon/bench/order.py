@@ -1,25 +1,32 @@
 """An order to measure a server: one run, or a search of several, and what is kept of it."""
 
 import asyncio
+import contextlib
+import signal
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from pathlib import Path
 from typing import Protocol
 
-from antiphon.core.goodput import ScaleRules, SearchRules
+from antiphon.core.goodput import ScaleRules, SearchRules, after_warmup
 from antiphon.errors import PeerError, UsageError
-from antiphon.report import SavedSearch, take_folder
-from antiphon.types import CallRecord
+from antiphon.report import SavedSearch, check_folder, take_folder
+from antiphon.types import CallRecord, Seconds
 from antiphon.workload import Ask
 
 from .load_plan import LoadPlan
 from .load_tally import Watcher
 from .probe import probe
 from .search_runner import SearchRunner, Stopped
-from .sender import Measured, Sender, stopped_by_ctrl_c
+from .sender import Measured, Sender, stopped_by_signals
 from .server import LoadLimits, Server
+
+_TRIAL_S = 60.0
+"""The trial call may take no longer, whatever the others may."""
+_PATIENCE_S = 2.0
+"""A trial call that takes longer is mentioned."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,17 +65,26 @@ class Ending(StrEnum):
     MEASURED = "measured"
     INTERRUPTED = "interrupted"
     """By Ctrl-C; what had come by then was told."""
+    TERMINATED = "terminated"
+    """The same, by SIGTERM."""
 
 
 async def carry_out(order: Order, audience: Audience, watcher: Watcher) -> Ending:
     """Do it, and tell `audience` at the end; `watcher` hears how it goes.
 
     Raises `UsageError` if nothing would be sent, or the folder can't be taken; `PeerError` if the
-    server is not there, does not speak the API, or fails every call (that is told before).
+    server is not there, does not speak the API, or fails every call after the warm-up, or if there
+    is none after it (that is told before).
     """
     trial = _first_ask(order.plan)
+    if order.folder is not None:
+        check_folder(order.folder, overwrite=order.overwrite)
+    for note in order.plan.notes:
+        watcher.log(note)
     watcher.say(f"asking {order.server.url} for one answer")
-    probed = await probe(order.server, ask=trial)
+    async with _telling(watcher, "Trying one call…", after_s=_PATIENCE_S):
+        timeout_s = min(order.limits.timeout_s, _TRIAL_S)
+        probed = await probe(order.server, ask=trial, timeout_s=timeout_s)
     sender = Sender(
         server=probed.server,
         limits=order.limits,
@@ -78,11 +94,24 @@ async def carry_out(order: Order, audience: Audience, watcher: Watcher) -> Endin
         command=order.command,
     )
     plan = replace(order.plan, notes=(*order.plan.notes, *probed.notes))
-    async with stopped_by_ctrl_c(sender.stop, watcher):
+    async with stopped_by_signals(sender.stop, watcher) as came:
         if order.aim is None:
-            return await _one_run(replace(order, plan=plan), sender, audience)
-        runner = SearchRunner(plan, order.aim, sender, order.folder)
-        return await _search(order, runner, audience)
+            ending = await _one_run(replace(order, plan=plan), sender, audience)
+        else:
+            runner = SearchRunner(plan, order.aim, sender, order.folder)
+            ending = await _search(order, runner, audience)
+    by_sigterm = ending is Ending.INTERRUPTED and signal.SIGTERM in came
+    return Ending.TERMINATED if by_sigterm else ending
+
+
+@contextlib.asynccontextmanager
+async def _telling(watcher: Watcher, line: str, *, after_s: Seconds) -> AsyncIterator[None]:
+    """Say so once, if what is done meanwhile takes longer than that."""
+    timer = asyncio.get_running_loop().call_later(after_s, watcher.log, line)
+    try:
+        yield
+    finally:
+        timer.cancel()
 
 
 def _first_ask(plan: LoadPlan) -> Ask:
@@ -98,8 +127,14 @@ async def _one_run(order: Order, sender: Sender, audience: Audience) -> Ending:
     audience.tell_run(measured)
     if not measured.whole:
         return Ending.INTERRUPTED
-    if all(record.error is not None for record in measured.records):
-        raise PeerError(_nothing_served(measured.records))
+    judged = after_warmup(measured.records, measured.run.warmup_s)
+    if not judged:
+        raise PeerError(
+            f"no call was due after the warm-up of {measured.run.warmup_s:g} s, so nothing can "
+            "be judged: send more, or count them all (--warmup 0%)"
+        )
+    if all(record.error is not None for record in judged):
+        raise PeerError(_nothing_served(judged))
     return Ending.MEASURED
 
 

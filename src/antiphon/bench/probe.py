@@ -1,5 +1,7 @@
 """What has to be known of a server before it is put under load, and whether it answers at all."""
 
+import os
+import ssl
 from dataclasses import dataclass, replace
 
 import aiohttp
@@ -95,15 +97,30 @@ async def _get(server: Server, url: str, timeout_s: Seconds) -> tuple[int, str]:
         raise PeerError(f"{url} does not answer within {timeout_s:g} s") from None
     except aiohttp.ClientConnectorCertificateError as error:
         raise PeerError(
-            f"{url}: its certificate can't be trusted ({error.certificate_error}): "
-            "set SSL_CERT_FILE to the authority's, or switch verification off"
+            f"{url}: its certificate can't be trusted ({_untrusted(error)}): "
+            "set SSL_CERT_FILE to the authority's, or do without verification (--insecure)"
         ) from None
     except aiohttp.ClientConnectionError as error:
         raise PeerError(
-            f"{server.url} can't be reached ({error}): is the server running, the port right?"
+            f"{server.url} can't be reached ({_unreached(error)}): "
+            "is the server running, the port right?"
         ) from None
     except (aiohttp.ClientError, ValueError) as error:
         raise PeerError(f"{url} does not answer with HTTP: {error}") from None
+
+
+def _untrusted(error: aiohttp.ClientConnectorCertificateError) -> str:
+    cause = error.certificate_error
+    return cause.verify_message if isinstance(cause, ssl.SSLCertVerificationError) else str(cause)
+
+
+def _unreached(error: aiohttp.ClientConnectionError) -> str:
+    """Why, without the objects that aiohttp names."""
+    if not isinstance(error, aiohttp.ClientConnectorError):
+        return str(error)
+    cause = error.os_error
+    code = cause.errno or 0
+    return os.strerror(code) if code > 0 else cause.strerror or str(cause)
 
 
 def _refusal(url: str, status: int, page: str) -> str:
@@ -167,12 +184,13 @@ async def _tried(server: Server, trial: Ask, timeout_s: Seconds) -> Answer:
 
 
 def _bad_trial(server: Server, answer: Answer) -> str:
-    url = server.root + ("" if answer.status else " can't be reached")
     match answer.status:
         case 401 | 403:
             remedy = "give an API key that may use the model (--api-key)"
+        case _ if answer.failure is CallError.TIMEOUT:
+            remedy = "give it longer (--timeout, the trial up to 60 s), or wait until it is warm"
         case 404:
             remedy = f"check the URL's path and the model, {server.model!r} (--model)"
         case _:
             remedy = "put no load on it before one call works"
-    return f"{url}: a trial call failed ({answer.failure}): {answer.error}: {remedy}"
+    return f"{server.root}: a trial call failed ({answer.failure}): {answer.error}: {remedy}"

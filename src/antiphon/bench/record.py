@@ -8,6 +8,9 @@ from antiphon.workload import Message, Session
 
 from .answer import Answer
 
+_AS_PLANNED = 0.95
+"""Answers that have a smaller share of the tokens that were planned are too short to be silent."""
+
 
 class RecordMaker:
     """Gives `observe` one record for each call that ended or could not be sent; counts them.
@@ -28,6 +31,8 @@ class RecordMaker:
         self.started_at: Seconds = 0.0
         self.calls = self.failed = 0
         self._unsent = self._pieces = 0
+        self._whole = self._planned_tokens = self._got_tokens = 0
+        """Answers whose length was planned, and their tokens."""
 
     async def ended(
         self, session: Session, turn: int, number: int, answer: Answer, history: Sequence[Message]
@@ -35,6 +40,10 @@ class RecordMaker:
         """The call was sent, behind this history, and `answer` is what came of it."""
         ask, start = session.turns[turn].ask, self.started_at
         prompt, output, counted_by = await self._counts(ask.text, answer, history)
+        if ask.ignore_eos and answer.failure is None and counted_by is not TokenSource.PIECES:
+            self._whole += 1
+            self._planned_tokens += ask.max_tokens * ask.n
+            self._got_tokens += output
         self._keep(
             CallRecord(
                 number=number,
@@ -95,11 +104,18 @@ class RecordMaker:
                 f"Of {self._pieces} answers nobody counted the tokens: "
                 "each piece of content was taken for one."
             )
+        if self._got_tokens < _AS_PLANNED * self._planned_tokens:
+            found.append(
+                "Answers were shorter than planned: planned "
+                f"{self._planned_tokens / self._whole:.4g} output tokens, got "
+                f"{self._got_tokens / self._whole:.1f} on average. The server does not heed "
+                "`ignore_eos`: another one that does would do more work for the same load."
+            )
         return tuple(found)
 
     async def _counts(
         self, text: str, answer: Answer, history: Sequence[Message]
-    ) -> tuple[int, int, TokenSource]:
+    ) -> tuple[int | None, int, TokenSource]:
         """Tokens of prompt and output, and who counted them."""
         count = self._count_tokens
         if count is None or answer.counted_by is TokenSource.USAGE or not answer.token_at:

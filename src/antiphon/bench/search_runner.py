@@ -12,8 +12,9 @@ from antiphon.core.goodput import (
     ScaleRules,
     SearchRules,
     SloScaleSearch,
+    check_targets,
 )
-from antiphon.report import SavedSearch
+from antiphon.report import SavedSearch, save_search
 from antiphon.types import CallRecord, Seconds
 
 from .goodput_search import find_goodput
@@ -31,7 +32,9 @@ class Stopped(Exception):
 class SearchRunner:
     """One search. Its runs are of `plan`, at other rates, each with other requests.
 
-    `plan.warmup_s` is that of each run. Runs are kept in `folder`, if there is one.
+    `plan.warmup_s` is that of each run. Runs are kept in `folder`, if there is one, and after each
+    what is found by then.
+    Raises `UsageError` for a plan without targets.
     """
 
     def __init__(
@@ -41,6 +44,7 @@ class SearchRunner:
         sender: Sender,
         folder: Path | None,
     ) -> None:
+        check_targets(plan.slos)
         self._plan = plan
         self._search: GoodputSearch | SloScaleSearch
         match rules:
@@ -69,7 +73,12 @@ class SearchRunner:
                     on_progress=self._say,
                 )
             case SloScaleSearch() as search:
-                await find_slo_scale(search, self._measure, warmup_s=self._plan.warmup_s)
+                await find_slo_scale(
+                    search,
+                    self._measure,
+                    warmup_s=self._plan.warmup_s,
+                    on_progress=lambda _found, _next: self._keep(),
+                )
 
     def found(self) -> SavedSearch:
         """What is known by now."""
@@ -109,7 +118,13 @@ class SearchRunner:
         self._folders.append(name + (f"-{self._at[name]}" if self._at[name] > 1 else ""))
         return self._folder / self._folders[-1]
 
+    def _keep(self) -> None:
+        """What is known by now, on disk: a process can be killed."""
+        if self._folder is not None and self._folders:
+            save_search(self._folder, self.found())
+
     def _say(self, found: Goodput, next_run: RunAt | None) -> None:
+        self._keep()
         if found.probes and next_run is not None:
             fails = "?" if found.fails_at_per_s is None else f"{found.fails_at_per_s:g}"
             self._sender.watcher.log(

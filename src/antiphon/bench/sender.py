@@ -19,6 +19,8 @@ from .load_plan import LoadPlan, ended
 from .load_tally import LoadTally, Watcher, shown
 from .server import LoadLimits, Server
 
+_STOPPING = (signal.SIGINT, signal.SIGTERM)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Measured:
@@ -105,20 +107,33 @@ class Sender:
 
 
 @contextlib.asynccontextmanager
-async def stopped_by_ctrl_c(stop: asyncio.Event, watcher: Watcher) -> AsyncIterator[None]:
-    """Ctrl-C sets `stop` meanwhile; the second one ends the process as it does elsewhere."""
+async def stopped_by_signals(
+    stop: asyncio.Event, watcher: Watcher
+) -> AsyncIterator[list[signal.Signals]]:
+    """Ctrl-C and SIGTERM set `stop` meanwhile, and are in the list from then on.
+
+    The second one ends the process as it does elsewhere.
+    """
     loop = asyncio.get_running_loop()
+    came: list[signal.Signals] = []
 
-    def interrupt() -> None:
-        loop.remove_signal_handler(signal.SIGINT)
+    def release() -> None:
+        for one in _STOPPING:
+            loop.remove_signal_handler(one)
+
+    def interrupt(one: signal.Signals) -> None:
+        release()
+        came.append(one)
         stop.set()
-        watcher.log("Stopping: what has ended is kept. Ctrl-C again to drop it.")
+        again = "Ctrl-C" if one is signal.SIGINT else one.name
+        watcher.log(f"Stopping: what has ended is kept. {again} again to drop it.")
 
-    loop.add_signal_handler(signal.SIGINT, interrupt)
+    for one in _STOPPING:
+        loop.add_signal_handler(one, interrupt, one)
     try:
-        yield
+        yield came
     finally:
-        loop.remove_signal_handler(signal.SIGINT)
+        release()
 
 
 def _meets(run: LoadRun) -> Callable[[CallRecord], bool]:

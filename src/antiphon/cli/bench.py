@@ -13,7 +13,8 @@ from .bench_group import DEFAULT, UrlOrCommand
 from .bench_slos import slos_of
 from .key_file import first_key
 
-INTERRUPTED = 130
+INTERRUPTED, TERMINATED = 130, 143
+"""Exit codes: what a shell makes of the two signals."""
 
 AsJson: TypeAlias = Annotated[
     bool, typer.Option("--json", help="JSON on stdout instead of a table.")
@@ -126,16 +127,27 @@ def run(
     find_goodput: Annotated[
         bool, typer.Option("--find-goodput", help="Search for the highest rate that is within SLO.")
     ] = False,
-    min_rate: Annotated[float, typer.Option(help="Of the search, requests a second.")] = 0.05,
-    max_rate: Annotated[float, typer.Option(help="The same.")] = 1000.0,
-    tolerance: Annotated[float, typer.Option(help="How exact it is to be: 0.05 is 5 %.")] = 0.05,
+    min_rate: Annotated[
+        float | None,
+        typer.Option(help="Of --find-goodput, requests a second.", show_default="0.05"),
+    ] = None,
+    max_rate: Annotated[float | None, typer.Option(help="The same.", show_default="1000")] = None,
+    tolerance: Annotated[
+        float | None,
+        typer.Option(help="How exact that is to be: 0.05 is 5 %.", show_default="0.05"),
+    ] = None,
     find_slo_scale: Annotated[
         bool,
         typer.Option("--find-slo-scale", help="At --rate: how tight may targets be, by factors?"),
     ] = False,
     scales: Annotated[
-        str, typer.Option(help="Those factors to be drawn.", metavar="LIST")
-    ] = "0.25,0.5,0.75,1,1.25,1.5,2,3,4",
+        str | None,
+        typer.Option(
+            help="Those factors to be drawn.",
+            metavar="LIST",
+            show_default="0.25,0.5,0.75,1,1.25,1.5,2,3,4",
+        ),
+    ] = None,
     title: Annotated[
         str | None, typer.Option(help="Its name in reports.", show_default="model and host")
     ] = None,
@@ -167,7 +179,8 @@ def run(
     antiphon bench compare run other-run
 
     Exit code 0: measured, whatever it came to. 1: the server is not there, or failed every request.
-    2: something to change in the command. 130: Ctrl-C; what had ended by then is reported.
+    2: something to change in the command. 130: Ctrl-C, 143: SIGTERM; what had ended by then is
+    reported.
     """
     import uvloop
 
@@ -178,11 +191,10 @@ def run(
         LoadWords,
         limits_of,
         plan_of,
-        scale_rules,
-        search_rules,
         server_of,
     )
     from .bench_results import Results
+    from .bench_search import SearchWords, aim_of
     from .progress import Progress
     from .token_counter import token_counter
 
@@ -206,28 +218,30 @@ def run(
             title=title or "",
         )
     )
-    aim = None
-    if find_goodput and find_slo_scale:
-        raise UsageError("--find-goodput and --find-slo-scale: give one of them")
-    if requests is not None and (find_goodput or find_slo_scale):
-        raise UsageError("--requests: a search says itself how many requests it needs")
-    if find_goodput:
-        aim = search_rules(plan, rate, (min_rate, max_rate), tolerance)
-    elif find_slo_scale:
-        aim = scale_rules(plan, scales)
+    words = SearchWords(
+        find_goodput=find_goodput,
+        min_rate=min_rate,
+        max_rate=max_rate,
+        tolerance=tolerance,
+        find_slo_scale=find_slo_scale,
+        scales=scales,
+    )
+    if overwrite and output is None:
+        raise UsageError("--overwrite: has no effect without -o")
     order = Order(
         server=server_of(url, model, first_key(api_key_file), insecure, extra_body),
         limits=limits_of(timeout, max_open),
         count_tokens=token_counter(tokenizer) if tokenizer else None,
         plan=plan,
-        aim=aim,
+        aim=aim_of(words, plan, rate),
         folder=output,
         overwrite=overwrite,
         command=shlex.join(["antiphon", *sys.argv[1:]]),
     )
     with Progress(redraws_per_s=2.0) as progress:
         ending = uvloop.run(carry_out(order, Results(output, as_json, progress.done), progress))
-    raise typer.Exit(INTERRUPTED if ending is Ending.INTERRUPTED else 0)
+    codes = {Ending.INTERRUPTED: INTERRUPTED, Ending.TERMINATED: TERMINATED}
+    raise typer.Exit(codes.get(ending, 0))
 
 
 @bench_app.command()

@@ -8,6 +8,7 @@ import typer
 
 from antiphon.errors import UsageError
 from antiphon.report import (
+    RUN,
     SEARCH,
     compare,
     compare_page,
@@ -16,12 +17,15 @@ from antiphon.report import (
     compare_table,
     open_run,
     open_search,
+    probe_folders,
     write_bytes,
 )
 from antiphon.report.strict_json import encode_file
 
 from .bench_results import Results, show, width
 from .progress import tell
+
+_LISTED = 5
 
 
 def compare_folders(folders: Sequence[Path], page: Path | None, *, as_json: bool) -> None:
@@ -59,6 +63,12 @@ def report_again(folder: Path, *, as_json: bool) -> None:
     if (folder / SEARCH).exists():
         results.tell_search(open_search(folder))
         return
+    if not (folder / RUN).exists() and (probes := probe_folders(folder)):
+        some = ", ".join(probe.name for probe in probes[:_LISTED])
+        raise UsageError(
+            f"{folder}: a search that was broken off before its first run was over; its runs are "
+            f"{some}: name one of them"
+        )
     saved = open_run(folder)
     results.tell_run(
         Measured(run=saved.run, records=saved.records, summary=saved.summary, whole=saved.whole)

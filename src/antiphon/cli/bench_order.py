@@ -7,7 +7,7 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from antiphon.core.goodput import ScaleRules, SearchRules, Slos
+from antiphon.core.goodput import Slos
 from antiphon.errors import UsageError
 from antiphon.types import Seconds
 from antiphon.workload import (
@@ -19,7 +19,7 @@ from antiphon.workload import (
     parse_workload,
 )
 
-from .bench_slos import default_slos
+from .bench_slos import with_defaults
 from .quantities import seconds
 
 if TYPE_CHECKING:
@@ -27,9 +27,26 @@ if TYPE_CHECKING:
 
 DEFAULT_RATE_PER_S = 1.0
 DEFAULT_WORKLOAD = "chat"
-_MOST_SCALES = 100
+_LENGTHS = "lengths are options of --workload, such as output=64"
+_PROMPTS = "prompts are those of --workload, such as jsonl:FILE"
+_ALWAYS = "it is the same for all calls"
+_PLANNED = {
+    "model": "name it with --model",
+    "messages": _PROMPTS,
+    "prompt": _PROMPTS,
+    "max_tokens": _LENGTHS,
+    "max_completion_tokens": _LENGTHS,
+    "min_tokens": _LENGTHS,
+    "n": _ALWAYS,
+    "stream": _ALWAYS,
+    "stream_options": _ALWAYS,
+    "seed": "give --seed",
+}
+"""Fields of a call that reports tell about, and how to change what they are."""
 _LOOKED_AT = 200
 """Sessions that are looked at for the classes that there are."""
+_LOOKED_AT_FOR_RARE = 2_000
+"""Sessions that are looked at for a class that is not among those."""
 
 
 def server_of(
@@ -41,7 +58,7 @@ def server_of(
     if "://" not in url:
         raise UsageError(
             f'"{url}" is neither a URL, such as http://127.0.0.1:8000, nor one of the commands '
-            "compare and report"
+            "run, compare and report"
         )
     return Server(
         url=url,
@@ -97,17 +114,38 @@ def plan_of(words: LoadWords) -> "LoadPlan":
         calls_per_session=calls,
         duration_s=seconds(words.duration, "--duration"),
         most_calls=words.requests,
-        slos=words.slos or default_slos(_classes(workload, words.seed)),
+        slos=_slos(words.slos, workload, words.seed),
         devices=words.devices,
         seed=words.seed,
         title=words.title,
+        notes=_scaled_down(workload),
     )
     return replace(plan, warmup_s=warmup(words.warmup, plan.span_s))
 
 
-def _classes(workload: Workload, seed: int) -> list[str]:
-    """Those of the first sessions, in order of their names."""
-    return sorted({one.slo_class for one in islice(workload.sessions(seed), _LOOKED_AT)})
+def _scaled_down(workload: Workload) -> tuple[str, ...]:
+    """What a reader should know of a trace that is not sent as it was recorded."""
+    said = workload.scaled_down if isinstance(workload, Trace) else None
+    return () if said is None else (said,)
+
+
+def _slos(named: Slos, workload: Workload, seed: int) -> Slos:
+    """What was said, and what holds for the others. Raises `UsageError` for nobody's targets."""
+    classes = _classes(workload, seed, _LOOKED_AT)
+    wanted = {name for name, _ in named if name}
+    if not wanted <= classes:
+        classes = _classes(workload, seed, _LOOKED_AT_FOR_RARE)
+    for name in sorted(wanted - classes):
+        raise UsageError(
+            f'targets for the class "{name}": the workload has no such class, only '
+            f"{', '.join(sorted(classes))}"
+        )
+    return with_defaults(named, sorted(classes))
+
+
+def _classes(workload: Workload, seed: int, looked_at: int) -> set[str]:
+    """Those of the first sessions."""
+    return {one.slo_class for one in islice(workload.sessions(seed), looked_at)}
 
 
 def warmup(text: str, span_s: Seconds) -> Seconds:
@@ -123,58 +161,6 @@ def warmup(text: str, span_s: Seconds) -> Seconds:
     return span_s * float(share) / 100
 
 
-def search_rules(
-    plan: "LoadPlan", start: float | None, bounds: tuple[float, float], tolerance: float
-) -> SearchRules:
-    """How goodput is searched for: from `start`, within `bounds`. Raises `UsageError`."""
-    lowest, highest = bounds
-    for name, value in (("--min-rate", lowest), ("--max-rate", highest)):
-        if not 0 < value < math.inf:
-            raise UsageError(f"{name} {value:g}: must be above 0 requests a second")
-    if lowest > highest:
-        raise UsageError(f"--min-rate {lowest:g}: is above --max-rate {highest:g}")
-    if start is not None and not lowest <= start <= highest:
-        raise UsageError(
-            f"--rate {start:g}: the search begins there, so it must lie between --min-rate "
-            f"{lowest:g} and --max-rate {highest:g}"
-        )
-    return SearchRules(
-        tolerance=tolerance,
-        start_per_s=min(max(start or DEFAULT_RATE_PER_S, lowest), highest),
-        lowest_per_s=lowest,
-        highest_per_s=highest,
-        run_s=plan.duration_s - plan.warmup_s,
-        longest_run_s=max(plan.duration_s, SearchRules().longest_run_s),
-        devices=plan.devices,
-    )
-
-
-def scale_rules(plan: "LoadPlan", scales: str) -> ScaleRules:
-    """How the tightest targets are searched for, at the plan's rate. Raises `UsageError`."""
-    if plan.rate_per_s is None:
-        raise UsageError("--find-slo-scale: is at one rate: give --rate")
-    return ScaleRules(
-        rate_per_s=plan.rate_per_s,
-        run_s=plan.duration_s - plan.warmup_s,
-        scales=_scales(scales),
-    )
-
-
-def _scales(text: str) -> tuple[float, ...]:
-    found = set[float]()
-    for part in text.split(","):
-        try:
-            scale = float(part)
-        except ValueError:
-            scale = math.nan
-        if not 0 < scale < math.inf:
-            raise UsageError(f'--scales "{text}": must be factors above 0, such as 0.5,1,2')
-        found.add(scale)
-    if len(found) > _MOST_SCALES:
-        raise UsageError(f"--scales: has more than {_MOST_SCALES} factors")
-    return tuple(sorted(found))
-
-
 def _object(text: str | None) -> dict[str, Any]:
     if text is None:
         return {}
@@ -184,4 +170,7 @@ def _object(text: str | None) -> dict[str, Any]:
         raise UsageError(f"--extra-body: is no JSON ({error})") from None
     if not isinstance(found, dict):
         raise UsageError('--extra-body: must be a JSON object, such as {"top_k": 1}')
+    for name in found:
+        if (remedy := _PLANNED.get(name)) is not None:
+            raise UsageError(f"--extra-body: {name} is planned by the load: {remedy}")
     return found

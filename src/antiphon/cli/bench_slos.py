@@ -52,6 +52,15 @@ def default_slos(classes: Iterable[str]) -> tuple[tuple[str, Slo], ...]:
     return tuple(sorted({"": default, **others}.items()))
 
 
+def with_defaults(
+    named: Sequence[tuple[str, Slo]], classes: Iterable[str]
+) -> tuple[tuple[str, Slo], ...]:
+    """`named`, and `default_slos` for whom they say nothing about."""
+    if "" in dict(named):
+        return tuple(named)
+    return tuple(sorted({**dict(default_slos(classes)), **dict(named)}.items()))
+
+
 def _targets(text: str, where: str) -> Slo:
     given: dict[str, float] = {}
     for part in text.split(","):

@@ -12,10 +12,13 @@ from .findings import doubts, headline, scale_headline, search_headline
 from .run_comparison import compare
 from .run_folder import (
     REPORT,
+    RUN,
     SEARCH,
     RunWriter,
     SavedRun,
+    check_folder,
     open_run,
+    probe_folders,
     read_file,
     save_run,
     take_folder,
@@ -33,6 +36,7 @@ from .time_line import Interval
 
 __all__ = [
     "REPORT",
+    "RUN",
     "SEARCH",
     "Against",
     "Better",
@@ -49,6 +53,7 @@ __all__ = [
     "SavedRun",
     "SavedSearch",
     "Sessions",
+    "check_folder",
     "compare",
     "compare_folders",
     "compare_page",
@@ -61,6 +66,7 @@ __all__ = [
     "open_run",
     "open_search",
     "printed",
+    "probe_folders",
     "read_file",
     "run_page",
     "save_run",

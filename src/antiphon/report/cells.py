@@ -51,15 +51,20 @@ def probe_cells(probe: Probe, goal: float) -> tuple[str, ...]:
 
 def tokens_line(summary: RunSummary) -> str:
     """How many there were, and who counted them."""
-    text = (
-        f"{wording.count(summary.output_tokens)} output, {wording.count(summary.prompt_tokens)} "
-        f"prompt ({wording.share(summary.cached_share)} cached)"
-    )
+    text = f"{wording.count(summary.output_tokens)} output, {_prompts(summary)}"
     sources = [
         wording.SOURCES[source] + (f" ({calls})" if len(summary.counted_by) > 1 else "")
         for source, calls in summary.counted_by
     ]
     return f"{text}, counted {', '.join(sources)}" if sources else text
+
+
+def _prompts(summary: RunSummary) -> str:
+    if summary.prompt_tokens is None:
+        return "prompts not reported"
+    share = summary.cached_share
+    cached = "cached ones not reported" if share is None else f"{wording.share(share)} cached"
+    return f"{wording.count(summary.prompt_tokens)} prompt ({cached})"
 
 
 def latencies(summary: RunSummary) -> Sequence[tuple[str, Distribution | None]]:

@@ -6,10 +6,10 @@ from antiphon.core.goodput import after_warmup
 from antiphon.types import LoadRun
 
 from . import wording
-from .comparison import Cell, Comparison
+from .comparison import Against, Cell, Comparison
 from .page import drawn, facts, rendered
 from .plots import Bar, Curve, goodput_bars, latency_curves, rate_curves, scale_curves
-from .run_comparison import goodput_of
+from .run_comparison import GOODPUT
 from .run_folder import SavedRun
 from .run_summary import Latencies
 from .saved_search import SavedSearch
@@ -29,12 +29,7 @@ def compare_page(comparison: Comparison, runs: Sequence[SavedRun]) -> str:
     return _page(
         comparison,
         [saved.run for saved in runs],
-        bars=drawn(
-            goodput_bars(
-                [Bar(name, goodput_of(saved)) for name, saved in zip(names, runs, strict=True)],
-                label="calls within targets, per second and device",
-            )
-        ),
+        bars=_bars(comparison),
         bars_caption=(
             "Calls that met both targets, a second and per device, with the 95 % interval of their "
             "share. It is what came of this load, not the most that a server can do: for that, "
@@ -46,6 +41,19 @@ def compare_page(comparison: Comparison, runs: Sequence[SavedRun]) -> str:
             "right end of a curve is its slowest calls. Dashed: the targets; dotted: 90 %."
         ),
     )
+
+
+def _bars(comparison: Comparison) -> str:
+    """Goodput beside goodput; nothing where that can't be compared."""
+    cells = [cell for row in comparison.rows if row.name == GOODPUT for cell in row.cells]
+    bars = [
+        Bar(name, cell.estimate)
+        for name, cell in zip(comparison.names, cells, strict=False)
+        if cell.estimate is not None and cell.against is not Against.OTHER_RATE
+    ]
+    if len(bars) < len(comparison.names):
+        return ""
+    return drawn(goodput_bars(bars, label="calls within targets, per second and device"))
 
 
 def compare_searches_page(comparison: Comparison, searches: Sequence[SavedSearch]) -> str:

@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from math import isclose, isnan
 from pathlib import Path
 
 from antiphon.core.goodput import Estimate, difference
@@ -29,6 +30,8 @@ ALIKE = (
     "seed",
 )
 """Fields of `LoadRun` that must be equal for a difference to be the servers'."""
+_SAME_RATE = 0.01
+"""Rates that differ by no more, relatively, are one rate."""
 
 
 class Better(StrEnum):
@@ -46,6 +49,10 @@ class Against(StrEnum):
     BETTER = "better"
     WORSE = "worse"
     WITHIN_NOISE = "within noise"
+    TOO_FEW = "too few calls to tell"
+    """Not better or worse for certain, and nobody knows how large the difference may be."""
+    OTHER_RATE = "offered rates differ"
+    """The number follows from how much was asked of the server."""
     UNKNOWN = "noise unknown"
 
 
@@ -63,9 +70,14 @@ class Cell:
 
     @property
     def against_first(self) -> str:
-        """1.24× better · 1.01× within noise · 2.1×; empty for the first run's own."""
+        """1.24× better · 1.01× within noise · 2.1×; empty for the first run's own.
+
+        Of numbers that can't be held against each other there is no ratio, only why.
+        """
         if self.against is Against.FIRST:
             return ""
+        if self.against is Against.OTHER_RATE:
+            return str(self.against)
         times = wording.NOTHING if self.ratio is None else wording.ratio(self.ratio)
         return times if self.against is Against.UNKNOWN else f"{times} {self.against}"
 
@@ -94,7 +106,8 @@ class Comparison:
 class Number:
     """One run's number for a row, before it is held against the first's.
 
-    `noise_known`: its estimate's bounds say how noisy it is.
+    `noise_known`: its estimate's bounds say how noisy it is; `too_few`: there were too few calls
+    for one of them. `offered_per_s`: the rate that the number follows from, if it does from one.
     """
 
     name: str
@@ -102,6 +115,8 @@ class Number:
     text: Callable[[float], str]
     estimate: Estimate | None
     noise_known: bool = True
+    too_few: bool = False
+    offered_per_s: float | None = None
 
 
 def row_of(numbers: Sequence[Number]) -> Row:
@@ -114,7 +129,7 @@ def row_of(numbers: Sequence[Number]) -> Row:
             Cell(
                 estimate=one.estimate,
                 text=wording.NOTHING if one.estimate is None else one.text(one.estimate.value),
-                ratio=_ratio(one.estimate, first.estimate),
+                ratio=_ratio(one, first),
                 against=_against(one, first) if place else Against.FIRST,
             )
             for place, one in enumerate(numbers)
@@ -123,18 +138,28 @@ def row_of(numbers: Sequence[Number]) -> Row:
 
 
 def _against(one: Number, first: Number) -> Against:
-    if one.estimate is None or first.estimate is None or not one.noise_known:
+    if one.estimate is None or first.estimate is None:
         return Against.UNKNOWN
+    if _rates_differ(one, first):
+        return Against.OTHER_RATE
     change = difference(one.estimate, first.estimate)
+    if not one.noise_known or isnan(change.value):
+        return Against.UNKNOWN
     if not change.excludes(0.0):
-        return Against.WITHIN_NOISE
+        return Against.TOO_FEW if one.too_few or first.too_few else Against.WITHIN_NOISE
     return Against.BETTER if (change.value > 0) == (one.better is Better.HIGHER) else Against.WORSE
 
 
-def _ratio(estimate: Estimate | None, first: Estimate | None) -> float | None:
-    if estimate is None or first is None or first.value == 0:
+def _rates_differ(one: Number, first: Number) -> bool:
+    if one.offered_per_s is None or first.offered_per_s is None:
+        return False
+    return not isclose(one.offered_per_s, first.offered_per_s, rel_tol=_SAME_RATE)
+
+
+def _ratio(one: Number, first: Number) -> float | None:
+    if one.estimate is None or first.estimate is None or first.estimate.value == 0:
         return None
-    return estimate.value / first.value
+    return None if _rates_differ(one, first) else one.estimate.value / first.estimate.value
 
 
 def names_of(runs: Sequence[LoadRun], folders: Sequence[Path]) -> tuple[str, ...]:

@@ -97,9 +97,10 @@ def _server_doubts(summary: RunSummary) -> list[str]:
             f"{wording.plural(empty, 'call')} came to their end without any content; they met no "
             "target."
         )
-    if summary.cached_share > _CACHED:
+    cached = summary.cached_share
+    if cached is not None and cached > _CACHED:
         found.append(
-            f"{wording.share(summary.cached_share)} of the prompts' tokens came from a cache. If "
+            f"{wording.share(cached)} of the prompts' tokens came from a cache. If "
             "your users' prompts are not as alike, expect a longer time to first token."
         )
     return found
@@ -108,7 +109,7 @@ def _server_doubts(summary: RunSummary) -> list[str]:
 def _statistical_doubts(run: LoadRun, summary: RunSummary) -> list[str]:
     found: list[str] = []
     both = summary.overall.both
-    if summary.calls and summary.overall.slo != NO_TARGETS and not both.excludes(GOAL):
+    if both is not None and summary.overall.slo != NO_TARGETS and not both.excludes(GOAL):
         found.append(
             f"The interval of attainment reaches over {wording.goal(GOAL)}: whether this rate is "
             "within goodput is not settled. Run longer."

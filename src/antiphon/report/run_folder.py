@@ -132,21 +132,31 @@ def open_run(folder: Path) -> SavedRun:
     return SavedRun(folder=folder, run=run, records=records, summary=summary)
 
 
+def check_folder(folder: Path, *, overwrite: bool = False) -> None:
+    """Raises `UsageError` if there is a run or a search, unless it may be overwritten."""
+    try:
+        if folder.exists() and not folder.is_dir():
+            raise UsageError(f"{folder}: can't be written: a file is there")
+        held = [name for name in FILES if (folder / name).exists()]
+        held += [f"{probe.name}/" for probe in probe_folders(folder)]
+    except OSError as error:
+        raise _cannot_write(folder, error) from None
+    if held and not overwrite:
+        raise UsageError(
+            f"{folder}: holds another run ({', '.join(held[:5])}); name another folder, or say "
+            "that it may be overwritten (--overwrite)"
+        )
+
+
 def take_folder(folder: Path, *, overwrite: bool = False) -> None:
     """Make a folder for a run or a search, without another one in it.
 
     Raises `UsageError` if that can't be, or if there is one and `overwrite` is not given; with it,
     that one's files are removed.
     """
+    check_folder(folder, overwrite=overwrite)
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        held = [name for name in FILES if (folder / name).exists()]
-        held += [f"{probe.name}/" for probe in _probes(folder)]
-        if held and not overwrite:
-            raise UsageError(
-                f"{folder}: holds another run ({', '.join(held[:5])}); name another folder, or say "
-                "that it may be overwritten"
-            )
         _clear(folder)
     except OSError as error:
         raise _cannot_write(folder, error) from None
@@ -185,7 +195,7 @@ def read_file(path: Path, kind: type[T]) -> T:
 def flaw_of(record: CallRecord) -> str | None:
     """The first field that no call can have, and why; None: all are sound."""
     for name in ("number", "session", "turn", "prompt_tokens", "output_tokens", "cached_tokens"):
-        if getattr(record, name) < 0:
+        if (getattr(record, name) or 0) < 0:
             return f"{name}: is negative"
     for name in ("due_at_s", "sent_at_s", "ended_at_s"):
         time = getattr(record, name)
@@ -233,13 +243,14 @@ def _clear(folder: Path) -> None:
     """Remove a run and its probes, and nothing else that lies there."""
     for name in FILES:
         (folder / name).unlink(missing_ok=True)
-    for probe in _probes(folder):
+    for probe in probe_folders(folder):
         _clear(probe)
         if not any(probe.iterdir()):
             probe.rmdir()
 
 
-def _probes(folder: Path) -> list[Path]:
+def probe_folders(folder: Path) -> list[Path]:
+    """The runs of a search that lie there, by name."""
     named = [probe for pattern in _PROBES for probe in folder.glob(pattern)]
     return sorted(probe for probe in named if (probe / RUN).exists() and not probe.is_symlink())
 

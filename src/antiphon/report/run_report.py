@@ -56,7 +56,7 @@ def _tiles(summary: RunSummary) -> list[tuple[str, str]]:
     first = summary.ttft
     token = summary.tpot
     return [
-        (wording.share(summary.overall.both.value), "of the calls met their targets"),
+        (wording.share_of(summary.overall.both), "of the calls met their targets"),
         (wording.rate(summary.goodput_per_s), "calls within targets, per device"),
         (
             wording.rate(summary.ok_per_s),
@@ -69,8 +69,14 @@ def _tiles(summary: RunSummary) -> list[tuple[str, str]]:
             wording.count(summary.calls - summary.ok),
             f"of {wording.count(summary.calls)} calls failed",
         ),
-        (wording.share(summary.cached_share), "of the prompts' tokens were cached"),
+        _cached_tile(summary.cached_share),
     ]
+
+
+def _cached_tile(cached: float | None) -> tuple[str, str]:
+    if cached is None:
+        return wording.NOTHING, "cached tokens: not reported by the server"
+    return wording.share(cached), "of the prompts' tokens were cached"
 
 
 def _groups(summary: RunSummary) -> list[tuple[str, Group]]:
@@ -88,8 +94,8 @@ def _group_cells(name: str, group: Group) -> tuple[str, ...]:
         wording.slo(group.slo),
         wording.count(group.attainment.calls),
         wording.share_with_range(group.both),
-        wording.share(group.ttft.value),
-        wording.share(group.tpot.value),
+        wording.share_of(group.ttft),
+        wording.share_of(group.tpot),
         wording.count(group.ok),
     )
 
@@ -118,7 +124,7 @@ def _call_cells(record: CallRecord) -> tuple[str, ...]:
         wording.seconds(tpot_s(record)),
         wording.seconds(max(gaps_s(record), default=None)),
         wording.seconds(e2e_s(record)),
-        wording.count(record.prompt_tokens),
+        wording.NOTHING if record.prompt_tokens is None else wording.count(record.prompt_tokens),
         wording.count(record.output_tokens),
         record.request_id,
     )

@@ -31,16 +31,16 @@ class Group:
     """Calls that belong together: of an SLO class, of a model, or all.
 
     `slo`: what they were held to; None: not all to the same. `both`, `ttft` and `tpot` are shares
-    of all its calls; one that failed met nothing.
+    of all its calls, None if there are none; one that failed met nothing.
     """
 
     name: str
     slo: Slo | None
     ok: int
     attainment: Attainment
-    both: Estimate
-    ttft: Estimate
-    tpot: Estimate
+    both: Estimate | None
+    ttft: Estimate | None
+    tpot: Estimate | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,14 +56,15 @@ class Failures:
 class Sessions:
     """Whole sessions (a chat, an agent's workflow) of which no call was due in the warm-up.
 
-    `met`: those all of whose calls met their targets; `share`: the same as one. `e2e`: of those all
+    `met`: those all of whose calls met their targets; `share`: the same as one, None
+    without any. `e2e`: of those all
     of whose calls came to their end, from when the first was due to the last end. `most_calls`: of
     a session.
     """
 
     sessions: int
     met: int
-    share: Estimate
+    share: Estimate | None
     most_calls: int
     e2e: Distribution | None
 
@@ -75,7 +76,8 @@ class RunSummary:
     Latencies are of calls that were served: came to their end, with content. They count from when
     a call was due. `itl` are the times between a piece of content and the next, of all these calls
     together. Tokens and throughput are of the `ok` calls, which came to their end. Attainment and
-    goodput hold all others against the server.
+    goodput hold all others against the server. `prompt_tokens` and `cached_tokens`: None where the
+    server reported none of any call.
 
     `window_s`: in which calls were due, what `offered_per_s` and `goodput_per_s` (calls that met
     both targets, per device) are divided by. `span_s`: until the last of them was answered, what
@@ -95,24 +97,26 @@ class RunSummary:
     offered_per_s: float
     goodput_per_s: float
     ok_per_s: float
-    prompt_tokens_per_s: float
+    prompt_tokens_per_s: float | None
     output_tokens_per_s: float
     ttft: Distribution | None
     tpot: Distribution | None
     itl: Distribution | None
     e2e: Distribution | None
     lateness: Distribution | None
-    prompt_tokens: int
+    prompt_tokens: int | None
     output_tokens: int
-    cached_tokens: int
+    cached_tokens: int | None
     counted_by: tuple[tuple[TokenSource, int], ...]
     sessions: Sessions
     time_line: tuple[Interval, ...]
 
     @property
-    def cached_share(self) -> float:
-        """Of the prompts' tokens, those that needed no compute."""
-        return self.cached_tokens / self.prompt_tokens if self.prompt_tokens else 0.0
+    def cached_share(self) -> float | None:
+        """Of the prompts' tokens, those that needed no compute; None: nobody knows."""
+        if self.cached_tokens is None or not self.prompt_tokens:
+            return None
+        return self.cached_tokens / self.prompt_tokens
 
 
 def summarise(run: LoadRun, records: Iterable[CallRecord]) -> RunSummary:
@@ -125,6 +129,7 @@ def summarise(run: LoadRun, records: Iterable[CallRecord]) -> RunSummary:
     last_s = max((record.ended_at_s for record in ok), default=0.0)
     span_s = max(window_s, last_s - run.warmup_s)
     overall = _group("", counted, run)
+    prompt_tokens = _known(record.prompt_tokens for record in ok)
     return RunSummary(
         warmup_calls=len(everything) - len(counted),
         calls=len(counted),
@@ -139,7 +144,7 @@ def summarise(run: LoadRun, records: Iterable[CallRecord]) -> RunSummary:
         offered_per_s=_rate(len(counted), window_s),
         goodput_per_s=_rate(overall.attainment.met, window_s) / run.devices,
         ok_per_s=_rate(len(ok), span_s),
-        prompt_tokens_per_s=_rate(sum(record.prompt_tokens for record in ok), span_s),
+        prompt_tokens_per_s=None if prompt_tokens is None else _rate(prompt_tokens, span_s),
         output_tokens_per_s=_rate(sum(record.output_tokens for record in ok), span_s),
         ttft=Distribution.of(times.ttft_s),
         tpot=Distribution.of(times.tpot_s),
@@ -150,9 +155,9 @@ def summarise(run: LoadRun, records: Iterable[CallRecord]) -> RunSummary:
             for record in counted
             if record.error not in _NOT_SENT
         ),
-        prompt_tokens=sum(record.prompt_tokens for record in ok),
+        prompt_tokens=prompt_tokens,
         output_tokens=sum(record.output_tokens for record in ok),
-        cached_tokens=sum(record.cached_tokens for record in ok),
+        cached_tokens=_known(record.cached_tokens for record in ok),
         counted_by=_counted_by(ok),
         sessions=_sessions(everything, run),
         time_line=time_line(everything, [_met(record, run) for record in everything]),
@@ -197,9 +202,9 @@ def _group(name: str, records: Sequence[CallRecord], run: LoadRun) -> Group:
         slo=slos.pop() if len(slos) == 1 else None,
         ok=sum(record.error is None for record in records),
         attainment=attainment,
-        both=attainment.both(),
-        ttft=attainment.ttft(),
-        tpot=attainment.tpot(),
+        both=attainment.both() if records else None,
+        ttft=attainment.ttft() if records else None,
+        tpot=attainment.tpot() if records else None,
     )
 
 
@@ -245,7 +250,7 @@ def _sessions(records: Sequence[CallRecord], run: LoadRun) -> Sessions:
     return Sessions(
         sessions=len(whole),
         met=sum(met),
-        share=share_in_order(met),
+        share=share_in_order(met) if met else None,
         most_calls=max((len(members[number]) for number in whole), default=0),
         e2e=Distribution.of(
             max(record.ended_at_s for record in members[number]) - begins[number]
@@ -253,6 +258,12 @@ def _sessions(records: Sequence[CallRecord], run: LoadRun) -> Sessions:
             if all(record.error is None for record in members[number])
         ),
     )
+
+
+def _known(counts: Iterable[int | None]) -> int | None:
+    """The sum of what was reported; None if nothing was."""
+    known = [count for count in counts if count is not None]
+    return sum(known) if known else None
 
 
 def _rate(amount: float, duration_s: Seconds) -> float:

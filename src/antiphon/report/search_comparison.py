@@ -1,6 +1,7 @@
 """Searches side by side, each against the first."""
 
 from collections.abc import Sequence
+from math import isinf
 from pathlib import Path
 
 from antiphon.core.goodput import Estimate
@@ -47,7 +48,13 @@ def _numbers(search: SavedSearch) -> list[Number]:
     """The result first."""
     if (scale := search.slo_scale) is not None:
         return [
-            Number("tightest SLO scale", Better.LOWER, wording.number, scale.tightest),
+            Number(
+                "tightest SLO scale",
+                Better.LOWER,
+                wording.number,
+                scale.tightest,
+                too_few=isinf(scale.tightest.high),
+            ),
             *(
                 Number(
                     f"met both at {point.scale:g}",

@@ -113,10 +113,14 @@ def _throughput(summary: RunSummary) -> RenderableType:
     grid.add_row(
         "throughput",
         f"{wording.rate(summary.ok_per_s)} calls, {wording.rate(summary.output_tokens_per_s)} "
-        f"output tokens, {wording.rate(summary.prompt_tokens_per_s)} prompt tokens",
+        f"output tokens, {_or_nothing(summary.prompt_tokens_per_s)} prompt tokens",
     )
     grid.add_row("tokens", tokens_line(summary))
     return Padding(grid, (0, 0, 1, 0))
+
+
+def _or_nothing(rate_per_s: float | None) -> str:
+    return wording.NOTHING if rate_per_s is None else wording.rate(rate_per_s)
 
 
 def _latencies(summary: RunSummary, *, narrow: bool) -> RenderableType:
@@ -139,8 +143,8 @@ def _attainment(groups: Sequence[Calls], *, narrow: bool) -> RenderableType:
             *(() if narrow else (wording.slo(group.slo),)),
             wording.count(group.attainment.calls),
             wording.share_with_range(group.both),
-            wording.share(group.ttft.value),
-            wording.share(group.tpot.value),
+            wording.share_of(group.ttft),
+            wording.share_of(group.tpot),
         )
     return table
 

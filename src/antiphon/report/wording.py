@@ -61,7 +61,7 @@ def rate(value: float) -> str:
 
 def set_rate(value: float) -> str:
     """2.125 requests/s: as somebody set it."""
-    return f"{value:.6g} requests/s"
+    return f"{value:.6g} request{'' if value == 1 else 's'}/s"
 
 
 def goal(value: float) -> str:
@@ -79,8 +79,15 @@ def share(value: float) -> str:
     return f"{percent:g} %" if percent in (0, 100) else f"{percent:.1f} %"
 
 
-def share_with_range(estimate: Estimate) -> str:
+def share_of(estimate: Estimate | None) -> str:
+    """93.1 %; of nothing there is none."""
+    return NOTHING if estimate is None else share(estimate.value)
+
+
+def share_with_range(estimate: Estimate | None) -> str:
     """93.1 % (90.2–95.2)."""
+    if estimate is None:
+        return NOTHING
     return f"{share(estimate.value)} ({100 * estimate.low:.1f}–{100 * estimate.high:.1f})"
 
 

@@ -117,7 +117,8 @@ def _end(behaviour: Behaviour, says: CallSays) -> bytes:
         said = {"delta": {}} if says.messages is not None else {"text": ""}
         end += chunk(event(_piece(said, "length")))
     if behaviour.usage and says.wants_usage:
-        end += chunk(event({**_piece({"delta": {}}), "choices": [], "usage": _usage(says.tokens)}))
+        counts = _usage(says.tokens, details=behaviour.details)
+        end += chunk(event({**_piece({"delta": {}}), "choices": [], "usage": counts}))
     if behaviour.ending not in (Ending.NO_DONE, Ending.NO_REASON):
         end += chunk(b"data: [DONE]\n\n")
     return end
@@ -141,7 +142,7 @@ def _whole(behaviour: Behaviour, says: CallSays) -> bytes:
     """The answer when it is not streamed."""
     text = _WORD * says.tokens
     said = {"text": text} if says.messages is None else {"message": {"content": text}}
-    counts = {"usage": _usage(says.tokens)} if behaviour.usage else {}
+    counts = {"usage": _usage(says.tokens, details=behaviour.details)} if behaviour.usage else {}
     return msgspec.json.encode({**_piece(said, "length"), **counts})
 
 
@@ -152,12 +153,9 @@ def _piece(said: Mapping[str, object], reason: str | None = None) -> dict[str, o
     return {"id": "scripted", "object": kind, "created": 0, "model": "m", "choices": [choice]}
 
 
-def _usage(tokens: int) -> dict[str, object]:
-    return {
-        "prompt_tokens": _PROMPT_TOKENS,
-        "completion_tokens": tokens,
-        "prompt_tokens_details": {"cached_tokens": _CACHED_TOKENS},
-    }
+def _usage(tokens: int, *, details: bool) -> dict[str, object]:
+    cached = {"prompt_tokens_details": {"cached_tokens": _CACHED_TOKENS}} if details else {}
+    return {"prompt_tokens": _PROMPT_TOKENS, "completion_tokens": tokens, **cached}
 
 
 # HTTP

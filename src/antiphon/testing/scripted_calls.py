@@ -65,6 +65,8 @@ class Behaviour:
     tokens_a_piece: int = 1
     role_chunk: bool = True
     usage: bool = True
+    details: bool = True
+    """Usage says how much of the prompt was cached."""
     reasoning: bool = False
     """Pieces are of reasoning, not of text."""
     ending: Ending = Ending.WHOLE

@@ -48,7 +48,8 @@ class CallRecord:
     `due_at_s` is when it was to be sent, whatever the client was busy with: latencies count from it
     (no coordinated omission). For a call that follows others it is their end plus its pause.
     `token_at_s`: a stamp for each piece of content; a piece may hold several tokens, all of which
-    `output_tokens` counts. `error` is None for a call that came to its end.
+    `output_tokens` counts. `prompt_tokens`, and `cached_tokens` of them that needed no compute, are
+    None where nobody has said how many. `error` is None for a call that came to its end.
     """
 
     number: int
@@ -60,9 +61,9 @@ class CallRecord:
     sent_at_s: Seconds
     token_at_s: tuple[Seconds, ...] = ()
     ended_at_s: Seconds
-    prompt_tokens: int = 0
+    prompt_tokens: int | None = None
     output_tokens: int = 0
-    cached_tokens: int = 0
+    cached_tokens: int | None = None
     counted_by: TokenSource = TokenSource.USAGE
     status: int = 0
     error: CallError | None = None

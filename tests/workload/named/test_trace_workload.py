@@ -1,5 +1,6 @@
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import islice, pairwise, takewhile
 from pathlib import Path
 
@@ -177,3 +178,10 @@ def test_the_whole_traces_can_be_sent(name: str, count: int, rate: float) -> Non
     first = list(islice(timed(trace, OwnTimes(), seed=1), 200))
     assert len(first) == 200
     assert all(a.at_s <= b.at_s for a, b in pairwise(first))
+
+
+def test_a_trace_says_how_far_it_is_scaled_down(tmp_path: Path) -> None:
+    trace = Trace(file=tmp_path / "trace.jsonl")
+    assert "outputs to 0.0625 of their lengths" in (trace.scaled_down or "")
+    assert "prompts to 0.5," in (replace(trace, block=256).scaled_down or "")
+    assert replace(trace, block=512, output_share=1.0, max_context=2**15).scaled_down is None

@@ -17,7 +17,17 @@ from .slo_scale import (
     scale_curve,
     tightest_scale,
 )
-from .verdict import NO_TARGETS, Slos, Verdict, judge, needed_scale, scaled, scaled_all, slo_of
+from .verdict import (
+    NO_TARGETS,
+    Slos,
+    Verdict,
+    check_targets,
+    judge,
+    needed_scale,
+    scaled,
+    scaled_all,
+    slo_of,
+)
 
 __all__ = [
     "DEFAULT_SCALES",
@@ -40,6 +50,7 @@ __all__ = [
     "StopReason",
     "Verdict",
     "after_warmup",
+    "check_targets",
     "difference",
     "e2e_s",
     "gaps_s",

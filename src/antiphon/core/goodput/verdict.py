@@ -54,6 +54,12 @@ def slo_of(slo_class: str, slos: Mapping[str, Slo]) -> Slo:
     return slos.get(slo_class, slos.get("", NO_TARGETS))
 
 
+def check_targets(slos: Slos) -> None:
+    """Raises `UsageError` if nothing is aimed at: any rate and any scale would do."""
+    if all(slo == NO_TARGETS for _, slo in slos):
+        raise UsageError("a search needs targets, such as ttft=500ms,tpot=50ms: there are none")
+
+
 def scaled(slo: Slo, scale: float) -> Slo:
     """Both targets times `scale`: below 1 is stricter. No target stays none.
 

@@ -14,6 +14,8 @@ from ..trace_prompts import ID_WORDS, MOST_HASH_ID, TraceScale, fitting, thinned
 from ..traces import TraceRow, read_trace
 
 NAME = "trace"
+_TRACE_BLOCK = 512
+"""Tokens of the trace's own blocks."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,9 +48,20 @@ class Trace:
         """See `Workload`."""
         kept = f", {self.share:g} of its conversations" if self.share != 1 else ""
         return (
-            f"{NAME}: {self.file.name}{kept}, prompts times {self.block / 512:.3g}, outputs times "
-            f"{self.output_share:.3g} up to {self.max_output} tokens; rows over "
+            f"{NAME}: {self.file.name}{kept}, prompts times {self.block / _TRACE_BLOCK:.3g}, "
+            f"outputs times {self.output_share:.3g} up to {self.max_output} tokens; rows over "
             f"{self.max_context} tokens are left out"
+        )
+
+    @property
+    def scaled_down(self) -> str | None:
+        """A sentence on how much less than the trace is sent; None: as much."""
+        if self.block == _TRACE_BLOCK and self.output_share == 1:
+            return None
+        return (
+            f"The trace is scaled down: prompts to {self.block / _TRACE_BLOCK:.3g}, outputs to "
+            f"{self.output_share:.3g} of their lengths and at most {self.max_output} tokens; its "
+            "options block, output_share, max_output and max_context say how far."
         )
 
     def sessions(self, seed: int) -> Iterator[Session]:
