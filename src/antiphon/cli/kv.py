@@ -117,6 +117,8 @@ def move(
 
     \b
     antiphon kv move --to disk --file last-quarter.txt
+
+    What is pinned stays in memory. A block leaves memory when it was read from the disk.
     """
     if to not in ("host", "disk"):
         raise UsageError(f'--to "{to}": must be host or disk')

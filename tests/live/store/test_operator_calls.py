@@ -14,6 +14,7 @@ from store_kit import (
     FakeGateway,
     FakeWorker,
     RemoteDict,
+    content_of,
     keys_of,
     prompt,
     served,
@@ -458,3 +459,104 @@ async def test_what_is_cleared_while_the_remote_is_looked_through_is_not_said_to
         assert (await asked).blocks == 20
         await gateway.until(lambda: not gateway.held)
         assert (await gateway.ask(StoreOp.LOOKUP, keys)).tiers == ((),) * 20
+
+
+# ── move ─────────────────────────────────────────────────────────────────────────────────────────
+
+
+def emptied(disk: Path) -> None:
+    """As `rm -rf DIR/*` does."""
+    for file in disk.iterdir():
+        file.unlink()
+
+
+async def test_a_move_to_an_emptied_folder_loses_nothing(
+    folder: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It said that all had moved, and dropped them from memory."""
+    disk = folder / "kv"
+    async with (
+        served(folder, disk_bytes="8MiB", dir=str(disk)) as path,
+        FakeWorker(path) as worker,
+        FakeGateway(path) as gateway,
+    ):
+        keys = await worker.put_prompt(5)
+        await gateway.until(lambda: gateway.on(Tier.DISK) == set(keys))
+        emptied(disk)
+        assert (await gateway.ask(StoreOp.MOVE, keys, tier=Tier.DISK)).blocks == 5
+        assert (await gateway.ask(StoreOp.LOOKUP, keys)).tiers == ((Tier.DISK,),) * 5
+        assert await worker.fetch(keys) == [content_of(key) for key in keys]
+    assert [line for line in caplog.messages if "deleted while the store runs" in line][1:] == []
+
+
+async def test_a_block_that_can_not_be_read_back_stays_in_memory(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    disk, append = folder / "kv", DiskTier.append
+
+    def deleted(tier: DiskTier, *block: Any) -> Any:
+        outcome = append(tier, *block)
+        emptied(disk)
+        return outcome
+
+    monkeypatch.setattr(DiskTier, "append", deleted)
+    async with (
+        served(folder, disk_bytes="8MiB", dir=str(disk)) as path,
+        FakeWorker(path) as worker,
+        FakeGateway(path) as gateway,
+    ):
+        keys = await worker.put_prompt(5)
+        assert (await gateway.ask(StoreOp.MOVE, keys, tier=Tier.DISK)).blocks == 0
+        assert (await gateway.ask(StoreOp.LOOKUP, keys)).tiers == ((Tier.HOST,),) * 5
+
+
+@pytest.mark.parametrize("op", [StoreOp.STATS, StoreOp.LOOKUP, StoreOp.VERIFY])
+async def test_whoever_looks_notices_deleted_files(
+    folder: Path, op: StoreOp, caplog: pytest.LogCaptureFixture
+) -> None:
+    disk = folder / "kv"
+    async with (
+        served(folder, disk_bytes="8MiB", dir=str(disk)) as path,
+        FakeWorker(path) as worker,
+        FakeGateway(path) as gateway,
+    ):
+        keys = await worker.put_prompt(5)
+        await gateway.until(lambda: gateway.on(Tier.DISK) == set(keys))
+        emptied(disk)
+        answer = await gateway.ask(op, keys if op is StoreOp.LOOKUP else ())
+        await gateway.until(lambda: not gateway.on(Tier.DISK))
+        assert answer.blocks == {StoreOp.STATS: 0, StoreOp.LOOKUP: 5, StoreOp.VERIFY: 5}[op]
+        [_, stats] = (await gateway.ask(StoreOp.STATS)).stats
+        assert (stats.blocks, dict(stats.dropped)["lost"]) == (0, 5)
+    [_] = [line for line in caplog.messages if "deleted while the store runs" in line]
+
+
+async def test_a_fetch_that_meets_a_deleted_file_forgets_all_of_it(folder: Path) -> None:
+    disk = folder / "kv"
+    async with (
+        served(folder, disk_bytes="8MiB", dir=str(disk)) as path,
+        FakeWorker(path) as worker,
+        FakeGateway(path) as gateway,
+    ):
+        keys = await worker.put_prompt(5)
+        assert (await gateway.ask(StoreOp.MOVE, keys, tier=Tier.DISK)).blocks == 5
+        emptied(disk)
+        assert await worker.fetch(keys[:1]) == []
+        await gateway.until(lambda: not gateway.on(Tier.DISK))
+
+
+async def test_what_is_pinned_is_not_moved(folder: Path) -> None:
+    """The pin went with the move, and nobody heard of it."""
+    async with (
+        served(folder, disk_bytes="8MiB", dir=str(folder / "kv")) as path,
+        FakeWorker(path) as worker,
+        FakeGateway(path) as gateway,
+    ):
+        keys = await worker.put_prompt(5)
+        assert (await gateway.ask(StoreOp.PIN, keys[:2])).blocks == 2
+        answer = await gateway.ask(StoreOp.MOVE, keys, tier=Tier.DISK)
+        assert (answer.blocks, answer.note.split(":")[0]) == (3, "2 are pinned and stay in memory")
+        assert (await gateway.ask(StoreOp.STATS)).stats[0].pinned_blocks == 2
+        assert (await gateway.ask(StoreOp.UNPIN, keys)).blocks == 2
+        answer = await gateway.ask(StoreOp.MOVE, keys, tier=Tier.DISK)
+        assert (answer.blocks, answer.note) == (5, "")

@@ -65,6 +65,16 @@ class PrivateFolder:
         """Whether it was deleted: what is open stays open, but has no name any more."""
         return os.fstat(self.fd).st_nlink == 0
 
+    def has(self, number: int) -> bool:
+        """Whether the segment still has its name. What can't be said counts as yes."""
+        try:
+            os.stat(segment_name(number), dir_fd=self.fd, follow_symlinks=False)
+        except FileNotFoundError:
+            return False
+        except OSError:
+            pass
+        return True
+
     def close(self) -> None:
         """Unlock it."""
         if self.fd >= 0:
