@@ -181,8 +181,8 @@ def verify(call: KvCall = _PATIENT) -> None:
             typer.echo(answer["note"])
     if answer["blocks"]:
         raise PeerError(
-            f"{answer['blocks']} blocks were not what they were when they were put, and are "
-            f"forgotten: look at the disk of store.dir, or at store.remote"
+            f"{answer['blocks']} blocks were missing, or not what they were when they were put, "
+            f"and are forgotten: look at the disk of store.dir, or at store.remote"
         )
 
 

@@ -178,26 +178,43 @@ def _pin(blocks: TieredBlocks, keys: Sequence[BlockKey]) -> StoreAnswer:
 
 
 async def _verify(blocks: TieredBlocks, keys: Sequence[BlockKey] | None) -> StoreAnswer:
-    """How many were wrong, and are forgotten."""
-    wrong, note = 0, ""
+    """How many were wrong or missing, and are forgotten."""
+    wrong, notes = 0, list[str]()
     for part in _parts(keys if keys is not None else list(blocks.host.keys)):
         wrong += await _verify_in_memory(blocks, part)
     if blocks.disk is not None:
         there = list(blocks.disk.keys) if keys is None else keys
         lost = await blocks.disk.lose_deleted()
-        wrong += sum(key in lost for key in there)
+        if deleted := sum(key in lost for key in there):
+            wrong += deleted
+            notes.append(f"{deleted} lay in files of the disk tier that were deleted")
         for part in _parts([key for key in there if key not in lost]):
             wrong += len((await blocks.disk.verify(part)).forgotten)
     if blocks.remote is not None:
-        found, note = await _verify_remote(
+        found, said = await _verify_remote(
             blocks.remote, keys if keys is not None else list(blocks.remote.keys)
         )
         wrong += found
-    return StoreAnswer(blocks=wrong, note=note)
+        notes += said
+    return StoreAnswer(blocks=wrong, note="; ".join(notes))
 
 
-async def _verify_remote(remote: RemoteBlocks, keys: Sequence[BlockKey]) -> tuple[int, str]:
-    """How many were wrong, and what was left out: all that is read there crosses the network."""
+async def _verify_remote(
+    remote: RemoteBlocks, keys: Sequence[BlockKey]
+) -> tuple[int, Sequence[str]]:
+    """How many were wrong or missing, and what is to be said of it. All are looked for, and not too
+    many read: that crosses the network."""
+    said = await remote.forget_absent(keys)
+    if said is None:
+        return 0, [_REMOTE_NOT_VERIFIED]
+    absent, missing = said
+    wrong, note = await _read_from_remote(remote, [key for key in keys if key not in absent])
+    gone = f"{missing} were missing on the remote tier (store.remote), and are forgotten"
+    return missing + wrong, [*([gone] if missing else []), *([note] if note else [])]
+
+
+async def _read_from_remote(remote: RemoteBlocks, keys: Sequence[BlockKey]) -> tuple[int, str]:
+    """How many were wrong, and what was left out."""
     some = keys
     if len(keys) > MOST_VERIFIED_REMOTE:
         some = random.sample(keys, MOST_VERIFIED_REMOTE)
