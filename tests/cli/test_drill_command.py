@@ -22,7 +22,7 @@ def refusal(*arguments: str) -> str:
         (("--url", "http://127.0.0.1:9", "--prefill", "3"), "no workers"),
         (("--url", "http://127.0.0.1:9", "--decode", "0"), "no workers"),
         (("--url", "http://127.0.0.1:9", "--mixed", "1"), "no workers"),
-        (("--max-tokens", "9-8"), "--max-tokens"),
+        (("--max-tokens", "9-8"), '--max-tokens "9-8": the first number must not be larger'),
         (("--dry-run", "smolm2"), "unknown model"),
         (("--prefill", "1", "--decode", "1"), "no worker can be spared"),
         (("--prefill", "1", "--decode", "1", "--dry-run"), "no worker can be spared"),
