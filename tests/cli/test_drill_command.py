@@ -19,7 +19,13 @@ def refusal(*arguments: str) -> str:
     [
         (("--kind", "burn"), "--kind"),
         (("--url", "http://127.0.0.1:9", "--kv-memory", "1GiB"), "no settings"),
-        (("--max-tokens", "9-8"), "--max-tokens"),
+        (("--url", "http://127.0.0.1:9", "--prefill", "3"), "no workers"),
+        (("--url", "http://127.0.0.1:9", "--decode", "0"), "no workers"),
+        (("--url", "http://127.0.0.1:9", "--mixed", "1"), "no workers"),
+        (("--max-tokens", "9-8"), '--max-tokens "9-8": the first number must not be larger'),
+        (("--dry-run", "smolm2"), "unknown model"),
+        (("--prefill", "1", "--decode", "1"), "no worker can be spared"),
+        (("--prefill", "1", "--decode", "1", "--dry-run"), "no worker can be spared"),
         (("--api-key-file", "keys"), "--url"),
         (("--plan", "none.toml"), "none.toml: can't be read"),
         (("--plan", "none.toml", "--kind", "stop"), "--kind goes without --plan"),
@@ -70,3 +76,14 @@ def test_a_dry_run_prints_the_same_list_each_time(tmp_path: Path) -> None:
     assert len(lines) == 4
     assert "0.20 s  delay by 0.05 s for 0.5 s" in lines[0]
     assert "offer 5" in lines[-1]
+
+
+def test_a_plan_for_another_cluster_is_refused_before_it_starts(tmp_path: Path) -> None:
+    plan = tmp_path / "plan.toml"
+    plan.write_text('[[fault]]\nat = "1s"\naction = "kill"\ntarget = "decode-2"\n')
+    for more in ((), ("--dry-run",)):
+        said = refusal("--plan", str(plan), *more)
+        assert 'fault 1 (kill): target: there is no worker "decode-2"' in said
+        assert "decode-1" in said
+    shown = CliRunner().invoke(app, ["drill", "--plan", str(plan), "--dry-run", "--decode", "3"])
+    assert shown.exit_code == 0

@@ -208,7 +208,7 @@ def test_verify_is_exit_code_1_if_something_was_wrong(server: Server) -> None:
     server.blocks = 3
     bad = run("verify", "--text", "x")
     assert bad.exit_code == 1
-    assert "3 blocks were not what they were" in bad.stderr
+    assert "3 blocks were missing, or not what they were" in bad.stderr
     assert [order["prompt"] for _, order, _ in server.asked] == [None, None, {"text": "x"}]
 
 

@@ -1,5 +1,6 @@
 """What the options about the KV store mean for the configuration, and how it is shown."""
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -76,3 +77,22 @@ def test_status_has_a_line_for_the_store() -> None:
     assert shown == (
         "store at /kv/store.sock: ready (pid 7); host: 1.0 MiB of 1.0 GiB; remote: 1,200 blocks"
     )
+
+
+@pytest.mark.parametrize("store", ["off", "/run/kv/store.sock"])
+@pytest.mark.parametrize("option", ["--store-memory", "--store-disk", "--store-dir"])
+def test_options_of_a_store_that_is_not_run_are_refused(store: str, option: str) -> None:
+    result = CliRunner().invoke(app, ["serve", "--store", store, option, "2GiB"])
+    assert result.exit_code == 2
+    assert f"{option} has no effect with --store {store}" in result.output
+
+
+def test_a_store_of_more_memory_than_there_is_is_refused(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr("antiphon.host.available_bytes", lambda: 2 * 2**30)
+    options = ["store", "--socket-dir", str(tmp_path / "s"), "--store-memory", "3GiB"]
+    result = CliRunner().invoke(app, options)
+    assert result.exit_code == 2
+    assert "store.memory_bytes = 3GiB is more than this machine" in result.output
+    assert not (tmp_path / "s").exists()

@@ -1,7 +1,10 @@
 import json
 from pathlib import Path
 
-from antiphon.drill.local_target import LocalTarget
+import pytest
+
+from antiphon.drill.local_target import LocalTarget, started
+from antiphon.errors import UsageError
 from antiphon.live.admin.client import AdminClient, find_server
 from antiphon.live.local_servers import LocalServer, registered
 
@@ -43,3 +46,12 @@ def test_later_attempts_know_the_workers_of_the_one_before(tmp_path: Path) -> No
 
 def test_without_records_attempts_are_not_known() -> None:
     assert LocalTarget(PLACE, client()).attempts() is None
+
+
+async def test_settings_that_can_not_be_are_the_users_to_mend() -> None:
+    """It was reported as a cluster that failed, with options that a drill does not have."""
+    with pytest.raises(UsageError, match=r"did not start: kv\.memory_bytes") as caught:
+        async with started(["--kv-memory", "64TiB"]):
+            raise AssertionError
+    assert "--kv-memory" in str(caught.value)
+    assert "--store" not in str(caught.value)

@@ -54,12 +54,13 @@ def test_only_what_needs_it_gets_a_proxy_or_a_disk(tmp_path: Path) -> None:
     [
         (f'[load]\nduration = "0s"\n{FAULT}', '[load]: duration: "0s" must be 1s to'),
         (f"[load]\nrate = 0\n{FAULT}", "[load]: rate: 0 must be 0.01 to"),
-        (f'[load]\nmax-tokens = "9-8"\n{FAULT}', '[load]: max-tokens: "9-8" must be two numbers'),
+        (f'[load]\nmax-tokens = "9-8"\n{FAULT}', '[load]: max-tokens: "9-8": the first number'),
+        (f'[load]\nmax-tokens = "0-8"\n{FAULT}', '[load]: max-tokens: "0-8" must be two numbers'),
         (f"[load]\nundisturbed = 1\n{FAULT}", "[load]: undisturbed: 1 must be true or false"),
         (f"[load]\nrat = 1\n{FAULT}", "[load]: rat: no such key: did you mean rate?"),
         (
             '[[fault]]\nafter-event = "lease"\ntarget = "random"\naction = "kill"\n',
-            'fault 1: after-event: "lease" is no event',
+            'fault 1: after-event: "lease" is no event: known are end, join, offer, pulled, token',
         ),
         (
             f'{FAULT}[[fault]]\nafter-event = "renew"\ntarget = "random"\naction = "kill"\n',

@@ -137,7 +137,7 @@ def alive(pid: int) -> bool:
 @pytest.fixture
 def under_way(tiny: Path) -> Iterator[subprocess.Popen[str]]:
     """A drill whose load has begun."""
-    shape = ("--kv-memory", "8MiB", "--prefill", "0", "--decode", "0", "--mixed", "1")
+    shape = ("--kv-memory", "8MiB", "--prefill", "0", "--decode", "0", "--mixed", "2")
     with subprocess.Popen(
         antiphon(str(tiny), "--duration", "600", "--asks", "2", "--every", "500", *shape),
         stderr=subprocess.PIPE,

@@ -333,3 +333,9 @@ def test_the_package_offers_it() -> None:
     assert {"LLM", "SamplingParams"} <= set(antiphon.__all__)
     with pytest.raises(AttributeError):
         _ = antiphon.NoSuchThing
+
+
+@pytest.mark.parametrize("table", ["http", "cluster", "router", "store", "log"])
+def test_settings_of_servers_are_refused(folder: Path, table: str) -> None:
+    with pytest.raises(UsageError, match=f"config: {table} has no effect here"):
+        LLM(str(folder), config={table: {}})

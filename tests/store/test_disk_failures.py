@@ -157,6 +157,35 @@ def test_a_deleted_file_is_a_miss(tmp_path: Path) -> None:
     assert size_of(tmp_path) <= LIMIT_BYTES
 
 
+def test_what_was_deleted_is_lost_once_and_written_anew(tmp_path: Path) -> None:
+    """The whole folder was emptied: blocks went on into a file without a name."""
+    disk = tier(tmp_path)
+    fill(disk, range(6))
+    assert disk.lose_deleted() == ()
+    for file in segments(tmp_path):
+        file.unlink()
+    assert set(disk.lose_deleted()) == {key_of(n) for n in range(6)}
+    assert disk.lose_deleted() == ()
+    assert (disk.stats().blocks, disk.stats().used_bytes) == (0, 0)
+    assert dict(disk.stats().dropped) == {"lost": 6}
+    fill(disk, range(6))
+    assert readable(disk, range(6)) == list(range(6))
+    disk.close()
+    assert len(recovered(tmp_path)) == 6
+
+
+@pytest.mark.parametrize("which", [0, -1])
+def test_a_write_notices_a_deleted_file(tmp_path: Path, which: int) -> None:
+    """That of a block that is known, and that which is being written."""
+    disk = tier(tmp_path)
+    fill(disk, range(6))
+    segments(tmp_path)[which].unlink()
+    gone = [0, 1, 2, 3] if which == 0 else [4, 5]
+    assert append(disk, gone[0]) == Appended(tuple(key_of(n) for n in gone))
+    disk.close()
+    assert len(recovered(tmp_path)) == 6 - len(gone) + 1
+
+
 def test_what_is_no_segment_is_left_alone(tmp_path: Path) -> None:
     folder = folder_with(tmp_path, "f", b"not a record" * 1000, record_of(0))
     (folder / "notes.txt").write_text("mine")

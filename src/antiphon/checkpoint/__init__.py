@@ -9,7 +9,7 @@ from .model_spec import (
     ModelSpec,
     RopeScaling,
 )
-from .resolve import KnownModel, known_models, resolve
+from .resolve import KnownModel, here, known_models, resolve
 from .tensor_entry import BLOCK_LAYOUT, StorageType, TensorEntry
 from .tokenizer_source import GgufTokenizer, TokenizerFiles, TokenizerSource
 
@@ -29,6 +29,7 @@ __all__ = [
     "TokenizerFiles",
     "TokenizerSource",
     "expected_shapes",
+    "here",
     "known_models",
     "open_checkpoint",
     "resolve",

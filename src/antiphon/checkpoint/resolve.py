@@ -46,6 +46,11 @@ def resolve(name: str) -> Path:
     In this order: a known name, an existing file or folder, a hub name (`org/name`, downloaded
     into the Hugging Face cache unless it is there). Raises `UsageError` that says what to do.
     """
+    return here(name) or _download(name)
+
+
+def here(name: str) -> Path | None:
+    """As `resolve`, but downloads nothing: None is for a hub name."""
     for model in known_models():
         if model.name == name:
             if model.path is None:
@@ -56,7 +61,7 @@ def resolve(name: str) -> Path:
     if name.endswith(".gguf") or name.startswith((".", "/", "~")):
         raise UsageError(f"model {name!r}: no such file or folder")
     if _HUB_NAME.fullmatch(name):
-        return _download(name)
+        return None
     raise UsageError(_unknown(name))
 
 

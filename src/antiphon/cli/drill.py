@@ -1,6 +1,7 @@
 """`antiphon drill`: faults on a live cluster under load."""
 
 import json
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -15,7 +16,9 @@ from .progress import Progress, tell
 
 if TYPE_CHECKING:
     from antiphon.drill import DrillPlan, DrillReport
+    from antiphon.types import Role
 
+_SHAPE = {"prefill": 2, "decode": 2, "mixed": 0}
 _EVERY_S, _STOP_FOR_S = 5.0, 5.0
 
 
@@ -81,9 +84,15 @@ def drill(
             help="Length of the answers, from and to.", metavar="LOW-HIGH", show_default="8-48"
         ),
     ] = None,
-    prefill: Annotated[int, typer.Option(help="Prefill workers of the cluster.", min=0)] = 2,
-    decode: Annotated[int, typer.Option(help="Decode workers of the cluster.", min=0)] = 2,
-    mixed: Annotated[int, typer.Option(help="Mixed workers of the cluster.", min=0)] = 0,
+    prefill: Annotated[
+        int | None, typer.Option(help="Prefill workers of the cluster.", min=0, show_default="2")
+    ] = None,
+    decode: Annotated[
+        int | None, typer.Option(help="Decode workers of the cluster.", min=0, show_default="2")
+    ] = None,
+    mixed: Annotated[
+        int | None, typer.Option(help="Mixed workers of the cluster.", min=0, show_default="0")
+    ] = None,
     url: Annotated[
         str | None,
         typer.Option(
@@ -123,10 +132,14 @@ def drill(
     antiphon drill --duration 3600 --every 10       an hour of it
     antiphon drill --url http://127.0.0.1:8000      the server that runs there
 
-    Exit code 0: passed. 1: something was lost, or a fault could not be carried out.
+    Exit code 0: passed. 1: something was lost, or a fault could not be carried out. 2: it could not
+    begin as it was asked for.
     """
-    if url is not None and (model, config, kv_memory) != (None, None, None):
-        raise UsageError("--url hits a server that runs: give no model and no settings with it")
+    own = (model, config, kv_memory, prefill, decode, mixed)
+    if url is not None and any(value is not None for value in own):
+        raise UsageError(
+            "--url hits a server that runs: give no model, no workers and no settings with it"
+        )
     if api_key_file is not None and url is None:
         raise UsageError("--api-key-file goes with --url: a cluster of the drill's own has no keys")
     chosen = _plan(plan, seed, kind=kind, every=every, stop_for=stop_for)
@@ -139,9 +152,12 @@ def drill(
         max_tokens=max_tokens,
     )
     chosen.faults()
-    shape = {"prefill": prefill, "decode": decode, "mixed": mixed}
+    given = {"prefill": prefill, "decode": decode, "mixed": mixed}
+    shape = {role: _SHAPE[role] if count is None else count for role, count in given.items()}
+    if url is None:
+        _check_own(chosen, shape, model)
     if dry_run:
-        _show(chosen, shape)
+        _show(chosen, shape if url is None else {})
         return
     arguments = [model] if model else []
     for name, value in shape.items():
@@ -202,12 +218,28 @@ def _with_load(
     return replace(plan, load=replace(plan.load, mix=mix, **said))
 
 
-def _show(plan: "DrillPlan", shape: dict[str, int]) -> None:
-    from antiphon.drill import schedule_lines
+def _workers(shape: Mapping[str, int]) -> Sequence[tuple[str, "Role"]]:
     from antiphon.types import Role
 
-    workers = [(f"{role}-{number}", role) for role in Role for number in range(shape[role.value])]
-    for line in schedule_lines(plan.faults(), plan.seed, workers):
+    roles = [role for role in Role if role.value in shape]
+    return [(f"{role}-{number}", role) for role in roles for number in range(shape[role.value])]
+
+
+def _check_own(plan: "DrillPlan", shape: Mapping[str, int], model: str | None) -> None:
+    """Raise `UsageError` for what can be known of a cluster of the drill's own beforehand."""
+    from antiphon.checkpoint import here
+    from antiphon.drill import check_feasible
+
+    if model is not None and not model.endswith(".toml"):
+        here(model)
+    check_feasible(plan.faults(), _workers(shape))
+
+
+def _show(plan: "DrillPlan", shape: Mapping[str, int]) -> None:
+    """Of a server that runs (no `shape`) nobody is asked who its workers are."""
+    from antiphon.drill import schedule_lines
+
+    for line in schedule_lines(plan.faults(), plan.seed, _workers(shape)):
         tell(line)
 
 

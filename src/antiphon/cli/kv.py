@@ -117,6 +117,8 @@ def move(
 
     \b
     antiphon kv move --to disk --file last-quarter.txt
+
+    What is pinned stays in memory. A block leaves memory when it was read from the disk.
     """
     if to not in ("host", "disk"):
         raise UsageError(f'--to "{to}": must be host or disk')
@@ -179,8 +181,8 @@ def verify(call: KvCall = _PATIENT) -> None:
             typer.echo(answer["note"])
     if answer["blocks"]:
         raise PeerError(
-            f"{answer['blocks']} blocks were not what they were when they were put, and are "
-            f"forgotten: look at the disk of store.dir, or at store.remote"
+            f"{answer['blocks']} blocks were missing, or not what they were when they were put, "
+            f"and are forgotten: look at the disk of store.dir, or at store.remote"
         )
 
 

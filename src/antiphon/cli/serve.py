@@ -4,6 +4,8 @@ from typing import Annotated
 
 import typer
 
+from antiphon.errors import UsageError
+
 from . import options
 from .progress import Progress, tell
 from .settings import file_or_model, load, parse_cores
@@ -97,6 +99,8 @@ def serve(
     With several workers, `antiphon status` shows them, `antiphon role` gives one another role.
     Every other setting, and its meaning: `antiphon config show`.
     """
+    if store not in (None, "on"):
+        _refuse_of_no_store(store, {"memory": store_memory, "disk": store_disk, "dir": store_dir})
     file, name = file_or_model(model, config)
     given = {
         ("model", "name"): name,
@@ -137,3 +141,15 @@ def serve(
 
         code = run(settings, say=progress.say, log=progress.log, announce=announce)
     raise typer.Exit(code)
+
+
+def _refuse_of_no_store(store: str, given: dict[str, str | None]) -> None:
+    """Raise `UsageError` for options about a store that this server does not run."""
+    for name, value in given.items():
+        if value is not None:
+            remedy = (
+                "leave one of them out"
+                if store == "off"
+                else "that store has settings of its own, give it to `antiphon store`"
+            )
+            raise UsageError(f"--store-{name} has no effect with --store {store}: {remedy}")

@@ -42,10 +42,13 @@ def store(
     }
     settings = load(config, given)
 
+    from antiphon.host import available_bytes
     from antiphon.live.local_servers import runtime_folder
+    from antiphon.live.serve import check_store_memory
     from antiphon.live.socket_folder import STORE_SOCKET, private_folder
     from antiphon.live.store_process import run_store
 
+    check_store_memory(settings.store.memory_bytes, available_bytes())
     chosen = settings.cluster.socket_dir
     folder = private_folder(Path(chosen) if chosen else runtime_folder() / "antiphon-store")
     path = folder / STORE_SOCKET

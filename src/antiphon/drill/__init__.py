@@ -1,6 +1,7 @@
 """Faults on a live cluster under load, and proof that it loses nothing."""
 
 from .drill import run_drill
+from .feasible import check_feasible
 from .local_target import LocalTarget, attached, started
 from .plan import DrillPlan, FaultKind, Load, random_faults
 from .plan_file import parse_range, read_plan
@@ -16,6 +17,7 @@ __all__ = [
     "Load",
     "LocalTarget",
     "attached",
+    "check_feasible",
     "drill_cluster",
     "drill_server",
     "parse_range",

@@ -16,6 +16,7 @@ from antiphon.workload import ask
 
 from .drained import held_by, held_in, leftovers
 from .events import EventCounts
+from .feasible import check_feasible
 from .goodput_cost import cost_of_faults, outcomes
 from .http_proxy import HttpProxy
 from .injector import Injector
@@ -57,8 +58,15 @@ async def run_drill(
 ) -> DrillReport:
     """Put `target` through `plan`. `say` gets a line when something happens.
 
-    Raises `PeerError` if the cluster answers wrongly before any fault, or a fault has no effect.
+    Raises `UsageError` if a fault can hit nobody, `PeerError` if the cluster answers wrongly before
+    any fault, or a fault has no effect.
     """
+    status = await target.status()
+    check_feasible(
+        plan.faults(),
+        [(worker.id, worker.role) for worker in status.workers],
+        has_store=status.store is not None,
+    )
     async with contextlib.AsyncExitStack() as held:
         proxy = await held.enter_async_context(HttpProxy(target.url)) if plan.needs_proxy else None
         events = EventCounts(target)

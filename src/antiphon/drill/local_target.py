@@ -2,9 +2,9 @@
 
 import asyncio
 import contextlib
+import re
 import subprocess
 import sys
-import tempfile
 import threading
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from itertools import pairwise
@@ -13,13 +13,14 @@ from pathlib import Path
 import msgspec
 
 from antiphon.bench import read_gauges, read_samples, wait_until_ready
-from antiphon.errors import PeerError
+from antiphon.errors import PeerError, UsageError
 from antiphon.live.admin.client import AdminClient, find_server, same_place
 from antiphon.live.admin.status import ClusterStatus
 from antiphon.live.local_servers import LocalServer, running_servers
 from antiphon.live.supervisor.with_parent import tied_to_caller
 from antiphon.types import AttemptRecord, Seconds
 
+from .own_folder import own_folder
 from .target import Attempt
 
 _POLL_S = 0.05
@@ -27,6 +28,9 @@ _STOP_S = 30.0
 _RECORDS = "requests.jsonl"
 _LOG = "server.log"
 _LOG_TAIL_CHARS = 2000
+_USAGE = 2
+_STORE_OPTION = re.compile(r" \(--store[^)]*\)")
+"""Options of `antiphon serve` that a drill does not have: its settings come by --config."""
 
 
 class LocalTarget:
@@ -135,14 +139,15 @@ async def started(
     """A cluster of its own (`antiphon serve ARGUMENTS` on a free port), gone afterwards, also if
     this process is killed. `store_disk`: its store keeps so much in a folder of its own, gone too.
 
-    Raises `PeerError` with the end of its log if it does not come up.
+    Raises `UsageError` with its message if it refuses the arguments, `PeerError` with the end of
+    its log if it does not come up.
     """
-    with tempfile.TemporaryDirectory(prefix="antiphon-drill-") as folder:
-        records, log = Path(folder) / _RECORDS, Path(folder) / _LOG
+    with own_folder() as folder:
+        records, log = folder / _RECORDS, folder / _LOG
         command = tied_to_caller([sys.executable, "-m", "antiphon", "serve", *arguments])
         command += ["--port", "0", "--request-log", str(records)]
         if store_disk:
-            command += ["--store-disk", store_disk, "--store-dir", str(Path(folder) / "store")]
+            command += ["--store-disk", store_disk, "--store-dir", str(folder / "store")]
         with log.open("wb") as output:
             server = subprocess.Popen(
                 command, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT
@@ -164,7 +169,7 @@ async def _found(server: subprocess.Popen[bytes], log: Path, timeout_s: Seconds)
                     if place.pid == server.pid:
                         return place
                 await asyncio.sleep(_POLL_S)
-    raise _did_not_start(log)
+    raise _did_not_start(log, server.poll())
 
 
 async def _ready_or_over(
@@ -176,15 +181,19 @@ async def _ready_or_over(
         while not ready.done():
             await asyncio.wait((ready,), timeout=_POLL_S)
             if server.poll() is not None:
-                raise _did_not_start(log)
+                raise _did_not_start(log, server.poll())
         await ready
     finally:
         ready.cancel()
         await asyncio.gather(ready, return_exceptions=True)
 
 
-def _did_not_start(log: Path) -> PeerError:
+def _did_not_start(log: Path, code: int | None) -> UsageError | PeerError:
+    """A server that ends with 2 was given what can't be, and says so in its last line."""
     tail = log.read_text(encoding="utf-8", errors="replace")[-_LOG_TAIL_CHARS:]
+    if code == _USAGE:
+        said = tail.rstrip().rpartition("antiphon: ")[2]
+        return UsageError(f"the cluster did not start: {_STORE_OPTION.sub('', said)}")
     return PeerError(f"the cluster did not start; the end of its log:\n{tail}")
 
 

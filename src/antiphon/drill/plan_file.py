@@ -38,7 +38,7 @@ def read_plan(file: Path, seed: int | None = None) -> DrillPlan:
         raise UsageError(f"{file}: can't be read: {reason}") from None
     if len(text) > _MOST_BYTES:
         raise UsageError(f"{file}: longer than {_MOST_BYTES} bytes: that is no fault plan")
-    found = read_schedule(text, str(file), seed)
+    found = read_schedule(text, str(file), seed, events=SEEN)
     _check(found.schedule, str(file))
     try:
         return DrillPlan(schedule=found.schedule, load=_load(found.load))
@@ -104,6 +104,8 @@ def parse_range(text: str) -> tuple[int, int]:
     low, _, high = text.partition("-")
     if low.isascii() and low.isdigit() and high.isascii() and high.isdigit():
         ends = int(low), int(high)
-        if 1 <= ends[0] <= ends[1] <= _MOST_WORDS:
+        if ends[0] > ends[1]:
+            raise ValueError(f'"{text}": the first number must not be larger than the second')
+        if ends[0] >= 1 and ends[1] <= _MOST_WORDS:
             return ends
     raise ValueError(f'"{text}" must be two numbers of 1 to {_MOST_WORDS}, such as "8-48"')

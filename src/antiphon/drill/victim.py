@@ -32,7 +32,7 @@ def choose_victim(
         if life.there and life.pid and life.name not in under_fault and life.role in list(Role)
     ]
     if isinstance(fault.target, AnyWorker):
-        return _first(fault, [life for life in sound if _can_be_spared(life, sound)], seed)
+        return _first(fault, [life for life in sound if can_be_spared(life, sound)], seed)
     named = lives.get(fault.target)
     if named is None or named.pid is None or named.name in under_fault:
         return None
@@ -57,7 +57,8 @@ def _fits(fault: ScheduledFault, life: Life) -> bool:
             return life.name == name
 
 
-def _can_be_spared(worker: Life, workers: Sequence[Life]) -> bool:
+def can_be_spared(worker: Life, workers: Sequence[Life]) -> bool:
+    """Each phase that it serves is left with another of the workers."""
     others = [other for other in workers if other.name != worker.name]
     return all(
         any(phase in _PHASES[Role(other.role)] for other in others)

@@ -40,6 +40,7 @@ from antiphon.wire import DecisionLogWriter
 
 from .admin.app import AdminGate, admin_app, read_token
 from .admin.client import SOCKET
+from .admin.ended_by_stop import EndedByStop
 from .admin.kv_desk import KvDesk
 from .admin.operations import Operations
 from .decision_log import DecisionLog, opened_log
@@ -112,6 +113,13 @@ class GatewayProcess:
         self._operations = Operations(
             self._served_name, parent.tell, self._config.cluster.start_timeout_s
         )
+        self._admin = EndedByStop(
+            admin_app(
+                self._operations,
+                lambda: self._desk,
+                max_body_bytes=self._config.http.max_body_bytes,
+            )
+        )
         self._gateway: Gateway | None = None
         self._kv: GatewayKv | None = None
         self._desk: KvDesk | None = None
@@ -125,19 +133,14 @@ class GatewayProcess:
     async def run(self, listener: socket.socket, token: bytes | None) -> int:
         """Serve until the supervisor says stop; raises what broke the gateway."""
         guard_loop(self._fail)
-        admin = admin_app(
-            self._operations,
-            lambda: self._desk,
-            max_body_bytes=self._config.http.max_body_bytes,
-        )
         folder = Path(self._parent.launch.sockets)
         door = self._door(gateway_socket(folder))
         http = HttpServer(
-            AdminGate(self._app, admin, token),
+            AdminGate(self._app, self._admin, token),
             max_connections=self._config.http.max_connections,
             on_started=self._ready,
         )
-        inside = HttpServer(admin, max_connections=_MAX_OPERATORS, on_started=lambda: None)
+        inside = HttpServer(self._admin, max_connections=_MAX_OPERATORS, on_started=lambda: None)
         await door.start()
         self._parent.listen(self._told)
         serving = [
@@ -145,6 +148,7 @@ class GatewayProcess:
             asyncio.create_task(http.serve(sockets=[listener])),
         ]
         await self._stop.wait()
+        self._admin.stop()
         http.should_exit = inside.should_exit = True
         await asyncio.gather(*serving)
         await door.close()
@@ -171,6 +175,7 @@ class GatewayProcess:
         members = self._gateway.fleet.members() if self._gateway is not None else ()
         store = None if self._kv is None else self._kv.store_present
         self._parent.tell(Present(tuple(member.info.id for member in members), store))
+        self._operations.store_changed()
 
     async def _keep_saying_who_is_there(self, gateway: Gateway) -> None:
         while True:
@@ -180,6 +185,7 @@ class GatewayProcess:
     def _told(self, message: Drain | Stop | Children) -> None:
         match message:
             case Drain(timeout_s=timeout_s):
+                self._admin.stop()
                 self._spawn(self._drain(timeout_s))
             case Stop():
                 self._stop.set()

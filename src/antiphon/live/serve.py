@@ -76,12 +76,7 @@ def check_memory(config: Config, available: int) -> None:
     store = config.store.memory_bytes if own_store else 0
     if (workers == 1 and not store) or workers * each + store <= available:
         return
-    if store >= available:
-        raise ConfigError(
-            f"store.memory_bytes = {format_size(store)} is more than this machine (or its "
-            f"container) has free, {available / 2**30:.1f}GiB: lower it (--store-memory), or have "
-            "no store (--store off)"
-        )
+    check_store_memory(store, available, ", or have no store (--store off)")
     room = (available - store) // workers // 2**20
     whose = f"for each of {workers} workers" if workers > 1 else "for a worker"
     beside = f" beside store.memory_bytes = {format_size(store)}" if store else ""
@@ -93,6 +88,16 @@ def check_memory(config: Config, available: int) -> None:
         f"{available / 2**30:.1f}GiB free: lower kv.memory_bytes (--kv-memory) to "
         f"{room}MiB or less{remedy}{fewer}"
     )
+
+
+def check_store_memory(store: int, available: int, other_remedy: str = "") -> None:
+    """Refuse a store that alone is more than can be had."""
+    if store >= available:
+        raise ConfigError(
+            f"store.memory_bytes = {format_size(store)} is more than this machine (or its "
+            f"container) has free, {available / 2**30:.1f}GiB: lower it (--store-memory)"
+            f"{other_remedy}"
+        )
 
 
 def _usable_cores(wanted: tuple[int, ...]) -> tuple[int, ...]:

@@ -7,6 +7,7 @@ import stat
 from pathlib import Path
 
 from antiphon.errors import PeerError, UsageError
+from antiphon.host import open_folder_remedy
 from antiphon.types import StoreConfig, WorkerId
 
 _FOLDER_MODE = 0o700
@@ -34,7 +35,7 @@ def private_folder(path: Path, what: str = "socket folder") -> Path:
     if facts.st_uid != os.geteuid():
         raise UsageError(f"{what} {path}: it belongs to another user")
     if stat.S_IMODE(facts.st_mode) & 0o077:
-        raise UsageError(f"{what} {path}: others can enter it; chmod 700 it")
+        raise UsageError(f"{what} {path}: others can enter it; {open_folder_remedy(path)}")
     return path.absolute()
 
 

@@ -19,11 +19,13 @@ from antiphon.live.loaded_model import LoadedModel, load_model
 from antiphon.types import Request, RequestId, SamplingParams, TokenId
 
 from .batch import Answer, Batch, wrong_prompt
+from .given_sampling import normal
 from .output import RequestOutput
 
 Prompt: TypeAlias = str | Sequence[TokenId]
 Conversation: TypeAlias = Sequence[Mapping[str, Any]]
 
+_OF_SERVERS = ("http", "cluster", "router", "store", "log")
 _MOST_PROMPTS = 2**20
 _ROLES = ("system", "developer", "user", "assistant")
 _Input: TypeAlias = tuple[str | None, tuple[TokenId, ...]]
@@ -33,7 +35,8 @@ _Input: TypeAlias = tuple[str | None, tuple[TokenId, ...]]
 class LLM:
     """A model that is loaded once and then asked batch by batch.
 
-    `config` takes any key of the configuration as nested mappings; the named options go over it.
+    `config` takes keys of the configuration as nested mappings, but for those of servers alone; the
+    named options go over it.
     A batch may have as many prompts as you like, unless `scheduler.max_queue` is set.
     Raises `UsageError` if the model, a setting or the machine is not right. One batch runs at a
     time: a second thread waits. Use it in `with`, or `close` it, to give its memory back.
@@ -51,6 +54,11 @@ class LLM:
         cores: Sequence[int] | None = None,
     ) -> None:
         values = {table: dict(content) for table, content in (config or {}).items()}
+        for table in _OF_SERVERS:
+            if table in values:
+                raise UsageError(
+                    f"config: {table} has no effect here, only in a server: leave it out"
+                )
         for table, key, value in (
             ("model", "name", model),
             ("model", "dtype", dtype),
@@ -170,7 +178,7 @@ class LLM:
             )
         answers = {}
         for place, ((text, ids), params) in enumerate(zip(inputs, sampling, strict=True)):
-            request = self._request(model, place, ids, params, default_max_tokens)
+            request = self._request(model, place, ids, normal(params), default_max_tokens)
             answers[request.id] = Answer(request, text, model)
         Batch(model, answers).run(sys.stderr.isatty() if progress is None else progress)
         return [answer.result() for answer in answers.values()]

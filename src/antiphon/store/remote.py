@@ -94,13 +94,31 @@ class RemoteTier:
 
     def present(self, keys: Sequence[BlockKey], timeout_s: Seconds | None = None) -> int:
         """How many of `keys`, from the first on without a gap, are there; 0 if it can't be said."""
-        until = self._until(timeout_s)
+        there = self.exist(keys, timeout_s) or ()
+        return next((count for count, is_there in enumerate(there) if not is_there), len(there))
+
+    def exist(
+        self, keys: Sequence[BlockKey], timeout_s: Seconds | None = None
+    ) -> Sequence[bool] | None:
+        """Which of `keys` are there; None: it can't be said."""
+        if not keys:
+            return ()
         names = [_name(key) for key in keys]
-        there = self._ask(lambda: self._values.exists(names), len(names), until) if names else ()
-        for count, is_there in enumerate(there or ()):
-            if not is_there:
-                return count
-        return len(there or ())
+        return self._ask(lambda: self._values.exists(names), len(names), self._until(timeout_s))
+
+    def absent(self, keys: Sequence[BlockKey]) -> Sequence[BlockKey] | None:
+        """Which of `keys`, however many, are not there; None: it can't be said of all.
+
+        Each part of them has `timeout_s`.
+        """
+        absent: list[BlockKey] = []
+        for at in range(0, len(keys), _NAMES_AT_ONCE):
+            part = keys[at : at + _NAMES_AT_ONCE]
+            there = self.exist(part)
+            if there is None:
+                return None
+            absent += [key for key, is_there in zip(part, there, strict=True) if not is_there]
+        return absent
 
     def get(
         self,

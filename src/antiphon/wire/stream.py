@@ -102,7 +102,10 @@ class FrameStream(asyncio.Protocol):
         connection = self._transport and self._transport.get_extra_info("socket")
         if connection is None or connection.family != socket.AF_UNIX:
             return None
-        credentials = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _UCRED.size)
+        try:
+            credentials = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _UCRED.size)
+        except (OSError, ValueError):  # closed, and whoever has it has not heard of it yet
+            return None
         return _UCRED.unpack(credentials)[0] or None
 
     def alive(self) -> bool:

@@ -214,6 +214,37 @@ async def test_a_restarted_store_is_back_when_its_next_life_is_ready() -> None:
     assert (back.health, back.pid) == ("ready", 502)
 
 
+async def test_a_restarted_store_is_back_when_the_gateway_sees_that_life_of_it() -> None:
+    fleet = ScriptedFleet(a=Role.MIXED)
+    operations, _ = made(fleet)
+    seen = StoreNow(socket=None, present=True, pid=501, stats=())
+    operations.attach(fleet, lambda: seen)
+    operations.children([], store(1))
+    restarting = asyncio.create_task(operations.restart("store", 5))
+    await asyncio.sleep(0)
+    operations.children([], store(2))
+    for present, pid in ((True, 501), (False, None), (True, 502)):
+        assert not restarting.done()
+        seen = replace(seen, present=present, pid=pid)
+        operations.store_changed()
+        await asyncio.sleep(0)
+    assert (await restarting).pid == 502
+
+
+async def test_a_store_that_can_not_start_again_is_said_with_its_problem() -> None:
+    operations, _ = made(ScriptedFleet(a=Role.MIXED))
+    operations.children([], store(1, "waiting", "the problem before"))
+    restarting = asyncio.create_task(operations.restart("store", 5))
+    await asyncio.sleep(0)
+    operations.children([], store(2, "starting", "the problem before"))
+    await asyncio.sleep(0)
+    assert not restarting.done()
+    operations.children([], store(2, "waiting", "others can enter it"))
+    with pytest.raises(PeerError, match=r"did not start.*: others can enter it"):
+        await restarting
+    operations.children([], store(3))
+
+
 async def test_a_store_that_is_not_there_or_does_not_come_back_is_said() -> None:
     operations, told = made(ScriptedFleet(a=Role.MIXED), start_timeout_s=0.01)
     with pytest.raises(ClientError, match="has started no store") as refused:

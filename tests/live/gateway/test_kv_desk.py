@@ -212,6 +212,7 @@ async def test_what_is_cleared_without_a_prompt(admin, store) -> None:
 @pytest.mark.parametrize(
     ("deed", "order", "status", "message"),
     [
+        ("clear", {"prompt": {"tokens": [5]}, "tenant": 1}, 400, "has 1 token, less than a block"),
         ("clear", {"prompt": {"text": "short"}, "tenant": 1}, 400, "less than a block of 64"),
         ("clear", {}, 400, "a prompt, a tenant, or everything"),
         ("clear", {"everything": True, "tenant": 1}, 400, "leave the tenant out"),

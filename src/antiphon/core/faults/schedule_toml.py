@@ -11,7 +11,7 @@ for = "5s"
 
 import re
 import tomllib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import inf
 from typing import Any
@@ -51,8 +51,15 @@ class FaultPlanFile:
     load: Mapping[str, Any] = field(default_factory=dict[str, Any])
 
 
-def read_schedule(text: str, file: str, seed: int | None = None) -> FaultPlanFile:
-    """The plan in `text`, which was read from `file`; `seed` goes over the file's own.
+def read_schedule(
+    text: str,
+    file: str,
+    seed: int | None = None,
+    *,
+    events: Sequence[Boundary] = tuple(Boundary),
+) -> FaultPlanFile:
+    """The plan in `text`, which was read from `file`; `seed` goes over the file's own. `events`:
+    those that are named to who writes one that is none.
 
     Raises `UsageError` that names the file, the fault's number and the key, and says what may be
     written there.
@@ -74,14 +81,16 @@ def read_schedule(text: str, file: str, seed: int | None = None) -> FaultPlanFil
             raise WrongValueError("fault", f"1 to {MOST_ENTRIES} tables [[fault]] are needed")
     except WrongValueError as error:
         raise UsageError(f"{file}: {error}") from None
-    entries = tuple(_entry(file, number, one) for number, one in enumerate(faults, start=1))
+    entries = tuple(_entry(file, number, one, events) for number, one in enumerate(faults, start=1))
     return FaultPlanFile(FaultSchedule(seed if seed is not None else written or 0, entries), load)
 
 
-def _entry(file: str, number: int, fields: Mapping[str, Any]) -> ScheduleEntry:
+def _entry(
+    file: str, number: int, fields: Mapping[str, Any], events: Sequence[Boundary]
+) -> ScheduleEntry:
     try:
         table = Table(fields)
-        trigger = _trigger(table)
+        trigger = _trigger(table, events)
         name = _action_name(table)
         action, target = _KINDS[name].build(table), _target(table, name)
         table.finish()
@@ -90,7 +99,7 @@ def _entry(file: str, number: int, fields: Mapping[str, Any]) -> ScheduleEntry:
     return ScheduleEntry(trigger, target, action)
 
 
-def _trigger(table: Table) -> At | Every | When:
+def _trigger(table: Table, events: Sequence[Boundary]) -> At | Every | When:
     at, every = table.seconds("at"), table.seconds("every", low=0.1)
     event = table.text("after-event")
     given = [
@@ -108,7 +117,7 @@ def _trigger(table: Table) -> At | Every | When:
     occurrence = table.count("occurrence", 1, 1, 10**9)
     assert occurrence is not None
     if event not in list(Boundary):
-        known = ", ".join(sorted(Boundary))
+        known = ", ".join(sorted(events))
         raise WrongValueError("after-event", f'"{event}" is no event: known are {known}')
     return When(Boundary(event), occurrence)
 

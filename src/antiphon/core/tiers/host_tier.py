@@ -241,6 +241,11 @@ class HostTier:
             self._mark(block, False)
         return len(pinned)
 
+    def is_pinned(self, key: BlockKey) -> bool:
+        """Whether the block is here under a pin."""
+        block = self._blocks.get(key)
+        return block is not None and block.pinned
+
     def clear(self, tenant: bytes | None = None, keys: Sequence[BlockKey] | None = None) -> int:
         """Forget these blocks: those of the tenant (None: of all), among the keys (None: all).
 

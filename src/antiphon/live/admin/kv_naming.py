@@ -88,8 +88,8 @@ class KvNaming:
         blocks = len(ids) // self.block_tokens
         if blocks == 0:
             raise ClientError(
-                f"the prompt has {len(ids)} tokens, less than a block of {self.block_tokens}: only "
-                f"complete blocks are kept"
+                f"the prompt has {_tokens(len(ids))}, less than a block of {self.block_tokens}: "
+                f"only complete blocks are kept"
             )
         if blocks * len(parties) > MAX_KEYS:
             raise ClientError(
@@ -146,3 +146,7 @@ class KvNaming:
         keys: list[BlockKey] = []
         naming.extend(keys, ids, blocks)
         return tuple(keys)
+
+
+def _tokens(count: int) -> str:
+    return "1 token" if count == 1 else f"{count} tokens"

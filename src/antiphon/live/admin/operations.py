@@ -117,6 +117,15 @@ class Operations:
         self._store = store
         self._store_news.set()
 
+    def store_changed(self) -> None:
+        """The gateway may see the store otherwise than before."""
+        self._store_news.set()
+
+    @property
+    def busy(self) -> bool:
+        """Whether an operator waits for something."""
+        return bool(self._busy)
+
     def status(self) -> ClusterStatus:
         """Everything, now."""
         return ClusterStatus(
@@ -202,13 +211,21 @@ class Operations:
                 ) from None
 
     async def _store_after(self, life: int) -> StoreStatus:
-        """The store, ready in a life after this one."""
-        while (now := self._store) is None or now.life <= life or now.state != "ready":
+        """The store, ready and seen by the gateway in a life after this one. Raises `PeerError` if
+        that life ends before it is."""
+        while (ready := self._ready_after(life)) is None:
             self._store_news.clear()
             await self._store_news.wait()
-        status = store_status(now, self._store_now())
-        assert status is not None
-        return status
+        return ready
+
+    def _ready_after(self, life: int) -> StoreStatus | None:
+        child, seen = self._store, self._store_now()
+        if child is None or child.life <= life:
+            return None
+        if child.state == "waiting":
+            raise PeerError(f"the store did not start, and is tried again: {child.problem}")
+        unseen = seen is not None and not (seen.present and seen.pid in (None, child.pid))
+        return None if child.state != "ready" or unseen else store_status(child, seen)
 
     def _member(self, name: str) -> Member:
         members = {str(member.info.id): member for member in self._fleet.members()}

@@ -46,6 +46,10 @@ _TROUBLE = {
 }
 """What can be done about it; other refusals are counted, and no trouble."""
 
+_DELETED = (
+    "files of the disk tier were deleted while the store runs, and the blocks in them are lost: "
+    "leave the folder of store.dir to the store, and empty it with `antiphon kv clear --all`"
+)
 _log = logging.getLogger(__name__)
 _Outcome = Appended | NotAppended
 
@@ -101,6 +105,8 @@ class DiskBlocks(WrittenBehind[list[_Outcome]]):
         pages = await asyncio.shield(work)
         for miss in misses:
             self._missed(record.key, miss)
+        if DiskMiss.ABSENT in misses:
+            await self.lose_deleted()
         return pages
 
     def _missed(self, key: BlockKey, miss: DiskMiss) -> None:
@@ -111,6 +117,22 @@ class DiskBlocks(WrittenBehind[list[_Outcome]]):
             self._quiet.trouble(
                 "a block on disk is %s, and forgotten: look at the disk of store.dir", what
             )
+
+    async def lose_deleted(self) -> frozenset[BlockKey]:
+        """Forget what lay in files that somebody deleted behind the store's back; returns it."""
+
+        def lose() -> tuple[tuple[BlockKey, ...], bool]:
+            return self._tier.lose_deleted(), self._tier.folder_is_gone
+
+        loop = asyncio.get_running_loop()
+        lost, all_gone = await asyncio.shield(loop.run_in_executor(self._reader, lose))
+        async for part in slices(lost):
+            self.blocks.gone(part)
+        if lost and all_gone:
+            self._not_kept(DiskRefusal.FOLDER_GONE)
+        elif lost:
+            self._quiet.trouble(_DELETED)
+        return frozenset(lost)
 
     async def remove(self, keys: Sequence[BlockKey]) -> None:
         """Forget these for good, after what is being written now."""
@@ -134,10 +156,12 @@ class DiskBlocks(WrittenBehind[list[_Outcome]]):
     async def verify(self, keys: Sequence[BlockKey] | None) -> Verified:
         """Read again and compare; what is wrong is forgotten."""
         loop = asyncio.get_running_loop()
+        lost = await self.lose_deleted()
         work = loop.run_in_executor(self._reader, self._tier.verify, keys)
         verified = await asyncio.shield(work)
         self.blocks.gone(verified.forgotten)
-        return verified
+        gone = [key for key in (lost if keys is None else keys) if key in lost]
+        return Verified(verified.checked + len(gone), (*gone, *verified.forgotten))
 
     def stats(self) -> TierStats:
         """Counts, with what was never handed to the disk."""
@@ -162,6 +186,9 @@ class DiskBlocks(WrittenBehind[list[_Outcome]]):
                 case Appended() | NotAppended(reason=DiskRefusal.KNOWN):
                     self.blocks.found(one.sealed.record.key)
                 case NotAppended(reason) if reason in _TROUBLE:
-                    self._quiet.trouble("blocks are not kept on disk: %s", _TROUBLE[reason])
+                    self._not_kept(reason)
                 case _:
                     pass
+
+    def _not_kept(self, reason: DiskRefusal) -> None:
+        self._quiet.trouble("blocks are not kept on disk: %s", _TROUBLE[reason])

@@ -39,6 +39,8 @@ _NO_ROOM_FOR_PINS = (
     "store.memory_bytes (--store-memory)"
 )
 _NOT_ALL_THERE = "the store has no more of the prompt: send it once, then pin it again"
+_PINNED = "{} are pinned and stay in memory: unpin them first"
+_LOOKING = (StoreOp.STATS, StoreOp.LOOKUP)
 _LATE = "it was not done in time: what is done stays done"
 _OVER = "meanwhile the store stopped, or began anew for workers of another model or layout"
 
@@ -65,6 +67,8 @@ class StoreOperator:
         return answer if answer is not None else StoreAnswer(problem=_OVER)
 
     async def _answer(self, blocks: TieredBlocks, ask: StoreAsk) -> StoreAnswer:
+        if blocks.disk is not None and ask.op in _LOOKING:
+            await blocks.disk.lose_deleted()
         match ask.op:
             case StoreOp.STATS:
                 return StoreAnswer(stats=_stats(blocks))
@@ -114,24 +118,34 @@ class StoreOperator:
                 await blocks.disk.clear(None, ask.keys[:count])
                 return StoreAnswer(blocks=count)
             case Tier.DISK:
-                return StoreAnswer(blocks=await _to_disk(blocks, blocks.disk, ask.keys))
+                count, pinned = await _to_disk(blocks, blocks.disk, ask.keys)
+                return StoreAnswer(blocks=count, note=_PINNED.format(pinned) if pinned else "")
             case _:
                 return StoreAnswer(problem="blocks can be moved to host or disk")
 
 
-async def _to_disk(blocks: TieredBlocks, disk: DiskBlocks, keys: Sequence[BlockKey]) -> int:
-    """How many are there now, and in memory no more. Each part is waited for by itself: others'
-    blocks need not be written."""
-    count = 0
+async def _to_disk(
+    blocks: TieredBlocks, disk: DiskBlocks, keys: Sequence[BlockKey]
+) -> tuple[int, int]:
+    """How many are there now, and in memory no more; how many are pinned, and stay in memory.
+
+    Each part is waited for by itself, others' blocks need not be written. A block leaves memory
+    only once it was read from the disk.
+    """
+    count = pinned = 0
     for part in _parts(keys):
+        await disk.lose_deleted()
         for key in part:
             disk.offer(key)
         await disk.settled(part)
-        moved = [key for key in part if key in disk]
+        await disk.verify([key for key in part if key in disk])
+        kept = [key for key in part if blocks.host.is_pinned(key)]
+        moved = [key for key in part if key in disk and key not in kept]
         for key in moved:
             blocks.host.drop(key)
         count += len(moved)
-    return count
+        pinned += len(kept)
+    return count, pinned
 
 
 def _problem(ask: StoreAsk) -> str:
@@ -164,23 +178,43 @@ def _pin(blocks: TieredBlocks, keys: Sequence[BlockKey]) -> StoreAnswer:
 
 
 async def _verify(blocks: TieredBlocks, keys: Sequence[BlockKey] | None) -> StoreAnswer:
-    """How many were wrong, and are forgotten."""
-    wrong, note = 0, ""
+    """How many were wrong or missing, and are forgotten."""
+    wrong, notes = 0, list[str]()
     for part in _parts(keys if keys is not None else list(blocks.host.keys)):
         wrong += await _verify_in_memory(blocks, part)
     if blocks.disk is not None:
-        for part in _parts(keys if keys is not None else list(blocks.disk.keys)):
+        there = list(blocks.disk.keys) if keys is None else keys
+        lost = await blocks.disk.lose_deleted()
+        if deleted := sum(key in lost for key in there):
+            wrong += deleted
+            notes.append(f"{deleted} lay in files of the disk tier that were deleted")
+        for part in _parts([key for key in there if key not in lost]):
             wrong += len((await blocks.disk.verify(part)).forgotten)
     if blocks.remote is not None:
-        found, note = await _verify_remote(
+        found, said = await _verify_remote(
             blocks.remote, keys if keys is not None else list(blocks.remote.keys)
         )
         wrong += found
-    return StoreAnswer(blocks=wrong, note=note)
+        notes += said
+    return StoreAnswer(blocks=wrong, note="; ".join(notes))
 
 
-async def _verify_remote(remote: RemoteBlocks, keys: Sequence[BlockKey]) -> tuple[int, str]:
-    """How many were wrong, and what was left out: all that is read there crosses the network."""
+async def _verify_remote(
+    remote: RemoteBlocks, keys: Sequence[BlockKey]
+) -> tuple[int, Sequence[str]]:
+    """How many were wrong or missing, and what is to be said of it. All are looked for, and not too
+    many read: that crosses the network."""
+    said = await remote.forget_absent(keys)
+    if said is None:
+        return 0, [_REMOTE_NOT_VERIFIED]
+    absent, missing = said
+    wrong, note = await _read_from_remote(remote, [key for key in keys if key not in absent])
+    gone = f"{missing} were missing on the remote tier (store.remote), and are forgotten"
+    return missing + wrong, [*([gone] if missing else []), *([note] if note else [])]
+
+
+async def _read_from_remote(remote: RemoteBlocks, keys: Sequence[BlockKey]) -> tuple[int, str]:
+    """How many were wrong, and what was left out."""
     some = keys
     if len(keys) > MOST_VERIFIED_REMOTE:
         some = random.sample(keys, MOST_VERIFIED_REMOTE)

@@ -5,7 +5,7 @@ known for sure: what it took is said to be there until it is looked for in vain.
 """
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 
 from antiphon.core.tiers import Slot
@@ -71,16 +71,42 @@ class RemoteBlocks(WrittenBehind[tuple[bool, ...]]):
         Returns by the deadline, however many wait for the remote before this.
         """
 
-        def count() -> int:
-            return self._tier.present(keys) if self._host.clock() < deadline else 0
+        def ask() -> Sequence[bool]:
+            return (self._tier.exist(keys) or ()) if self._host.clock() < deadline else ()
 
-        work = asyncio.get_running_loop().run_in_executor(self._reader, count)
+        work = asyncio.get_running_loop().run_in_executor(self._reader, ask)
         await asyncio.wait([work], timeout=max(0.0, deadline - self._host.clock()))
-        if not work.done():
-            return 0
-        for key in keys[: work.result()]:
+        there = work.result() if work.done() else ()
+        count = next((n for n, is_there in enumerate(there) if not is_there), len(there))
+        for key in keys[:count]:
             self.blocks.found(key)
-        return work.result()
+        self._forget([key for key, is_there in zip(keys, there, strict=False) if not is_there])
+        return count
+
+    def _forget(self, absent: Sequence[BlockKey]) -> int:
+        """These are not there: how many were said to be. What is in memory is written again."""
+        believed = [key for key in absent if key in self.blocks]
+        self.blocks.gone(believed)
+        for key in believed:
+            if key in self._host.tier:
+                self.offer(key)
+        return len(believed)
+
+    async def forget_absent(
+        self, keys: Sequence[BlockKey]
+    ) -> tuple[Collection[BlockKey], int] | None:
+        """Forget those that are not there; which they are, and how many of them were said to be.
+        None: it can't be said of all, and nothing is forgotten."""
+        loop = asyncio.get_running_loop()
+        async with self._forgetting:
+            work = loop.run_in_executor(self._reader, self._tier.absent, keys)
+            absent = await asyncio.shield(work)
+            if absent is None:
+                return None
+            count = 0
+            async for part in slices(absent):
+                count += self._forget(part)
+        return frozenset(absent), count
 
     async def fill(
         self, record: RecordedBlock, slot: Slot, deadline: Seconds
@@ -114,11 +140,16 @@ class RemoteBlocks(WrittenBehind[tuple[bool, ...]]):
         """Forget the tenant's among the keys (None: any), after what is being written now; how many
         it were, and whether all could be asked about. What earlier lives have put is meant too."""
         loop = asyncio.get_running_loop()
+        believed = [key for key in (self.keys if keys is None else keys) if key in self.blocks]
         async with self._forgetting:
             work = loop.run_in_executor(self._writer, self._tier.clear, tenant, keys)
             gone, all_asked = await asyncio.shield(work)
-            async for part in slices(gone):
-                self.blocks.gone(part)
+            everybodys = believed if all_asked and tenant is None else ()
+            for known in (gone, everybodys):
+                async for part in slices(known):
+                    self.blocks.gone(part)
+        if tenant is not None:
+            await self.forget_absent([key for key in believed if key in self.blocks])
         return len(gone), all_asked
 
     async def verify(self, keys: Sequence[BlockKey]) -> RemoteVerified:

@@ -171,6 +171,25 @@ class DiskTier:
                 keys = self._state.index.of_tenant(tenant)
             return deleted + self._forget(keys)
 
+    def lose_deleted(self) -> tuple[BlockKey, ...]:
+        """Forget what lay in files that somebody deleted; returns it. `stats` counts it as lost.
+
+        Waits for what is being written only if there is such a file.
+        """
+        with self._gate.call() as is_open:
+            with self._state.lock:
+                numbers = self._state.index.segments()
+            if not is_open or all(map(self._state.folder.has, numbers)):
+                return ()
+            with self._writing:
+                return self._writer.lose_deleted()
+
+    @property
+    def folder_is_gone(self) -> bool:
+        """Whether the folder itself was deleted: nothing is written any more."""
+        with self._gate.call() as is_open:
+            return is_open and self._state.folder.is_gone
+
     def verify(self, keys: Iterable[BlockKey] | None = None) -> Verified:
         """Read these (without: all) again and compare checksums. Takes as long as the disk does."""
         if keys is None:

@@ -78,6 +78,16 @@ class DiskWriter:
             self._state.counts[why] += len(evicted)
         return evicted
 
+    def lose_deleted(self) -> tuple[BlockKey, ...]:
+        """Forget the segments whose files somebody deleted; returns the blocks that went."""
+        with self._state.lock:
+            numbers = self._state.index.segments()
+        lost: tuple[BlockKey, ...] = ()
+        for number in numbers:
+            if not self._state.folder.has(number):
+                lost += self.evict(number, "lost")
+        return lost
+
     def _append(
         self,
         block: RecordedBlock,
@@ -86,12 +96,17 @@ class DiskWriter:
         evicted: list[BlockKey],
     ) -> DiskRefusal | None:
         with self._state.lock:
+            known = self._state.index.get(block.key)
+        used = [self._segment.number, None if known is None else known.place.segment]
+        if not all(number is None or self._state.folder.has(number) for number in used):
+            evicted += self.lose_deleted()
+        with self._state.lock:
             if self._state.index.get(block.key) is not None:
                 return DiskRefusal.KNOWN
         if unrecordable(self._state.origin, block) is not None:
             return DiskRefusal.UNRECORDABLE
         if self._state.folder.is_gone:
-            evicted += self._lose_all()
+            evicted += self.lose_deleted()
             return DiskRefusal.FOLDER_GONE
         header = RecordHeader.of(self._state.origin, block, tuple(checksums))
         if header.record_bytes > self._limit_bytes:
@@ -106,14 +121,6 @@ class DiskWriter:
             return DiskRefusal.FULL if error.errno in _NO_ROOM else DiskRefusal.FAILED
         self._breaker.succeeded()
         return None
-
-    def _lose_all(self) -> list[BlockKey]:
-        """Nothing can be read any more; returns the blocks that went."""
-        with self._state.lock:
-            index = self._state.index
-            lost = [key for number in index.segments() for key in index.drop_segment(number)]
-            self._state.counts["lost"] += len(lost)
-        return lost
 
     def _write(self, header: RecordHeader, pages: Sequence[Page], evicted: list[BlockKey]) -> None:
         """Write and show it. A full disk gets its room from the oldest segment, once."""

@@ -9,6 +9,7 @@ from copy import copy
 from pathlib import Path
 
 from antiphon.errors import UsageError
+from antiphon.host import open_folder_remedy
 
 _MODE = 0o700
 _SEGMENT = re.compile(r"(\d{12})\.kv")
@@ -65,6 +66,16 @@ class PrivateFolder:
         """Whether it was deleted: what is open stays open, but has no name any more."""
         return os.fstat(self.fd).st_nlink == 0
 
+    def has(self, number: int) -> bool:
+        """Whether the segment still has its name. What can't be said counts as yes."""
+        try:
+            os.stat(segment_name(number), dir_fd=self.fd, follow_symlinks=False)
+        except FileNotFoundError:
+            return False
+        except OSError:
+            pass
+        return True
+
     def close(self) -> None:
         """Unlock it."""
         if self.fd >= 0:
@@ -88,7 +99,7 @@ class PrivateFolder:
         if facts.st_uid != os.geteuid():
             raise _refused(self.path, "it belongs to another user")
         if stat.S_IMODE(facts.st_mode) & 0o077:
-            raise _refused(self.path, "others can enter it; chmod 700 it")
+            raise _refused(self.path, f"others can enter it; {open_folder_remedy(self.path)}")
 
     def _lock(self) -> None:
         """The lock is on the folder itself: there is no lock file that could be deleted."""
