@@ -56,7 +56,7 @@ def copy_pages(places: Places, table: "array[int]") -> None:
     this generation with this checksum. After any other its content means nothing. Runs without the
     interpreter lock.
     """
-    _copy_pages(*places, table.buffer_info()[0], len(table) // ROW_WORDS)
+    copy_parts(places, table, Part(0, places.page_bytes, last=True))
 
 
 def copy_parts(places: Places, table: "array[int]", part: Part) -> None:
@@ -70,35 +70,7 @@ def copy_parts(places: Places, table: "array[int]", part: Part) -> None:
 
 
 @kernel
-def _copy_pages(  # noqa: PLR0913 - plain integers cross into a kernel ten times faster than a tuple
-    generations_at,
-    pages_at,
-    pages,
-    own_generations_at,
-    own_pages_at,
-    own_pages,
-    page_bytes,
-    table,
-    n,
-):
-    _copy_parts(
-        generations_at,
-        pages_at,
-        pages,
-        own_generations_at,
-        own_pages_at,
-        own_pages,
-        page_bytes,
-        table,
-        n,
-        0,
-        page_bytes,
-        True,
-    )
-
-
-@kernel
-def _copy_parts(  # noqa: PLR0913 - see above
+def _copy_parts(  # noqa: PLR0913 - plain integers cross into a kernel ten times faster than a tuple
     generations_at,
     pages_at,
     pages,
