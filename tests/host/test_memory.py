@@ -1,10 +1,12 @@
 """Available memory: the machine's, or what its container leaves of it."""
 
+import ctypes
+import os
 from pathlib import Path
 
 import pytest
 
-from antiphon.host import available_bytes
+from antiphon.host import available_bytes, give_back_freed_memory
 
 
 def machine(root: Path, available_kib: int, cgroup: dict[str, str]) -> Path:
@@ -56,3 +58,22 @@ def test_available_memory_heeds_the_container(
 
 def test_where_nothing_is_known_nothing_is_refused(tmp_path: Path) -> None:
     assert available_bytes(tmp_path) == 2**63
+
+
+def test_giving_back_freed_memory_shrinks_the_process() -> None:
+    def resident() -> int:
+        return int(Path("/proc/self/statm").read_text().split()[1])
+
+    libc = ctypes.CDLL(None)
+    libc.malloc.restype = ctypes.c_void_p
+    # Small enough for the heap; the last one stays, so that the heap can't shrink by itself.
+    blocks = [ctypes.c_void_p(libc.malloc(100_000)) for _ in range(1000)]
+    for block in blocks:
+        ctypes.memset(block, 1, 100_000)
+    for block in blocks[:-1]:
+        libc.free(block)
+    before = resident()
+    give_back_freed_memory()
+    after = resident()
+    libc.free(blocks[-1])
+    assert (before - after) * os.sysconf("SC_PAGE_SIZE") > 50_000_000

@@ -26,6 +26,7 @@ from antiphon import __version__
 from antiphon.core.config import MAX_WORKERS
 from antiphon.core.joining import judge_join
 from antiphon.core.recorded_run import Setup, router_of
+from antiphon.host import give_back_freed_memory
 from antiphon.perf import read_times
 from antiphon.types import (
     Config,
@@ -162,6 +163,7 @@ class GatewayProcess:
     # ── the supervisor ───────────────────────────────────────────────────────────────────────
 
     def _ready(self) -> None:
+        give_back_freed_memory()
         self._parent.tell(Ready(serves=self._served_name, needs_key=len(self._keys) > 0))
         self._say_who_is_there()
         self._spawn(self._keep_saying_that_it_lives())

@@ -23,6 +23,7 @@ from antiphon.engine import (
     numerics_id,
 )
 from antiphon.errors import ConfigError
+from antiphon.host import give_back_freed_memory
 from antiphon.store.transfer import OwnedRegion
 from antiphon.types import (
     Chunk,
@@ -89,6 +90,7 @@ def load_engine(
     say("Preparing kernels (the first time compiles them)")
     with first_use(cache_folder(config.engine), info.numerics, checkpoint.identity.hex()):
         warm_up(engine)
+    give_back_freed_memory()
     heard = KvListeners()
     scheduler = Scheduler(
         config=config.scheduler,

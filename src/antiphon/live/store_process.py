@@ -16,6 +16,7 @@ from pathlib import Path
 import uvloop
 
 from antiphon.adapters.redis_tier import RedisValues, RemoteLogin
+from antiphon.host import give_back_freed_memory
 from antiphon.store.disk import PrivateFolder
 from antiphon.store.remote_values import RemoteValues
 from antiphon.store.transfer import MappedRegion, OwnedRegion
@@ -161,6 +162,7 @@ def warm_up() -> None:
     ours.intact(ours.seal([0])[0])
     ours.close()
     theirs.close()
+    give_back_freed_memory()
 
 
 if __name__ == "__main__":
