@@ -12,6 +12,10 @@ class StepTime(Protocol):
         """Duration of `plan`; never negative. Does not mutate."""
         ...
 
+    def repeated_s(self, plan: StepPlan, passes: int) -> Seconds:
+        """Duration of so many passes in a row over a plan of decodes (see `StepPlan.repeat`)."""
+        ...
+
 
 class PhaseTime(Protocol):
     """Predicts the two phases of a request on one kind of device, without a plan at hand."""

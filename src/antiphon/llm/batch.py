@@ -12,6 +12,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from antiphon.core.requests import RequestBook, SoleWorker
+from antiphon.core.token_runs import each_token
 from antiphon.errors import BugError, ClientError
 from antiphon.live.loaded_model import LoadedModel
 from antiphon.text import SequenceText
@@ -109,12 +110,13 @@ class Batch:
                     now = time.monotonic()
                     answer = replace(self._scheduler.add(request, now), attempt=request.attempt)
                     self._execute(self._book.heard(answer, now))
-                case Deliver(token=token):
-                    if self._answers[token.request].sequences[token.sequence].push(token):
+                case Deliver(token=said):
+                    sequence = self._answers[said.request].sequences[said.sequence]
+                    if any(sequence.push(token) for token in each_token(said)):
                         now = time.monotonic()
                         stop = FinishReason.STOP
                         self._execute(
-                            self._book.cancel(token.request, now, token.sequence, reason=stop)
+                            self._book.cancel(said.request, now, said.sequence, reason=stop)
                         )
                 case Abort(request=request, sequence=sequence):
                     self._scheduler.abort(request, time.monotonic(), sequence)

@@ -72,6 +72,17 @@ class FittedStepTime:
         """Duration of `plan`, 0 without chunks. Takes time in proportion to its chunks."""
         return self.seconds_of(work_of(plan))
 
+    def repeated_s(self, plan: StepPlan, passes: int) -> Seconds:
+        """Duration of so many passes over a plan of decodes: contexts grow by one in each."""
+        work = work_of(plan)
+        more = work.chunks * passes * (passes - 1) // 2
+        grown_s = (self.context_s + self.attention_s) * more
+        return passes * self.seconds_of(work) + grown_s
+
+    def lag_s(self, plan: StepPlan) -> Seconds:
+        """A device of its own: the next step begins when the tokens of this one are there."""
+        return 0.0
+
     def seconds_of(self, work: StepWork) -> Seconds:
         """Duration of `work`, in constant time: what-if questions add chunks with `work.plus`."""
         tokens, sampled, chunks, context, attention = work

@@ -2,7 +2,6 @@
 
 from .cluster_log import ClusterLog
 from .cluster_setup import GATEWAY, Call, ClusterSetup, Empty, GiveUp, StoreSpec, WorkerSpec
-from .cluster_worker import STANDARD_WORKER_PARTS, WorkerParts
 from .fault_injector import FaultInjector, Injected
 from .network import Hostility, LinkTimes, Network
 from .scripted_engine import ConstantStepTime, Script, ScriptedEngine, hashed_script
@@ -13,6 +12,7 @@ from .virtual_cluster import VirtualCluster
 from .virtual_loop import VirtualLoop
 from .virtual_process import VirtualProcess
 from .virtual_worker import Cancel, RunLog, Submit, VirtualWorker, run_worker
+from .worker_parts import STANDARD_WORKER_PARTS, WorkerParts
 
 __all__ = [
     "GATEWAY",

@@ -6,6 +6,7 @@ from typing import TypeAlias, assert_never
 
 from antiphon.core.membership import JoinRefused, Membership
 from antiphon.core.requests import RequestBook
+from antiphon.core.token_runs import each_token
 from antiphon.types import (
     Abort,
     Adopt,
@@ -247,7 +248,8 @@ class GatewayLife:
             if isinstance(command, Deliver):
                 token = command.token
                 key = SequenceKey(token.request, token.sequence)
-                if self._gateway.stops.get(key) == token.index:
+                stop = self._gateway.stops.get(key)
+                if stop is not None and any(one.index == stop for one in each_token(token)):
                     stops.append(key)
         for key in stops:
             self.cancel(key.request, key.sequence, FinishReason.STOP)

@@ -35,6 +35,7 @@ from antiphon.types import (
     SequenceEnded,
     Stage,
     TokenGenerated,
+    TokensGenerated,
     WorkerInfo,
     WorkerView,
 )
@@ -123,6 +124,7 @@ _BOUNDARIES: dict[type, Boundary] = {
     Admitted: Boundary.ANSWER,
     Rejected: Boundary.ANSWER,
     TokenGenerated: Boundary.TOKEN,
+    TokensGenerated: Boundary.TOKEN,
     SequenceEnded: Boundary.END,
     AttemptFailed: Boundary.END,
     Offer: Boundary.OFFER,

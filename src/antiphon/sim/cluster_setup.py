@@ -64,6 +64,8 @@ class WorkerSpec:
     """How long a forward pass takes, whatever is in it."""
     numerics: str = "scripted"
     clock_offset_s: Seconds = 0.0
+    scheduler: SchedulerConfig | None = None
+    """None: as all others'."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,5 +103,8 @@ class ClusterSetup:
     page_pull_s: Seconds = 0.0005
     """How long one page takes from one worker's memory to another's."""
     store: StoreSpec | None = None
+    kv_bytes_per_token: int = 1
+    most_repeats: int = 1
+    """Steps of decodes that a worker may run in a row as one event."""
     stops: Mapping[SequenceKey, int] = field(default_factory=dict)
     """Where a sequence's text meets a stop string: the index of that token."""

@@ -1,12 +1,10 @@
 """A worker in virtual time: the live scheduler and puller, a scripted engine, virtual streams."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 from antiphon.core.faults import Boundary, Node
 from antiphon.core.kv import ignore
-from antiphon.core.scheduler import STANDARD_PARTS, Scheduler
-from antiphon.core.scheduler.parts import Parts
+from antiphon.core.scheduler import Scheduler
 from antiphon.types import (
     Abort,
     Admitted,
@@ -50,30 +48,15 @@ from .cluster_messages import (
     with_deadline,
 )
 from .cluster_setup import GATEWAY, ClusterSetup, WorkerSpec
+from .delay_line import DelayLine
 from .kv_teller import KvTeller
 from .network import Network
-from .page_owner import PageOwner
-from .page_taker import PageTaker
-from .scripted_engine import ConstantStepTime, Script, ScriptedEngine, hashed_script
-from .shadow_kv import ShadowKv
-from .shadow_store import ShadowStore, StoreSide
-from .store_user import StoreUser, delaying, losing
+from .shadow_store import ShadowStore
+from .step_run import StepRun
+from .store_user import store_user
 from .stream import End
 from .virtual_process import VirtualProcess
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WorkerParts:
-    """The kind of each part. Tests put in faulty ones, and demand that a law finds them."""
-
-    scheduler: Parts = STANDARD_PARTS
-    memory: Callable[[int], ShadowKv] = ShadowKv
-    owner: type[PageOwner] = PageOwner
-    taker: type[PageTaker] = PageTaker
-    store: type[StoreSide] = StoreSide
-
-
-STANDARD_WORKER_PARTS = WorkerParts()
+from .worker_parts import STANDARD_WORKER_PARTS, WorkerParts
 
 
 class ClusterWorker:
@@ -102,7 +85,7 @@ class ClusterWorker:
             vocab_size=setup.vocab_size,
             context_len=setup.max_model_len,
             eos_token_ids=(0,),
-            kv_bytes_per_token=1,
+            kv_bytes_per_token=setup.kv_bytes_per_token,
         )
         self.log = log
         self.store = store
@@ -131,27 +114,30 @@ class WorkerLife:
         self.note, self.crossed = worker.note, worker.crossed
         self._spec, self._model = spec, worker.model
         self.memory = parts.memory(setup.kv.page_tokens)
-        self.store = _store_user(self, worker)
+        self.store = store_user(self, worker.store, parts.store)
         self.teller = KvTeller(ignore if self.store is None else self.store.side.listen)
         self.scheduler = Scheduler(
-            config=setup.scheduler,
+            config=spec.scheduler or setup.scheduler,
             kv=setup.kv,
             pages=spec.pages,
             model=worker.model,
             max_model_len=setup.max_model_len,
             lease_ttl_s=setup.cluster.lease_ttl_s,
             listen=self.teller.listen,
+            most_repeats=setup.most_repeats,
             parts=parts.scheduler,
         )
-        script: Script = hashed_script(setup.vocab_size)
-        self._engine = ScriptedEngine(script, ConstantStepTime(spec.step_s), self.memory)
+        self._engine = parts.engine(spec, setup, self.memory)
         self._joins = 0
         self._offers = 0
         self._control: End | None = None
         self._heard_at: Seconds = 0.0
         self._attempts: dict[RequestId, int] = {}
+        self._saying = DelayLine(self.process)
+        self._run: StepRun | None = None
         self._computing = False
         self._awake_at: Seconds | None = None
+        worker.process.on_disturbed = self._break_off
         self.owner = parts.owner(self)
         self.taker = parts.taker(self)
         self._join()
@@ -295,8 +281,12 @@ class WorkerLife:
 
     # ── computing ────────────────────────────────────────────────────────────────────────────
 
-    def say(self, events: Sequence[SchedulerEvent]) -> None:
-        """Pass on what happened; what is offered, and what is to be put, is sealed first."""
+    def say(self, events: Sequence[SchedulerEvent], lag_s: Seconds = 0.0) -> None:
+        """Pass on what happened, `lag_s` from now and after all that was said before."""
+        self._saying.after(lag_s, lambda: self._say(events))
+
+    def _say(self, events: Sequence[SchedulerEvent]) -> None:
+        """What is offered, and what is to be put, is sealed first."""
         if self.store is not None:
             self.store.put()
         if self.teller.has_news:
@@ -330,7 +320,9 @@ class WorkerLife:
             return
         self._awake_at = None
         self.say(self.scheduler.expire(self.now))
-        if not self._computing:
+        if self._run is not None and self._run.cut(self.now):
+            self._await_end(self._run)
+        elif not self._computing:
             self._compute()
         self.taker.begin(self.scheduler.pulls())
         if self.store is not None:
@@ -348,9 +340,24 @@ class WorkerLife:
         if plan.awaits is not None:
             self._compute_early(plan, plan.awaits)
             return
-        result = self._engine.forward(plan)
-        took_s = result.elapsed_s * self.process.slow_factor
-        self.process.call_at(self.now + took_s, lambda: self._complete(plan, result))
+        self._run = StepRun(self._engine, plan, self.now, self.process.slow_factor)
+        self._await_end(self._run)
+
+    def _await_end(self, run: StepRun) -> None:
+        """A run that is cut meanwhile has another end."""
+        at = run.ends_at
+        self.process.call_at(at, lambda: self._ended(run) if run.ends_at == at else None)
+
+    def _ended(self, run: StepRun) -> None:
+        if self._run is run:
+            self._run = None
+            self._complete(run.plan, run.result())
+
+    def _break_off(self) -> None:
+        """The worker is about to die, to stand still or to change its pace: what is done is done."""
+        run = self._run
+        if run is not None and run.passes > 1 and run.break_off(self.now):
+            self._ended(run)
 
     def _compute_early(self, plan: StepPlan, awaits: Awaited) -> None:
         """KV that the plan reads is still on its way: what comes of it is known at its end."""
@@ -361,26 +368,10 @@ class WorkerLife:
         def ended() -> None:
             self._complete(plan, coming.result(plan, awaits, engine, self.now))
 
-        took_s = engine.seconds(plan) * self.process.slow_factor
+        took_s = engine.passes_s(plan, 1) * self.process.slow_factor
         self.process.call_at(coming.step_ends_at(awaits, self.now, took_s), ended)
 
     def _complete(self, plan: StepPlan, result: StepResult) -> None:
         self._computing = False
-        self.say(self.scheduler.complete(plan, result, self.now))
+        self.say(self.scheduler.complete(plan, result, self.now), self._engine.lag_s(plan))
         self.wake()
-
-
-def _store_user(life: WorkerLife, worker: ClusterWorker) -> StoreUser | None:
-    spec = worker.setup.store
-    if spec is None:
-        return None
-    side = worker.parts.store(
-        worker.store,
-        life.memory,
-        lost=losing(spec, worker.setup.faults.seed),
-        late=delaying(spec, worker.setup.faults.seed),
-        put_s=spec.put_s,
-        fetch_s=spec.fetch_s,
-        groups=spec.groups,
-    )
-    return StoreUser(life, side)

@@ -6,8 +6,8 @@ from typing import TypeAlias
 
 from antiphon.types import Awaited, Fetch, RequestId, Seconds, StepPlan, StepResult
 
-from .scripted_engine import ScriptedEngine
 from .shadow_store import StoreSide
+from .step_run import PassEngine
 
 CallAt: TypeAlias = Callable[[Seconds, Callable[[], None]], None]
 Arriving: TypeAlias = Callable[[RequestId, int, int, int, Seconds], None]
@@ -66,14 +66,14 @@ class ComingFetches:
         return max(stops_at, coming.ends_at) + share_s
 
     def result(
-        self, plan: StepPlan, awaits: Awaited, engine: ScriptedEngine, now: Seconds
+        self, plan: StepPlan, awaits: Awaited, engine: PassEngine, now: Seconds
     ) -> StepResult:
         """What the step says that is over now: nothing, if it did not get what it awaits."""
         coming = self._of(awaits)
         if coming.ends_at <= now and coming.good:
             return engine.forward(plan)
         self._side.spoil(plan)
-        return StepResult(number=plan.number, elapsed_s=engine.seconds(plan), broken_off=True)
+        return StepResult(number=plan.number, elapsed_s=engine.passes_s(plan, 1), broken_off=True)
 
     def _of(self, awaits: Awaited) -> _Coming:
         return self._coming[awaits.request, awaits.attempt]

@@ -36,7 +36,9 @@ class _Link:
 
 
 @dataclass(slots=True, eq=False)
-class _Copying:
+class Copying:
+    """One pull under way."""
+
     pull: Pull
     memory: ShadowKv
     """Mapped, so it can be read even when its owner is dead."""
@@ -52,7 +54,7 @@ class PageTaker:
         self._life = life
         self._puller = Puller(answer_s=cluster.lost_after_s, margin_s=cluster.lease_ttl_s / 10)
         self._links: dict[WorkerId, _Link] = {}
-        self._copying: dict[tuple[RequestId, int], _Copying] = {}
+        self._copying: dict[tuple[RequestId, int], Copying] = {}
         self._awake_at: Seconds | None = None
 
     def __len__(self) -> int:
@@ -126,19 +128,20 @@ class PageTaker:
         link = self._links.get(pull.offer.owner)
         assert link is not None
         assert link.memory is not None
-        copying = _Copying(pull, link.memory)
+        copying = Copying(pull, link.memory)
         self._copying[pull.request, pull.attempt] = copying
-        self._next_page(copying)
+        self.next_page(copying)
 
-    def _next_page(self, copying: _Copying) -> None:
+    def next_page(self, copying: Copying) -> None:
+        """Go on with a pull, or end it."""
         pages, life = copying.pull.pages, self._life
         if copying.unwanted or len(copying.good) == len(pages):
-            self._end_copy(copying)
+            self.end_copy(copying)
             return
         took_s = life.setup.page_pull_s * life.process.slow_factor
         life.process.call_at(life.now + took_s, lambda: self._copy_page(copying))
 
-    def _copy_page(self, copying: _Copying) -> None:
+    def _copy_page(self, copying: Copying) -> None:
         page = copying.pull.pages[len(copying.good)]
         self._life.crossed(Boundary.READ, copying.pull.offer.owner, self._life.process.name)
         if not self._life.process.alive:
@@ -147,9 +150,10 @@ class PageTaker:
         if content is not None:
             self.put_page(page.target, content)
         copying.good.append(content is not None)
-        self._next_page(copying)
+        self.next_page(copying)
 
-    def _end_copy(self, copying: _Copying) -> None:
+    def end_copy(self, copying: Copying) -> None:
+        """Say of each page of a pull whether it came."""
         pull = copying.pull
         del self._copying[pull.request, pull.attempt]
         missing = len(pull.pages) - len(copying.good)

@@ -5,7 +5,7 @@ from antiphon.types import Fetch, RequestId, Seconds
 
 from .cluster_setup import StoreSpec
 from .coming_fetches import ComingFetches
-from .shadow_store import Late, Lost, StoreSide
+from .shadow_store import Late, Lost, ShadowStore, StoreSide
 from .worker_host import WorkerHost
 
 
@@ -77,3 +77,24 @@ def delaying(spec: StoreSpec, seed: int) -> Late:
         return spec.late_s if drawn < spec.late_share else 0.0
 
     return late
+
+
+def store_user(
+    life: WorkerHost, store: ShadowStore, side: type[StoreSide]
+) -> StoreUser | None:
+    """What puts and fetches for this life; None: the cluster has no store."""
+    spec, seed = life.setup.store, life.setup.faults.seed
+    if spec is None:
+        return None
+    return StoreUser(
+        life,
+        side(
+            store,
+            life.memory,
+            lost=losing(spec, seed),
+            late=delaying(spec, seed),
+            put_s=spec.put_s,
+            fetch_s=spec.fetch_s,
+            groups=spec.groups,
+        ),
+    )

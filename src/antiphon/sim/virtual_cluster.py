@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from antiphon.core.costs import FetchTime, PhaseTime, TransferTime
 from antiphon.core.faults import Node
 from antiphon.core.requests import RequestBook
 from antiphon.core.router import STANDARD_PARTS, Router, RouterLimits
@@ -13,12 +14,13 @@ from antiphon.types import Seconds, WorkerId, WorkerView
 from .cluster_gateway import ClusterGateway
 from .cluster_log import ClusterLog
 from .cluster_setup import GATEWAY, Call, ClusterSetup, Empty, GiveUp, Stimulus
-from .cluster_worker import STANDARD_WORKER_PARTS, ClusterWorker, WorkerLife, WorkerParts
+from .cluster_worker import ClusterWorker, WorkerLife
 from .fault_injector import FaultInjector
 from .network import Network
 from .shadow_store import ShadowStore
 from .virtual_loop import VirtualLoop
 from .virtual_process import VirtualProcess
+from .worker_parts import STANDARD_WORKER_PARTS, WorkerParts
 
 MakeBook = Callable[[Router], RequestBook]
 
@@ -50,6 +52,18 @@ class SteadyTransfer:
         return self.transfer_s
 
 
+@dataclass(frozen=True, slots=True)
+class Expected:
+    """What the router expects of devices and links. Without `fetch` nothing is fetched."""
+
+    phases: PhaseTime
+    transfer: TransferTime
+    fetch: FetchTime | None = None
+
+
+STEADY = Expected(SteadyTimes(), SteadyTransfer())
+
+
 class VirtualCluster:
     """Built from values alone: equal set-ups give equal logs."""
 
@@ -60,16 +74,19 @@ class VirtualCluster:
         make_book: MakeBook = RequestBook,
         parts: WorkerParts = STANDARD_WORKER_PARTS,
         router: RouterParts = STANDARD_PARTS,
+        expected: Expected = STEADY,
+        log: ClusterLog | None = None,
     ) -> None:
+        """`log` hears of all that happens."""
         self.setup = setup
         self.loop = VirtualLoop()
-        self.log = ClusterLog()
+        self.log = log or ClusterLog()
         self.network = Network(
             self.loop, seed=setup.faults.seed, times=setup.times, hostility=setup.hostility
         )
         self.routers: list[Router] = []
         self.store = ShadowStore()
-        self._make_book, self._router = make_book, router
+        self._make_book, self._router, self._expected = make_book, router, expected
         self.gateway = ClusterGateway(
             VirtualProcess(GATEWAY, self.loop),
             self.network,
@@ -109,9 +126,10 @@ class VirtualCluster:
         setup = self.setup
         router = Router(
             setup.router,
-            times=SteadyTimes(),
-            transfer=SteadyTransfer(),
-            kv_bytes_per_token=1,
+            times=self._expected.phases,
+            transfer=self._expected.transfer,
+            fetch=self._expected.fetch,
+            kv_bytes_per_token=setup.kv_bytes_per_token,
             seed=setup.faults.seed,
             limits=RouterLimits(
                 step_tokens=setup.scheduler.max_batched_tokens,

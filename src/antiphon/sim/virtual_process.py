@@ -28,6 +28,8 @@ class VirtualProcess:
         """Actions that had to wait because the process was stopped, so far."""
         self.on_start: Action = lambda: None
         """What a new life does first."""
+        self.on_disturbed: Action = lambda: None
+        """What this life does just before it dies, stands still or computes at another pace."""
         self.on_crash: list[Action] = []
         """What the rest of the world does when a life ends; emptied then."""
         self._loop = loop
@@ -93,10 +95,12 @@ class VirtualProcess:
         """End the life, without a word of its own. No effect on a dead process."""
         if not self._alive:
             return
+        self._disturb()
         self.crashes += 1
         self.slow_factor = 1.0
         self._alive = self._stopped = False
         self._backlog.clear()
+        self.on_disturbed = lambda: None
         noticed, self.on_crash = self.on_crash, []
         for notice in noticed:
             notice()
@@ -104,6 +108,7 @@ class VirtualProcess:
     def stop(self) -> None:
         """Stand still from now on. No effect on a process that is dead or stopped."""
         if self._alive and not self._stopped:
+            self._disturb()
             self.stops += 1
             self._stopped = True
 
@@ -115,10 +120,16 @@ class VirtualProcess:
 
     def slow_down(self, factor: float) -> None:
         """Computing takes that many times as long, on top of what it takes now."""
+        self._disturb()
         self.slowdowns += 1
         self.slow_factor *= factor
 
     def speed_up(self, factor: float, life: int) -> None:
         """Take back one `slow_down` of that life."""
         if self.lives == life and self._alive:
+            self._disturb()
             self.slow_factor /= factor
+
+    def _disturb(self) -> None:
+        if self._alive and not self._stopped:
+            self.on_disturbed()

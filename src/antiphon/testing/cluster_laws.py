@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from antiphon.core.end_marks import EndMarks
+from antiphon.core.token_runs import each_token
 from antiphon.sim import ClusterLog, VirtualCluster, hashed_script
 from antiphon.sim.cluster_log import Arrived, GivenUp, LeaseGranted, LeaseUsed, LifeEnded
 from antiphon.sim.cluster_setup import GATEWAY, ClusterSetup
@@ -27,6 +28,7 @@ from antiphon.types import (
     Settle,
     Started,
     TokenGenerated,
+    TokensGenerated,
     TokenId,
 )
 
@@ -119,15 +121,16 @@ def _give(story: Story, request: Request) -> None:
         raise LawBroken(f"I14: {request.id} goes on without {request.done}, not {story.ends}")
 
 
-def _deliver(story: Story, token: TokenGenerated) -> None:
-    name = f"{token.request}/{token.sequence}"
-    _check_open(story, token.sequence, "goes on")
-    if token.attempt != story.attempt:
-        raise LawBroken(f"I14: {name} hears attempt {token.attempt} in attempt {story.attempt}")
-    tokens = story.tokens.setdefault(token.sequence, [])
-    if token.index != len(tokens):
-        raise LawBroken(f"I14: {name} gets token {token.index} where {len(tokens)} is due")
-    tokens.append(token.token)
+def _deliver(story: Story, said: TokenGenerated | TokensGenerated) -> None:
+    name = f"{said.request}/{said.sequence}"
+    _check_open(story, said.sequence, "goes on")
+    if said.attempt != story.attempt:
+        raise LawBroken(f"I14: {name} hears attempt {said.attempt} in attempt {story.attempt}")
+    tokens = story.tokens.setdefault(said.sequence, [])
+    for token in each_token(said):
+        if token.index != len(tokens):
+            raise LawBroken(f"I14: {name} gets token {token.index} where {len(tokens)} is due")
+        tokens.append(token.token)
 
 
 def check_leases(log: ClusterLog) -> None:

@@ -15,7 +15,7 @@ from antiphon.core.requests.routing import Routing
 from antiphon.core.router import PrefixIndex
 from antiphon.core.router.kv_feed import KvFeed
 from antiphon.core.scheduler import STANDARD_PARTS
-from antiphon.sim.cluster_worker import STANDARD_WORKER_PARTS, WorkerParts
+from antiphon.sim import STANDARD_WORKER_PARTS, WorkerParts
 from antiphon.sim.page_taker import PageTaker
 from antiphon.sim.shadow_kv import PageContent, ShadowKv
 from antiphon.types import (

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 
+from antiphon.core.token_runs import each_token
 from antiphon.errors import BugError
 from antiphon.sim import RunLog
 from antiphon.types import (
@@ -18,6 +19,7 @@ from antiphon.types import (
     Started,
     StepPlan,
     TokenGenerated,
+    TokensGenerated,
     TokenId,
     WorkerView,
 )
@@ -46,7 +48,8 @@ def check_conservation(log: RunLog, requests: Iterable[Request]) -> None:
                     ends.append(sequence)
                 case Prefilled(sequences=offered):
                     ends += (one.sequence for one in offered)
-                case TokenGenerated(sequence=sequence) if sequence in ends:
+                case TokenGenerated() | TokensGenerated() if what.sequence in ends:
+                    sequence = what.sequence
                     raise LawBroken(f"I1: {request.id}/{sequence} goes on after its end")
                 case _:
                     pass
@@ -153,8 +156,8 @@ def tokens_of(log: RunLog, request: Request) -> Mapping[int, list[tuple[int, Tok
         sequence: [] for sequence in range(request.sampling.n)
     }
     for what in log.of(request.id):
-        if isinstance(what, TokenGenerated):
-            tokens[what.sequence].append((what.index, what.token))
+        if isinstance(what, TokenGenerated | TokensGenerated):
+            tokens[what.sequence] += ((one.index, one.token) for one in each_token(what))
     return tokens
 
 

@@ -44,6 +44,7 @@ from .events import (
     SequenceEnded,
     Started,
     TokenGenerated,
+    TokensGenerated,
 )
 from .fleet import (
     FleetEvent,
@@ -124,6 +125,7 @@ from .messages import (
 from .plan import (
     Awaited,
     Chunk,
+    DrawnRun,
     Logprobs,
     PageCopy,
     Sample,
@@ -151,7 +153,6 @@ from .sampling import (
 )
 
 __all__ = [
-    "STORE",
     "Abort",
     "Aborted",
     "Admitted",
@@ -172,6 +173,7 @@ __all__ = [
     "Deliver",
     "Dispatch",
     "Drained",
+    "DrawnRun",
     "EndSequence",
     "Engine",
     "EngineConfig",
@@ -245,6 +247,7 @@ __all__ = [
     "RoleChanged",
     "Route",
     "RouterConfig",
+    "STORE",
     "Sample",
     "SamplingParams",
     "SchedulerConfig",
@@ -274,6 +277,7 @@ __all__ = [
     "TokenGenerated",
     "TokenId",
     "TokenSource",
+    "TokensGenerated",
     "Unknown",
     "Welcome",
     "WorkerId",

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TypeAlias
 
-from .events import TokenGenerated
+from .events import TokenGenerated, TokensGenerated
 from .handover import Offer
 from .ids import LeaseId, RequestId, Seconds, WorkerId
 from .request import FinishReason, Rejected, Request, Stage
@@ -143,9 +143,9 @@ class Drained:
 
 @dataclass(frozen=True, slots=True)
 class Deliver:
-    """Pass this token on to the client: each (sequence, index) comes once and in order."""
+    """Pass this token, or these, on to the client: each (sequence, index) comes once, in order."""
 
-    token: TokenGenerated
+    token: TokenGenerated | TokensGenerated
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -38,6 +38,21 @@ class TokenGenerated:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class TokensGenerated:
+    """Output tokens number `index` and following of a sequence, of steps that were run in a row.
+
+    `seconds` from the first of them to the last.
+    """
+
+    request: RequestId
+    attempt: int
+    sequence: int
+    index: int
+    tokens: tuple[TokenId, ...]
+    seconds: Seconds = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SequenceEnded:
     """The last event of a sequence on this worker."""
 
@@ -103,7 +118,15 @@ class Fetched:
 
 
 Event: TypeAlias = (
-    Started | TokenGenerated | SequenceEnded | Preempted | Offer | Pulled | Fetched | AttemptFailed
+    Started
+    | TokenGenerated
+    | TokensGenerated
+    | SequenceEnded
+    | Preempted
+    | Offer
+    | Pulled
+    | Fetched
+    | AttemptFailed
 )
 
 SchedulerEvent: TypeAlias = Event | Prefilled

@@ -18,6 +18,7 @@ from .events import (
     SequenceEnded,
     Started,
     TokenGenerated,
+    TokensGenerated,
 )
 from .fleet import KvShape, WorkerInfo, WorkerView
 from .handover import LeaseRefused, Offer
@@ -93,6 +94,7 @@ class EventBatch:
     pulled: tuple[Pulled, ...] = ()
     failed: tuple[AttemptFailed, ...] = ()
     fetched: tuple[Fetched, ...] = ()
+    repeated: tuple[TokensGenerated, ...] = ()
     runs: tuple[tuple[int, int], ...] = ()
 
 

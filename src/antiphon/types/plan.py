@@ -57,6 +57,10 @@ class StepPlan:
     `ended` goes before all else: a request id that is used again may be in it and in a chunk. No
     page is a source and a target of `copies`, so their order does not matter. With `awaits` the
     plan is one chunk, which reads KV that comes while it is computed.
+
+    `repeat` above 1: all chunks are decodes, and the pass may be run up to so many times in a row,
+    each on the tokens that the one before drew, one position on; there is room for them. Whoever
+    does so stops after any of these passes, and no later than with the first sequence that ends.
     """
 
     number: int
@@ -64,6 +68,7 @@ class StepPlan:
     copies: tuple[PageCopy, ...] = ()
     ended: tuple[SequenceKey, ...] = ()
     awaits: Awaited | None = None
+    repeat: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +90,15 @@ class Sample:
 
 
 @dataclass(frozen=True, slots=True)
+class DrawnRun:
+    """The tokens that one sequence drew in the passes of a repeated step, one each."""
+
+    request: RequestId
+    sequence: int
+    tokens: tuple[TokenId, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class SequenceFault:
     """The engine could not sample this sequence (for example: its logits are not finite)."""
 
@@ -98,7 +112,8 @@ class StepResult:
     """What the engine reports for the plan of the same number.
 
     Every (request, sequence) of the plan's `samples` appears once, in `samples` or in `faults`;
-    none does if the step was `broken_off`, because the KV that it awaits did not come in time.
+    none does if the step was `broken_off`, because the KV that it awaits did not come in time. If
+    it was repeated, each appears in `runs` instead, all with as many tokens as there were passes.
     """
 
     number: int
@@ -106,3 +121,4 @@ class StepResult:
     faults: tuple[SequenceFault, ...] = ()
     elapsed_s: Seconds = 0.0
     broken_off: bool = False
+    runs: tuple[DrawnRun, ...] = ()

@@ -19,11 +19,22 @@ from antiphon.types import (
     SequenceEnded,
     Started,
     TokenGenerated,
+    TokensGenerated,
 )
 
 from .frame import FrameError
 
-_KINDS = (Started, TokenGenerated, SequenceEnded, Preempted, Offer, Pulled, AttemptFailed, Fetched)
+_KINDS = (
+    Started,
+    TokenGenerated,
+    SequenceEnded,
+    Preempted,
+    Offer,
+    Pulled,
+    AttemptFailed,
+    Fetched,
+    TokensGenerated,
+)
 _NUMBERS = {kind: number for number, kind in enumerate(_KINDS)}
 
 
@@ -37,7 +48,9 @@ def pack_events(events: Iterable[Event]) -> EventBatch:
         before = len(column)
         column += group
         runs.append((number, len(column) - before))
-    started, tokens, ended, preempted, offers, pulled, failed, fetched = map(tuple, columns)
+    started, tokens, ended, preempted, offers, pulled, failed, fetched, repeated = map(
+        tuple, columns
+    )
     return EventBatch(
         started=started,
         tokens=tokens,
@@ -47,6 +60,7 @@ def pack_events(events: Iterable[Event]) -> EventBatch:
         pulled=pulled,
         failed=failed,
         fetched=fetched,
+        repeated=repeated,
         runs=tuple(runs),
     )
 
@@ -62,6 +76,7 @@ def unpack_events(batch: EventBatch) -> Sequence[Event]:
         batch.pulled,
         batch.failed,
         batch.fetched,
+        batch.repeated,
     )
     used = [0] * len(columns)
     events: list[Event] = []

@@ -16,6 +16,7 @@ from antiphon.types import (
     SequenceEnded,
     Started,
     TokenGenerated,
+    TokensGenerated,
 )
 
 from .attempt import Attempt, Granting, Prefilling, Serving, Waiting
@@ -46,7 +47,7 @@ def why_unusable(entry: OpenRequest, fact: Fact) -> DropReason | None:
     attempt = entry.attempt
     if fact.attempt != attempt.request.attempt:
         return DropReason.FOREIGN
-    if isinstance(fact, TokenGenerated):  # nearly all of them are: first
+    if isinstance(fact, TokenGenerated | TokensGenerated):  # nearly all of them are: first
         reason = _why_not_of_sequence(entry, fact.sequence)
         repeated = reason is None and fact.index < entry.next_index(fact.sequence)
         return DropReason.DUPLICATE if repeated else reason

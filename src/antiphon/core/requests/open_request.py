@@ -104,9 +104,9 @@ class OpenRequest:
         """The only index that the sequence's next token may have."""
         return len(self._accepted[sequence])
 
-    def accept_token(self, sequence: int, token: TokenId, now: Seconds) -> None:
-        """Mutates: one more token of this sequence is on its way to the client."""
-        self._accepted[sequence].append(token)
+    def accept_tokens(self, sequence: int, tokens: tuple[TokenId, ...], now: Seconds) -> None:
+        """Mutates: the next tokens of this sequence are on their way to the client."""
+        self._accepted[sequence] += tokens
         self.untouched = False
         self.fruitless = 0
         self.attempt.started = True

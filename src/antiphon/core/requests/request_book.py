@@ -48,6 +48,7 @@ from antiphon.types import (
     SequenceEnded,
     Started,
     TokenGenerated,
+    TokensGenerated,
     WorkerId,
     WorkerJoined,
 )
@@ -160,7 +161,7 @@ class RequestBook:
             return self._drop(fact, DropReason.UNKNOWN)
         if reason := self._why_unusable(entry, fact):
             return self._drop(fact, reason)
-        if isinstance(fact, TokenGenerated):
+        if isinstance(fact, TokenGenerated | TokensGenerated):
             return self._token(entry, fact, now)
         return self._rounded(self._use(entry, fact, now), now)
 
@@ -231,18 +232,21 @@ class RequestBook:
 
     # ── facts ────────────────────────────────────────────────────────────────────────────────
 
-    def _token(self, entry: OpenRequest, fact: TokenGenerated, now: Seconds) -> Sequence[Command]:
+    def _token(
+        self, entry: OpenRequest, fact: TokenGenerated | TokensGenerated, now: Seconds
+    ) -> Sequence[Command]:
         expected = entry.next_index(fact.sequence)
         limit = entry.request.sampling.max_tokens
         if fact.index > expected:
             return self._rounded(self._attempts.broken(entry, now), now)
-        if limit is not None and fact.index >= limit:
+        tokens = (fact.token,) if isinstance(fact, TokenGenerated) else fact.tokens
+        if limit is not None and fact.index + len(tokens) > limit:
             problem = f"the worker went on after max_tokens ({limit})"
             return self._rounded(self._requests.abort(entry, FinishReason.ERROR, problem, now), now)
         entry.attempt.known = True
         if not entry.attempt.first_token:
             self._dispatcher.token(entry, now)
-        entry.accept_token(fact.sequence, fact.token, now)
+        entry.accept_tokens(fact.sequence, tokens, now)
         return (Deliver(fact),)
 
     def _use(self, entry: OpenRequest, fact: Fact, now: Seconds) -> list[Command]:
@@ -271,7 +275,7 @@ class RequestBook:
             case Pulled() | Fetched():
                 self._dispatcher.arrived(entry, fact, now)
                 self._requests.stirred |= isinstance(fact, Pulled)
-            case TokenGenerated():
+            case TokenGenerated() | TokensGenerated():
                 raise BugError("tokens have a way of their own")
         entry.attempt.known = True
         return []

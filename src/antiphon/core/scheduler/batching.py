@@ -38,12 +38,13 @@ def batch(
     budget: int,
     ended: tuple[SequenceKey, ...],
     awaits: Awaited | None = None,
+    repeat: int = 1,
 ) -> Flight | None:
     """The next plan, or None if nothing runs. Every running sequence has room for its next token.
 
     A sequence whose KV is on its way is computed from where that will end: see `Awaited`. Never
     exceeds `budget` tokens; there are never more decodes than that. Prefills go in order of
-    service. Marks what is in flight, and which table entries the engine knows from then on.
+    service. `repeat`: see `StepPlan`; then all that run decode, and have room for it. Marks what is in flight, and which table entries the engine knows from then on.
     """
     draft = _Draft()
     prefills: list[SequenceState] = []
@@ -65,6 +66,7 @@ def batch(
         copies=tuple(draft.copies),
         ended=ended,
         awaits=awaits,
+        repeat=repeat,
     )
     return Flight(plan, draft.computing, draft.sampling, tokens=budget - left)
 

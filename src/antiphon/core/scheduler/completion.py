@@ -12,6 +12,7 @@ from antiphon.types import (
     SequenceKey,
     StepResult,
     TokenGenerated,
+    TokensGenerated,
 )
 
 from .batching import Flight
@@ -43,6 +44,54 @@ class Completion:
             request, sequence = next(iter(flight.sampling))
             raise BugError(f"step {result.number} left out {request}/{sequence}")
         self._settle(flight)
+
+    def take_runs(
+        self, flight: Flight, result: StepResult, now: Seconds, events: list[SchedulerEvent]
+    ) -> int:
+        """Apply the result of a repeated step; returns how many passes there were.
+
+        Raises `BugError` if it was not to be repeated so often, went on after a sequence's end, or
+        does not answer each sequence.
+        """
+        passes = len(result.runs[0].tokens)
+        if not 1 <= passes <= flight.plan.repeat or result.samples or result.faults:
+            raise BugError(f"step {result.number} was not to be run {passes} times, with this result")
+        memory, sampling = self._memory, flight.sampling
+        between_s = result.elapsed_s * (passes - 1) / passes
+        for run in result.runs:
+            sequence = sampling.pop((run.request, run.sequence), None)
+            if sequence is None or len(run.tokens) != passes:
+                raise BugError(f"{len(run.tokens)} tokens of {run.request} were not asked for")
+            sequence.in_flight = False
+            sequence.computed += passes
+            outputs = sequence.outputs
+            sequence.tokens += run.tokens
+            if sequence.computed >= sequence.next_commit:
+                memory.commit(sequence)
+            if sequence.ended:
+                continue
+            owner = sequence.owner
+            if not owner.marks.ids.isdisjoint(run.tokens[:-1]) and any(
+                owner.marks.end(token, outputs + place)
+                for place, token in enumerate(run.tokens[:-1], start=1)
+            ):
+                raise BugError(f"step {result.number} went on after the end of {sequence.key}")
+            events.append(
+                TokensGenerated(
+                    request=run.request,
+                    attempt=owner.request.attempt,
+                    sequence=run.sequence,
+                    index=outputs,
+                    tokens=run.tokens,
+                    seconds=between_s,
+                )
+            )
+            self._end_if_due(sequence, now, events)
+        if sampling:
+            request, sequence_number = next(iter(sampling))
+            raise BugError(f"step {result.number} left out {request}/{sequence_number}")
+        self._settle(flight)
+        return passes
 
     def fail(
         self, flight: Flight, message: str, now: Seconds, events: list[SchedulerEvent]
@@ -135,11 +184,16 @@ class Completion:
                 )
             )
             if token in owner.marks.ids or outputs >= owner.max_tokens:
-                reason = ending(sequence)
-                if reason is not None:
-                    events.append(ended_event(sequence, reason))
-                    self._history.finished(outputs)
-                    self._roster.mark_ended(sequence, now)
+                self._end_if_due(sequence, now, events)
+
+    def _end_if_due(
+        self, sequence: SequenceState, now: Seconds, events: list[SchedulerEvent]
+    ) -> None:
+        reason = ending(sequence)
+        if reason is not None:
+            events.append(ended_event(sequence, reason))
+            self._history.finished(sequence.outputs)
+            self._roster.mark_ended(sequence, now)
 
     def _settle(self, flight: Flight) -> None:
         """Forks first, for they read pages of those that ended; then these give everything back."""

@@ -52,6 +52,7 @@ from .intake import Intake
 from .limits import limits_of
 from .offering import Offering
 from .parts import STANDARD_PARTS, Parts
+from .repeating import Repeating
 from .sequence import RequestState, ended_event, ending
 from .starting import Starting
 from .stepping import Stepping
@@ -95,8 +96,10 @@ class Scheduler:
         max_model_len: int,
         lease_ttl_s: Seconds = 10.0,
         listen: KvListener = ignore,
+        most_repeats: int = 1,
         parts: Parts = STANDARD_PARTS,
     ) -> None:
+        """`most_repeats`: see `StepPlan.repeat`."""
         self._limits = limits_of(config, kv, pages, model, max_model_len)
         self._pool = parts.pool(
             pages,
@@ -120,6 +123,7 @@ class Scheduler:
         self._offering = Offering(self._roster, self.leases)
         self._receiving = parts.receiving(self._roster, self._memory)
         self._growth = Growth(self._roster, self._memory)
+        self._repeating = Repeating(self._roster, self._memory, most_repeats)
         self._stepping = Stepping(
             self._roster,
             self._memory,
@@ -283,7 +287,7 @@ class Scheduler:
             )
         elif roster.changed:
             self.deferred = self._starting.run(now, self._events)
-        plan = self._stepping.begin(now, self._events)
+        plan = self._stepping.begin(now, self._events, self._repeating.steps())
         if self._events:
             self._events_at = now
         return plan

@@ -1,7 +1,7 @@
 """The pages of sequences: taken at the start, grown, shared by a fork, named, given back."""
 
-from collections.abc import Iterable, Mapping, Sequence
-from itertools import takewhile
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from itertools import islice, takewhile
 
 from antiphon.core.kv import Match, OutOfMemory, PagePool
 from antiphon.errors import BugError
@@ -138,6 +138,20 @@ class SequenceMemory:
         for sequence, page in zip(sequences, taken.pages, strict=True):
             sequence.table.append(page)
             sequence.capacity += self.page_tokens
+        return None
+
+    def grow_ahead(self, sequences: Collection[SequenceState], tokens: int) -> OutOfMemory | None:
+        """Room for so many tokens more for each, or for none of them."""
+        wanted = [
+            max(0, self.pages_for(one.computed + tokens) - len(one.table)) for one in sequences
+        ]
+        taken = self.pool.reserve(sum(wanted))
+        if isinstance(taken, OutOfMemory):
+            return taken
+        pages = iter(taken.pages)
+        for sequence, count in zip(sequences, wanted, strict=True):
+            sequence.table += islice(pages, count)
+            sequence.capacity = len(sequence.table) * self.page_tokens
         return None
 
     def fork(self, leader: SequenceState, follower: SequenceState) -> None:

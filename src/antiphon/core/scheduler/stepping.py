@@ -45,9 +45,14 @@ class Stepping:
         """Whether a plan is being computed."""
         return self._flight is not None
 
-    def begin(self, now: Seconds, events: list[SchedulerEvent]) -> StepPlan | None:
-        """The next plan; None: nothing can be computed. Who starts with it is added to `events`."""
-        self._flight = self._of_running() or self._early(now, events)
+    def begin(
+        self, now: Seconds, events: list[SchedulerEvent], repeat: int = 1
+    ) -> StepPlan | None:
+        """The next plan; None: nothing can be computed. Who starts with it is added to `events`.
+
+        `repeat`: so many times what runs may be run in a row.
+        """
+        self._flight = self._of_running(repeat) or self._early(now, events)
         if self._flight is None:
             return None
         self._roster.forgotten.clear()
@@ -71,7 +76,11 @@ class Stepping:
         elif len(plan.chunks) == 1:  # as in a step that begins early: decodes cost more a token
             self._pace.observed(flight.tokens, result.elapsed_s)
         self.busy_s += result.elapsed_s
-        if counts:
+        if result.runs:
+            passes = self._completion.take_runs(flight, result, now, events)
+            self.steps += passes - 1
+            self.computed_tokens += (passes - 1) * flight.tokens
+        elif counts:
             self._completion.take(flight, result, now, events)
         else:
             self._completion.drop(flight)
@@ -89,13 +98,14 @@ class Stepping:
             events += self._receiving.end_early(plan.awaits, None, now)[1]
         self._flight = None
 
-    def _of_running(self) -> Flight | None:
+    def _of_running(self, repeat: int) -> Flight | None:
         return self._batch(
             self._roster.running.values(),
             self._memory,
             number=self.steps,
             budget=self._budget,
             ended=tuple(self._roster.forgotten),
+            repeat=repeat,
         )
 
     def _early(self, now: Seconds, events: list[SchedulerEvent]) -> Flight | None:

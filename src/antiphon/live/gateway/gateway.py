@@ -19,6 +19,7 @@ from enum import StrEnum
 
 from antiphon.core.recorder import Entry, recorded
 from antiphon.core.requests import BOOK, BOOK_METHODS, RequestBook, Routing
+from antiphon.core.token_runs import each_token
 from antiphon.errors import BugError, PeerError
 from antiphon.live.kv_journal import KvNews
 from antiphon.live.worker_link import WorkerLink
@@ -51,6 +52,7 @@ from antiphon.types import (
     Settle,
     Stage,
     TokenGenerated,
+    TokensGenerated,
     WorkerId,
     WorkerInfo,
 )
@@ -342,7 +344,14 @@ class Gateway:
                 case Dispatch() | Adopt() | Grant() | Renew() | Release() | Abort():
                     self._courier.carry(command)
 
-    def _deliver(self, token: TokenGenerated, now: Seconds) -> None:
+    def _deliver(self, said: TokenGenerated | TokensGenerated, now: Seconds) -> None:
+        if isinstance(said, TokenGenerated):
+            self._deliver_token(said, now)
+        else:
+            any(self._deliver_token(token, now) for token in each_token(said))
+
+    def _deliver_token(self, token: TokenGenerated, now: Seconds) -> bool:
+        """Whether its sequence's text has met a stop string: nothing more of it is wanted."""
         entry = self._open[token.request]
         text = entry.texts[token.sequence]
         if text.last_token_at is not None:
@@ -350,8 +359,10 @@ class Gateway:
         text.last_token_at = now
         delta, scored = text.push(token)
         entry.reply.text(token.request, token.sequence, delta.text, scored)
-        if delta.stopped is not None:
-            self._execute(self._book.cancel(token.request, now, token.sequence, FinishReason.STOP))
+        if delta.stopped is None:
+            return False
+        self._execute(self._book.cancel(token.request, now, token.sequence, FinishReason.STOP))
+        return True
 
     def _end(self, end: EndSequence) -> None:
         entry = self._open[end.request]

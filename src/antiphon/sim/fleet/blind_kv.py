@@ -1,0 +1,32 @@
+"""KV memory whose content nobody follows, for runs too large to check every read."""
+
+from collections.abc import Sequence
+
+from antiphon.types import OfferedPage, PageId, StepPlan
+
+from ..shadow_kv import PageContent, ShadowKv
+
+_SEALED = 2
+"""An even generation: nobody writes."""
+
+
+class BlindKv(ShadowKv):
+    """Takes every write and gives every page: what a page holds is not known, so never wrong."""
+
+    def seal(self, pages: Sequence[PageId]) -> tuple[OfferedPage, ...]:
+        """See `ShadowKv`."""
+        return tuple(OfferedPage(page, _SEALED, 0) for page in pages)
+
+    def read(self, wanted: OfferedPage) -> PageContent | None:
+        """See `ShadowKv`."""
+        return ()
+
+    def content(self, page: PageId) -> PageContent:
+        """See `ShadowKv`."""
+        return ()
+
+    def pull(self, page: PageId, content: Sequence[int]) -> None:
+        """See `ShadowKv`."""
+
+    def run(self, plan: StepPlan) -> None:
+        """See `ShadowKv`."""

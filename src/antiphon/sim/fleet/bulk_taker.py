@@ -1,0 +1,61 @@
+"""Pulls whose pages come together, over links that are shared in turn."""
+
+from antiphon.core.costs import TransferTime
+from antiphon.core.faults import Boundary, Node
+from antiphon.types import Seconds
+
+from ..page_taker import Copying, PageTaker
+from ..worker_host import WorkerHost
+
+
+class Links:
+    """One link in and one out for each worker; each carries one pull after another.
+
+    `exposed`: the time of a pull that nothing hides. Layers that go while the prompt is still being
+    computed are not in it (Splitwise §4.3).
+    """
+
+    def __init__(self, exposed: TransferTime, bytes_per_page: int) -> None:
+        self._exposed = exposed
+        self._bytes_per_page = bytes_per_page
+        self._free_at: dict[tuple[str, Node], Seconds] = {}
+
+    def take(self, owner: Node, taker: Node, pages: int, now: Seconds, slow: float) -> Seconds:
+        """When a pull that is asked for now is over. Mutates: both links are busy until then."""
+        ways = (("out", owner), ("in", taker))
+        begins_at = max(now, *(self._free_at.get(way, 0.0) for way in ways))
+        ends_at = begins_at + slow * self._exposed.seconds(pages * self._bytes_per_page)
+        self._free_at |= dict.fromkeys(ways, ends_at)
+        return ends_at
+
+
+class BulkTaker(PageTaker):
+    """As `PageTaker`, but a pull is one event."""
+
+    def __init__(self, life: WorkerHost, links: Links) -> None:
+        super().__init__(life)
+        self._shared_links = links
+
+    def next_page(self, copying: Copying) -> None:
+        """See `PageTaker`: all pages at once."""
+        life, loop, pages = self._life, self._life.network.loop, copying.pull.pages
+        if copying.unwanted or not pages:
+            self.end_copy(copying)
+            return
+        ends_at = self._shared_links.take(
+            copying.pull.offer.owner,
+            life.process.name,
+            len(pages),
+            loop.now,
+            life.process.slow_factor,
+        )
+        life.process.call_at(life.now + ends_at - loop.now, lambda: self._all_here(copying))
+
+    def _all_here(self, copying: Copying) -> None:
+        life = self._life
+        life.crossed(Boundary.READ, copying.pull.offer.owner, life.process.name)
+        if not life.process.alive:
+            return  # it died in the midst of this
+        if not copying.unwanted:
+            copying.good = [True] * len(copying.pull.pages)
+        self.end_copy(copying)

@@ -1,0 +1,165 @@
+"""A fleet of devices in virtual time: the live decisions over timed engines, and who calls it.
+
+    sessions ─► Users ─► VirtualCluster: gateway, book, router ─► workers: scheduler, TimedEngine
+                  └── records: what each call saw                   └── KV over Links
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+
+from antiphon.core.costs import TransferTime
+from antiphon.core.faults import FaultPlan
+from antiphon.types import (
+    CallRecord,
+    Config,
+    Role,
+    SchedulerConfig,
+    Seconds,
+    WorkerId,
+    WorkerView,
+)
+
+from ..cluster_setup import ClusterSetup, WorkerSpec
+from ..network import LinkTimes
+from ..shadow_kv import ShadowKv
+from ..virtual_cluster import Expected, VirtualCluster
+from ..worker_parts import WorkerParts
+from .blind_kv import BlindKv
+from .bulk_taker import BulkTaker, Links
+from .timed_engine import DeviceTime, TimedEngine
+from .token_sessions import VOCAB_SIZE, TokenSession
+from .users import UserRules, Users
+
+_SLICE_S: Seconds = 5.0
+_MOST_ACTIONS = 10**12
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pool:
+    """Equal workers. `kv_tokens`: how many tokens' KV one worker has memory for."""
+
+    name: str
+    role: Role
+    workers: int
+    step_time: DeviceTime
+    kv_tokens: int
+    devices: int = 1
+    """Devices of one worker."""
+    scheduler: SchedulerConfig | None = None
+    """None: that of the fleet's configuration."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FleetSpec:
+    """Everything that a run depends on, but for what users do.
+
+    `transfer`: the time of a hand-over that is not hidden behind the prefill. `repeats`: most
+    decode steps that are one event; 1 asks for each.
+    """
+
+    pools: tuple[Pool, ...]
+    config: Config
+    expected: Expected
+    transfer: TransferTime
+    kv_bytes_per_token: int
+    max_model_len: int
+    faults: FaultPlan = field(default_factory=lambda: FaultPlan(0))
+    times: LinkTimes = field(default_factory=lambda: LinkTimes(least_s=0.0005, most_s=0.0005))
+    repeats: int = 64
+
+    @property
+    def devices(self) -> int:
+        """Devices of all pools."""
+        return sum(pool.workers * pool.devices for pool in self.pools)
+
+
+class Fleet:
+    """One run. Equal specs, sessions and rules give equal records."""
+
+    def __init__(
+        self,
+        spec: FleetSpec,
+        sessions: Iterator[TokenSession],
+        rules: UserRules,
+        observe: Callable[[CallRecord], None],
+    ) -> None:
+        self.spec = spec
+        self.users = Users(sessions, rules, observe)
+        self._pools = {
+            WorkerId(f"{pool.name}-{number}"): pool
+            for pool in spec.pools
+            for number in range(pool.workers)
+        }
+        setup = self._setup()
+        links = Links(spec.transfer, setup.kv.page_tokens * spec.kv_bytes_per_token)
+        self.cluster = VirtualCluster(
+            setup,
+            parts=WorkerParts(
+                engine=self._engine,
+                memory=BlindKv,
+                taker=lambda life: BulkTaker(life, links),
+            ),
+            expected=spec.expected,
+            log=self.users,
+        )
+
+    @property
+    def now(self) -> Seconds:
+        """Virtual time."""
+        return self.cluster.loop.now
+
+    def run(
+        self,
+        *,
+        drain_s: Seconds = 600.0,
+        on_progress: Callable[[Seconds], None] = lambda _: None,
+    ) -> None:
+        """Until all calls are over, or `drain_s` after the last session began."""
+        self.cluster.run_until(self._join_s, max_actions=_MOST_ACTIONS)
+        self.users.attach(self.cluster.loop, self.cluster.gateway)
+        while not self._over(drain_s):
+            self.cluster.run_until(self.now + _SLICE_S, max_actions=_MOST_ACTIONS)
+            on_progress(self.users.now)
+
+    def views(self) -> dict[WorkerId, WorkerView]:
+        """The counts of each living worker."""
+        return self.cluster.views()
+
+    @property
+    def _join_s(self) -> Seconds:
+        """Until then every worker has joined and reported: users find a fleet that is up."""
+        return 4 * self.spec.config.cluster.heartbeat_s
+
+    def _over(self, drain_s: Seconds) -> bool:
+        users = self.users
+        if not users.all_begun:
+            return False
+        return not users.open_calls or users.now > users.last_at + drain_s
+
+    def _engine(self, spec: WorkerSpec, _setup: ClusterSetup, _memory: ShadowKv) -> TimedEngine:
+        return TimedEngine(self._pools[spec.id].step_time, self.users.answers)
+
+    def _setup(self) -> ClusterSetup:
+        spec, config = self.spec, self.spec.config
+        return ClusterSetup(
+            workers=tuple(
+                WorkerSpec(
+                    id=id,
+                    role=pool.role,
+                    pages=pool.kv_tokens // config.kv.page_tokens,
+                    scheduler=pool.scheduler,
+                )
+                for id, pool in self._pools.items()
+            ),
+            stimuli=(),
+            faults=spec.faults,
+            times=spec.times,
+            cluster=config.cluster,
+            router=config.router,
+            scheduler=config.scheduler,
+            kv=config.kv,
+            max_model_len=spec.max_model_len,
+            vocab_size=VOCAB_SIZE,
+            kv_bytes_per_token=spec.kv_bytes_per_token,
+            most_repeats=spec.repeats,
+        )

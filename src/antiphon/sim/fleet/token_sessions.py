@@ -1,0 +1,108 @@
+"""What virtual users send: sessions of a workload as token ids, with answers of known tokens.
+
+    workload ── words ──► token_sessions ──► TokenSession: turns of prompt parts and answer lengths
+    trace ── hash ids ──► trace_sessions ──┘
+
+A virtual cluster has no tokenizer and needs none: a word is a token (`WORDS`), and a trace's rows
+skip words altogether. What shares a beginning as text shares it as tokens.
+"""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import TypeAlias
+
+from antiphon.core.draws import Draws
+from antiphon.types import Seconds, TokenId
+from antiphon.workload import AnswerOf, TimedSession, Turn
+from antiphon.workload.asks import WORDS
+
+EOS: TokenId = 0
+VOCAB_SIZE = 1024
+_FIRST_WORD = 1
+_NUMBERS = {word: number for number, word in enumerate(WORDS, start=_FIRST_WORD)}
+_UNKNOWN = _FIRST_WORD + len(WORDS)
+"""A user's own text may hold any words: they are told apart by a hash of their letters."""
+_NOISE = 1 << 16
+
+TokenPart: TypeAlias = tuple[TokenId, ...] | AnswerOf
+
+
+@dataclass(frozen=True, slots=True)
+class TokenTurn:
+    """One call: see `workload.Turn`. `parts` in order make the prompt."""
+
+    parts: tuple[TokenPart, ...]
+    output_tokens: int
+    after: tuple[int, ...] = ()
+    pause_s: Seconds = 0.0
+    model: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class TokenSession:
+    """See `workload.TimedSession`."""
+
+    at_s: Seconds
+    number: int
+    turns: tuple[TokenTurn, ...]
+    slo_class: str = ""
+
+
+def token_sessions(sessions: Iterable[TimedSession]) -> Iterator[TokenSession]:
+    """The same sessions as tokens, one by one."""
+    for one in sessions:
+        session = one.session
+        yield TokenSession(
+            one.at_s,
+            session.number,
+            tuple(map(_turn, session.turns)),
+            session.slo_class,
+        )
+
+
+def answer_tokens(number: int, turn: int, tokens: int) -> tuple[TokenId, ...]:
+    """What a call is answered with: a function of its place, and never the end mark."""
+    begin = (number * 7919 + turn * 104729) % _NOISE
+    noise = _noise()
+    end = begin + tokens
+    if end <= _NOISE:
+        return noise[begin:end]
+    whole, rest = divmod(end - _NOISE, _NOISE)
+    return noise[begin:] + noise * whole + noise[:rest]
+
+
+@lru_cache(maxsize=1)
+def _noise() -> tuple[TokenId, ...]:
+    draws = Draws(0)
+    return tuple(1 + draws.below(VOCAB_SIZE - 1, "noise", place) for place in range(_NOISE))
+
+
+def _turn(turn: Turn) -> TokenTurn:
+    parts: list[TokenPart] = []
+    for message in turn.history:
+        for part in message.parts:
+            parts.append(part if isinstance(part, AnswerOf) else _tokens(part))
+    parts.append(_tokens(turn.ask.text))
+    return TokenTurn(
+        tuple(parts),
+        turn.ask.max_tokens,
+        turn.after,
+        turn.pause_s,
+        turn.ask.model or "",
+    )
+
+
+def _tokens(text: str) -> tuple[TokenId, ...]:
+    numbers = _NUMBERS
+    return tuple(
+        found if (found := numbers.get(word)) is not None else _hashed(word)
+        for word in text.split()
+    )
+
+
+def _hashed(word: str) -> TokenId:
+    number = 0
+    for byte in word.encode():
+        number = (number * 131 + byte) % (VOCAB_SIZE - _UNKNOWN)
+    return _UNKNOWN + number

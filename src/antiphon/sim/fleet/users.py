@@ -1,0 +1,270 @@
+"""Virtual users: they call when they are due, whatever the cluster is busy with, and remember it.
+
+What a call came to is read off the gateway's own commands, so a record says what a client saw.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from itertools import chain
+
+from antiphon.core.faults import Node
+from antiphon.types import (
+    CallError,
+    CallRecord,
+    Deliver,
+    Outcome,
+    Request,
+    RequestId,
+    RequestRecord,
+    SamplingParams,
+    Seconds,
+    Settle,
+    Slo,
+    TokenGenerated,
+    TokenId,
+    TokensGenerated,
+)
+from antiphon.workload import AnswerOf
+
+from ..cluster_gateway import ClusterGateway
+from ..cluster_log import ClusterLog, Entry, LifeEnded, Turned
+from ..cluster_setup import GATEWAY
+from ..virtual_loop import VirtualLoop
+from .token_sessions import EOS, TokenSession, TokenTurn, answer_tokens
+
+_ERRORS = {
+    Outcome.REJECTED: CallError.OVERLOADED,
+    Outcome.FAILED: CallError.SERVER_ERROR,
+    Outcome.DEADLINE: CallError.TIMEOUT,
+    Outcome.CANCELLED: CallError.TIMEOUT,
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UserRules:
+    """How users call.
+
+    `max_tokens`: the longest answer that a request allows for, whatever it will be: schedulers and
+    routers never see how long an answer really is. None: they see it, as they do where a benchmark
+    asks for answers of fixed length. `patience_s`: None, they wait for ever. `all_stamps`: keep the
+    time of each token, not of the first and the last only.
+    """
+
+    slos: tuple[tuple[str, Slo], ...] = ()
+    max_tokens: int | None = None
+    patience_s: Seconds | None = None
+    all_stamps: bool = True
+
+
+@dataclass(slots=True)
+class _Session:
+    plan: TokenSession
+    answers: list[tuple[TokenId, ...] | None]
+    left: list[int]
+    """Turns that each turn still waits for."""
+
+
+@dataclass(slots=True)
+class _Call:
+    number: int
+    session: _Session
+    turn: int
+    due_at_s: Seconds
+    stamps: list[Seconds] = field(default_factory=list)
+    tokens: int = 0
+
+
+class Users(ClusterLog):
+    """Plays sessions against a gateway. `observe` gets each call's record when it is over.
+
+    It is the cluster's log, so it hears of every command of the gateway; `attach` tells it where to
+    call. `answers` are what engines answer open requests with.
+    """
+
+    def __init__(
+        self,
+        sessions: Iterator[TokenSession],
+        rules: UserRules,
+        observe: Callable[[CallRecord], None],
+    ) -> None:
+        super().__init__()
+        self.answers: dict[RequestId, tuple[TokenId, ...]] = {}
+        self.begun = self.open_calls = 0
+        self.last_at: Seconds = 0.0
+        """When the last session began."""
+        self.all_begun = False
+        self._sessions = sessions
+        self._rules = rules
+        self._observe = observe
+        self._slos = dict(rules.slos)
+        self._open: dict[RequestId, _Call] = {}
+        self._origin_s: Seconds = 0.0
+        self._loop: VirtualLoop
+        self._gateway: ClusterGateway
+
+    @property
+    def now(self) -> Seconds:
+        """Seconds since users began."""
+        return self._loop.now - self._origin_s
+
+    def attach(self, loop: VirtualLoop, gateway: ClusterGateway) -> None:
+        """From now on sessions begin: this is their second 0. Called once."""
+        self._loop, self._gateway, self._origin_s = loop, gateway, loop.now
+        self._await_session()
+
+    # ── sessions ─────────────────────────────────────────────────────────────────────────────
+
+    def _await_session(self) -> None:
+        plan = next(self._sessions, None)
+        if plan is None:
+            self.all_begun = True
+            return
+        self._at(max(plan.at_s, self.now), lambda: self._begin(plan))
+
+    def _at(self, at: Seconds, action: Callable[[], None]) -> None:
+        self._loop.call_at(self._origin_s + at, action)
+
+    def _begin(self, plan: TokenSession) -> None:
+        self.last_at = self.now
+        turns = plan.turns
+        session = _Session(plan, [None] * len(turns), [len(turn.after) for turn in turns])
+        for number, turn in enumerate(turns):
+            if not turn.after:
+                self._plan_call(session, number, turn.pause_s)
+        self._await_session()
+
+    def _plan_call(self, session: _Session, turn: int, pause_s: Seconds) -> None:
+        self.open_calls += 1
+        at = self.now + pause_s
+        if pause_s:
+            self._at(at, lambda: self._call(session, turn, at))
+        else:
+            self._call(session, turn, at)
+
+    def _call(self, session: _Session, number: int, due_at_s: Seconds) -> None:
+        rules, turn = self._rules, session.plan.turns[number]
+        call = _Call(self.begun, session, number, due_at_s)
+        id = RequestId(f"c{self.begun}")
+        self.begun += 1
+        answer = answer_tokens(session.plan.number, number, max(0, turn.output_tokens - 1))
+        session.answers[number] = answer
+        self.answers[id] = (*answer, EOS)
+        self._open[id] = call
+        slos = self._slos
+        request = Request(
+            id=id,
+            prompt=_prompt(session, turn),
+            sampling=SamplingParams(
+                max_tokens=turn.output_tokens if rules.max_tokens is None else rules.max_tokens,
+                seed=0,
+            ),
+            eos_token_ids=(EOS,),
+            slo=slos.get(session.plan.slo_class) or slos.get(""),
+        )
+        self._gateway.submit(request, rules.patience_s)
+
+    def _over(self, id: RequestId, error: CallError | None, told: RequestRecord | None) -> None:
+        call = self._open.pop(id)
+        del self.answers[id]
+        self.open_calls -= 1
+        session, now = call.session, self.now
+        plan = session.plan
+        self._observe(
+            CallRecord(
+                number=call.number,
+                session=plan.number,
+                turn=call.turn,
+                slo_class=plan.slo_class,
+                model=plan.turns[call.turn].model,
+                due_at_s=call.due_at_s,
+                sent_at_s=call.due_at_s,
+                token_at_s=tuple(call.stamps),
+                ended_at_s=now,
+                prompt_tokens=None if told is None else told.prompt_tokens,
+                output_tokens=call.tokens,
+                cached_tokens=None if told is None else told.cached_tokens,
+                status=200 if error is None else 503,
+                error=error,
+                message="" if told is None else told.message,
+                request_id=id,
+            )
+        )
+        if error is None:
+            self._follow(session, call.turn)
+        else:
+            self._abandon(session, call.turn)
+
+    def _follow(self, session: _Session, ended: int) -> None:
+        for number, turn in enumerate(session.plan.turns):
+            if ended in turn.after:
+                session.left[number] -= 1
+                if not session.left[number]:
+                    self._plan_call(session, number, turn.pause_s)
+
+    def _abandon(self, session: _Session, failed: int) -> None:
+        """What comes after a call that failed is never sent, and missed all the same."""
+        gone = {failed}
+        now = self.now
+        for number, turn in enumerate(session.plan.turns):
+            if gone.isdisjoint(turn.after) or session.left[number] < 0:
+                continue
+            gone.add(number)
+            session.left[number] = -len(session.plan.turns)
+            self._observe(
+                CallRecord(
+                    number=self.begun,
+                    session=session.plan.number,
+                    turn=number,
+                    slo_class=session.plan.slo_class,
+                    due_at_s=now,
+                    sent_at_s=now,
+                    ended_at_s=now,
+                    error=CallError.ABANDONED,
+                )
+            )
+            self.begun += 1
+
+    # ── what the gateway does ────────────────────────────────────────────────────────────────
+
+    def note(self, at: Seconds, node: Node, what: Entry) -> None:
+        """See `ClusterLog`: nothing is kept but what users see."""
+        match what:
+            case Deliver(said):
+                self._hear(said)
+            case Settle(record):
+                self._over(record.request, _ERRORS.get(record.outcome), record)
+            case Turned(request):
+                self._over(request.id, CallError.UNREACHABLE, None)
+            case LifeEnded() if node == GATEWAY:
+                for id in list(self._open):
+                    self._over(id, CallError.CUT_SHORT, None)
+            case _:
+                pass
+
+    def _hear(self, said: TokenGenerated | TokensGenerated) -> None:
+        call, now = self._open[said.request], self.now
+        if isinstance(said, TokenGenerated):
+            call.tokens += 1
+            self._stamp(call, (now,))
+            return
+        passes = len(said.tokens)
+        call.tokens += passes
+        if not self._rules.all_stamps or passes == 1:
+            self._stamp(call, (now,))
+            return
+        step_s = said.seconds / (passes - 1)
+        self._stamp(call, tuple(now - step_s * left for left in range(passes - 1, -1, -1)))
+
+    def _stamp(self, call: _Call, times: tuple[Seconds, ...]) -> None:
+        if self._rules.all_stamps or len(call.stamps) < 2:
+            call.stamps += times
+        else:
+            call.stamps[-1] = times[-1]
+
+
+def _prompt(session: _Session, turn: TokenTurn) -> tuple[TokenId, ...]:
+    parts = (
+        (session.answers[part.turn] or ()) if isinstance(part, AnswerOf) else part
+        for part in turn.parts
+    )
+    return tuple(chain.from_iterable(parts)) or (EOS + 1,)

@@ -1,0 +1,75 @@
+"""A plan that a virtual worker computes: once, or as often in a row as nothing comes between."""
+
+from typing import Protocol
+
+from antiphon.types import Seconds, StepPlan, StepResult
+
+
+class PassEngine(Protocol):
+    """An engine that knows beforehand what its passes come to."""
+
+    def passes(self, plan: StepPlan) -> int:
+        """How often it runs the plan in a row: `plan.repeat`, or until the first sequence ends."""
+        ...
+
+    def passes_s(self, plan: StepPlan, passes: int) -> Seconds:
+        """How long so many passes take."""
+        ...
+
+    def lag_s(self, plan: StepPlan) -> Seconds:
+        """How much later what comes of a pass is there than the next may begin (a pipeline)."""
+        ...
+
+    def forward(self, plan: StepPlan, passes: int = 1) -> StepResult:
+        """What comes of them. Mutates: said once, at their end."""
+        ...
+
+
+class StepRun:
+    """Passes under way since `began_at`, on a device that is `slow_factor` times as slow."""
+
+    def __init__(
+        self, engine: PassEngine, plan: StepPlan, began_at: Seconds, slow_factor: float = 1.0
+    ) -> None:
+        self.plan = plan
+        self.passes = engine.passes(plan)
+        self._engine = engine
+        self._began_at = began_at
+        self._slow_factor = slow_factor
+        self._result = engine.forward(plan) if plan.repeat == 1 else None
+
+    @property
+    def ends_at(self) -> Seconds:
+        """When the last pass is over."""
+        return self._over_at(self.passes)
+
+    def cut(self, now: Seconds) -> bool:
+        """Somebody may have come: stop with the pass that is under way. False: it is the last."""
+        passes = self._over_by(now)
+        passes += passes < self.passes and self._over_at(passes) < now
+        passes = max(1, passes)
+        shorter, self.passes = passes < self.passes, passes
+        return shorter
+
+    def break_off(self, now: Seconds) -> bool:
+        """Only passes that are over by now count. False: there is none."""
+        self.passes = self._over_by(now)
+        return self.passes > 0
+
+    def result(self) -> StepResult:
+        """What came of it, said at its end."""
+        return self._result or self._engine.forward(self.plan, self.passes)
+
+    def _over_at(self, passes: int) -> Seconds:
+        return self._began_at + self._slow_factor * self._engine.passes_s(self.plan, passes)
+
+    def _over_by(self, now: Seconds) -> int:
+        """How many passes are over by then."""
+        over, not_over = 0, self.passes + 1
+        while not_over - over > 1:
+            middle = (over + not_over) // 2
+            if self._over_at(middle) <= now:
+                over = middle
+            else:
+                not_over = middle
+        return over

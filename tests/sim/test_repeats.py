@@ -1,0 +1,80 @@
+"""Steps that are run in a row as one event are what as many single steps are."""
+
+from dataclasses import replace
+
+import pytest
+
+from antiphon.core.draws import Draws
+from antiphon.core.faults import FaultPlan
+from antiphon.sim import VirtualCluster
+from antiphon.sim.cluster_setup import Call, ClusterSetup, GiveUp
+from antiphon.sim.network import LinkTimes
+from antiphon.testing.chaos import Family, setup_of
+from antiphon.testing.cluster_laws import check_cluster
+from antiphon.types import Deliver, Settle, TokensGenerated
+
+TICK_S = 0.0003
+MOST = 16
+
+
+def calm(seed: int) -> ClusterSetup:
+    """A drawn cluster without faults, with room for all and links of one speed."""
+    setup = setup_of(seed, Family.IMPATIENT, FaultPlan(seed))
+    return replace(
+        setup,
+        workers=tuple(replace(one, pages=one.pages * 40) for one in setup.workers),
+        times=LinkTimes(least_s=TICK_S, most_s=TICK_S),
+        # Nobody comes at the very moment when a step ends: who is first then is nobody's promise.
+        stimuli=tuple(
+            replace(one, at=one.at + 1e-7 * number) for number, one in enumerate(setup.stimuli)
+        ),
+    )
+
+
+def outcome(setup: ClusterSetup) -> tuple[list[object], int]:
+    """How each request ended, with all its stamps, and how many runs were delivered at once."""
+    cluster = VirtualCluster(setup)
+    cluster.run_to_rest(limit_s=200.0)
+    check_cluster(cluster)
+    settled = sorted(cluster.log.of_type(Settle), key=lambda one: one.record.request)
+    facts = [
+        (
+            one.record.request,
+            one.record.outcome,
+            one.record.output_tokens,
+            *(
+                None if at is None else round(at, 9)
+                for at in (
+                    one.record.started_at,
+                    one.record.first_token_at,
+                    one.record.last_token_at,
+                    one.record.ended_at,
+                )
+            ),
+        )
+        for one in settled
+    ]
+    runs = sum(isinstance(one.token, TokensGenerated) for one in cluster.log.of_type(Deliver))
+    return facts, runs
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_runs_of_steps_come_to_what_single_steps_come_to(seed: int) -> None:
+    setup = calm(seed)
+    single, no_runs = outcome(setup)
+    repeated, _ = outcome(replace(setup, most_repeats=MOST))
+    assert no_runs == 0
+    assert repeated == single
+
+
+def test_steps_are_run_in_a_row_at_all() -> None:
+    runs = sum(outcome(replace(calm(seed), most_repeats=MOST))[1] for seed in range(10))
+    assert runs > 20
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_laws_hold_under_faults_whatever_is_run_in_a_row(seed: int) -> None:
+    setup = replace(setup_of(seed, Family.GATEWAY), most_repeats=1 + Draws(seed).below(12, "most"))
+    cluster = VirtualCluster(setup)
+    cluster.run_to_rest(limit_s=400.0)
+    check_cluster(cluster)
