@@ -13,7 +13,7 @@ from antiphon.types import Seconds, WorkerId, WorkerView
 
 from .cluster_gateway import ClusterGateway
 from .cluster_log import ClusterLog
-from .cluster_setup import GATEWAY, Call, ClusterSetup, Empty, GiveUp, Stimulus
+from .cluster_setup import GATEWAY, Call, ClusterSetup, Empty, GiveUp, Stimulus, WorkerSpec
 from .cluster_worker import ClusterWorker, WorkerLife
 from .fault_injector import FaultInjector
 from .network import Network
@@ -96,7 +96,8 @@ class VirtualCluster:
             log=self.log,
             stops=setup.stops,
         )
-        self.workers = {spec.id: self._worker(spec.id, parts) for spec in setup.workers}
+        self._parts = parts
+        self.workers = {spec.id: self._worker(spec) for spec in setup.workers}
         self.processes: dict[Node, VirtualProcess] = {
             GATEWAY: self.gateway.process,
             **{worker.process.name: worker.process for worker in self.workers.values()},
@@ -107,16 +108,29 @@ class VirtualCluster:
         for stimulus in setup.stimuli:
             self.loop.call_at(stimulus.at, lambda stimulus=stimulus: self._happen(stimulus))
 
-    def _worker(self, name: WorkerId, parts: WorkerParts) -> ClusterWorker:
-        spec = next(spec for spec in self.setup.workers if spec.id == name)
+    def add_worker(self, spec: WorkerSpec) -> None:
+        """One more worker starts now. Its id must be new."""
+        if spec.id in self.workers:
+            raise BugError(f"there is a worker {spec.id} already")
+        worker = self.workers[spec.id] = self._worker(spec)
+        self.processes[worker.process.name] = worker.process
+        worker.process.start()
+
+    def end_worker(self, name: WorkerId) -> None:
+        """It ends, with whatever it still does, and is no part of the cluster any more."""
+        worker = self.workers.pop(name)
+        del self.processes[worker.process.name]
+        worker.process.crash()
+
+    def _worker(self, spec: WorkerSpec) -> ClusterWorker:
         return ClusterWorker(
-            VirtualProcess(name, self.loop, clock_offset_s=spec.clock_offset_s),
+            VirtualProcess(spec.id, self.loop, clock_offset_s=spec.clock_offset_s),
             self.network,
             spec,
             self.setup,
             log=self.log,
             store=self.store,
-            parts=parts,
+            parts=self._parts,
             crossed=lambda boundary, sender, receiver: self.faults.crossed(
                 boundary, sender, receiver
             ),

@@ -73,7 +73,8 @@ class Stepping:
         if plan.awaits is not None:
             counts, came = self._receiving.end_early(plan.awaits, result, now)
             events += came
-        elif len(plan.chunks) == 1:  # as in a step that begins early: decodes cost more a token
+        elif len(plan.chunks) == 1 and not result.runs:
+            # As in a step that begins early: decodes cost more a token.
             self._pace.observed(flight.tokens, result.elapsed_s)
         self.busy_s += result.elapsed_s
         if result.runs:

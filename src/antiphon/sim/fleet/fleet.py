@@ -7,11 +7,12 @@
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
-from antiphon.core.costs import TransferTime
+from antiphon.core.costs import PhaseTime, TransferTime
 from antiphon.core.faults import FaultPlan
 from antiphon.types import (
     CallRecord,
     Config,
+    Drained,
     Role,
     SchedulerConfig,
     Seconds,
@@ -36,12 +37,16 @@ _MOST_ACTIONS = 10**12
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pool:
-    """Equal workers. `kv_tokens`: how many tokens' KV one worker has memory for."""
+    """Equal workers. `kv_tokens`: how many tokens' KV one worker has memory for.
+
+    `phases`: what a planner expects of one; often the same object as `step_time`.
+    """
 
     name: str
     role: Role
     workers: int
     step_time: DeviceTime
+    phases: PhaseTime
     kv_tokens: int
     devices: int = 1
     """Devices of one worker."""
@@ -85,7 +90,7 @@ class Fleet:
     ) -> None:
         self.spec = spec
         self.users = Users(sessions, rules, observe)
-        self._pools = {
+        self.pools = {
             WorkerId(f"{pool.name}-{number}"): pool
             for pool in spec.pools
             for number in range(pool.workers)
@@ -103,10 +108,40 @@ class Fleet:
             log=self.users,
         )
 
+        self.users.on_drained = self._hear_drained
+        self.on_drained: Callable[[Drained], None] = lambda _: None
+        """Told when a worker that was to be emptied is empty."""
+
     @property
     def now(self) -> Seconds:
         """Virtual time."""
         return self.cluster.loop.now
+
+    def at(self, at: Seconds, action: Callable[[], None]) -> None:
+        """Do something so long after users begin."""
+        self.cluster.loop.call_at(self._join_s + at, action)
+
+    # ── a fleet that changes ─────────────────────────────────────────────────────────────────
+
+    def start_worker(self, id: WorkerId, pool: Pool) -> None:
+        """One more worker of that pool starts now."""
+        self.pools[id] = pool
+        self.cluster.add_worker(self._worker_spec(id, pool))
+
+    def drain(self, id: WorkerId, timeout_s: Seconds) -> None:
+        """It gets nothing new; what is left after `timeout_s` is moved."""
+        self.cluster.gateway.drain(id, timeout_s)
+
+    def end_worker(self, id: WorkerId) -> None:
+        """It is gone, with whatever it has."""
+        del self.pools[id]
+        self.cluster.end_worker(id)
+
+    def _hear_drained(self, what: Drained) -> None:
+        # Not in the midst of the gateway's own command.
+        self.cluster.loop.call_at(self.now, lambda: self.on_drained(what))
+
+    # ── running ──────────────────────────────────────────────────────────────────────────────
 
     def run(
         self,
@@ -137,19 +172,21 @@ class Fleet:
         return not users.open_calls or users.now > users.last_at + drain_s
 
     def _engine(self, spec: WorkerSpec, _setup: ClusterSetup, _memory: ShadowKv) -> TimedEngine:
-        return TimedEngine(self._pools[spec.id].step_time, self.users.answers)
+        return TimedEngine(self.pools[spec.id].step_time, self.users.answers)
+
+    def _worker_spec(self, id: WorkerId, pool: Pool) -> WorkerSpec:
+        return WorkerSpec(
+            id=id,
+            role=pool.role,
+            pages=pool.kv_tokens // self.spec.config.kv.page_tokens,
+            scheduler=pool.scheduler,
+        )
 
     def _setup(self) -> ClusterSetup:
         spec, config = self.spec, self.spec.config
         return ClusterSetup(
             workers=tuple(
-                WorkerSpec(
-                    id=id,
-                    role=pool.role,
-                    pages=pool.kv_tokens // config.kv.page_tokens,
-                    scheduler=pool.scheduler,
-                )
-                for id, pool in self._pools.items()
+                self._worker_spec(id, pool) for id, pool in self.pools.items()
             ),
             stimuli=(),
             faults=spec.faults,

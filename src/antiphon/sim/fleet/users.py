@@ -12,6 +12,7 @@ from antiphon.types import (
     CallError,
     CallRecord,
     Deliver,
+    Drained,
     Outcome,
     Request,
     RequestId,
@@ -95,12 +96,22 @@ class Users(ClusterLog):
         self.all_begun = False
         self._sessions = sessions
         self._rules = rules
-        self._observe = observe
+        self.slos = rules.slos
+        self.on_drained: Callable[[Drained], None] = lambda _: None
         self._slos = dict(rules.slos)
+        self._watchers: list[Callable[[CallRecord], None]] = [observe]
         self._open: dict[RequestId, _Call] = {}
         self._origin_s: Seconds = 0.0
         self._loop: VirtualLoop
         self._gateway: ClusterGateway
+
+    def watch(self, observe: Callable[[CallRecord], None]) -> None:
+        """One more who gets each record."""
+        self._watchers.append(observe)
+
+    def _observe(self, record: CallRecord) -> None:
+        for watcher in self._watchers:
+            watcher(record)
 
     @property
     def now(self) -> Seconds:
@@ -233,6 +244,8 @@ class Users(ClusterLog):
                 self._hear(said)
             case Settle(record):
                 self._over(record.request, _ERRORS.get(record.outcome), record)
+            case Drained():
+                self.on_drained(what)
             case Turned(request):
                 self._over(request.id, CallError.UNREACHABLE, None)
             case LifeEnded() if node == GATEWAY:

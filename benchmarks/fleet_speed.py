@@ -1,0 +1,131 @@
+"""How fast a fleet is simulated: Mooncake's conversation trace on 16, 200 and 1,000 workers.
+
+    .venv/bin/python benchmarks/fleet_speed.py               16 workers; about a minute
+    .venv/bin/python benchmarks/fleet_speed.py --all         200 and 1,000 too: an hour, two processes
+    .venv/bin/python benchmarks/fleet_speed.py --profile     where the time goes, of ten minutes
+
+The trace (12,031 requests, an hour) is multiplied so that each worker has as much to do. Workers
+are Llama-3 70B on 4 H800 each, half of them prefill and half decode, with the live router,
+scheduler, book and leases. Goals: 16 workers in 60 s on one core; 200 in 10 minutes; 1,000 in 40
+minutes and 6 GB.
+"""
+
+import argparse
+import cProfile
+import pstats
+import resource
+import time
+from concurrent.futures import ProcessPoolExecutor
+from pathlib import Path
+
+from support import result
+
+from antiphon.core.config import build
+from antiphon.perf import LinkTime
+from antiphon.perf.hardware import Deployment, Parallelism, device_of, shape_of
+from antiphon.sim.fleet import Fleet, FleetSpec, Pool, TraceLoad, UserRules, trace_sessions
+from antiphon.sim.virtual_cluster import Expected
+from antiphon.types import CallRecord, Role, Slo
+from antiphon.workload import read_mooncake
+
+TRACES = Path(__file__).resolve().parents[2] / "shared/traces"
+SLO = Slo(ttft_s=10.0, tpot_s=0.1)
+GOALS_S = {16: 60.0, 200: 600.0, 1000: 2400.0}
+
+
+def fleet_of(workers: int, trace: Path, seconds: float) -> tuple[Fleet, list[CallRecord]]:
+    """A fleet whose load a worker is that of 16 workers under the trace."""
+    model = Deployment(
+        model=shape_of("llama-3-70b"),
+        device=device_of("h800"),
+        parallelism=Parallelism(tensor=4),
+        step_tokens=8192,
+    )
+    config = build(
+        {
+            "kv": {"block_tokens": 512, "page_tokens": 64},
+            "scheduler": {"max_batched_tokens": 8192, "max_num_seqs": 256, "max_queue": 100_000},
+            "cluster": {"heartbeat_s": 1.0, "lost_after_s": 5.0},
+            "router": {"ttft_s": SLO.ttft_s, "tpot_s": SLO.tpot_s},
+        }
+    )
+    pools = tuple(
+        Pool(
+            name=role.value,
+            role=role,
+            workers=workers // 2,
+            step_time=model,
+            phases=model,
+            kv_tokens=model.kv_tokens,
+            devices=4,
+        )
+        for role in (Role.PREFILL, Role.DECODE)
+    )
+    link = LinkTime(setup_s=0.002, bytes_per_s=50e9)
+    spec = FleetSpec(
+        pools=pools,
+        config=config,
+        expected=Expected(model, link),
+        transfer=link,
+        kv_bytes_per_token=round(model.kv_bytes_per_token),
+        max_model_len=131_072,
+    )
+    load = TraceLoad(copies=max(1, round(workers / 16)), duration_s=seconds)
+    records: list[CallRecord] = []
+    rules = UserRules(slos=(("", SLO),), max_tokens=4096, all_stamps=False)
+    sessions = trace_sessions(read_mooncake(trace), load, seed=1)
+    return Fleet(spec, sessions, rules, records.append), records
+
+
+def measure(workers: int, trace: Path, seconds: float) -> dict[str, object]:
+    """One run, in this process."""
+    begun = time.process_time()
+    fleet, records = fleet_of(workers, trace, seconds)
+    fleet.run(on_progress=lambda now: print(f"\r  {workers} workers: {now:6.0f} s", end="", flush=True))
+    took_s = time.process_time() - begun
+    tokens = sum(one.output_tokens for one in records)
+    memory_mb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    print(
+        f"\r{workers:5} workers: {len(records)} requests, {tokens} tokens in {took_s:.1f} s of CPU "
+        f"({took_s / max(1, len(records)) * 1e3:.2f} ms a request), {memory_mb:.0f} MB"
+    )
+    return {
+        "requests": len(records),
+        "failed": sum(one.error is not None for one in records),
+        "output_tokens": tokens,
+        "cpu_s": took_s,
+        "goal_s": GOALS_S.get(workers),
+        "peak_memory_mb": memory_mb,
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--all", action="store_true", help="200 and 1,000 workers too")
+    parser.add_argument("--workers", type=int, help="this many only; nothing is kept")
+    parser.add_argument("--seconds", type=float, default=3600.0, help="of the trace")
+    parser.add_argument("--trace", type=Path, default=TRACES / "conversation_trace.jsonl")
+    parser.add_argument("--profile", action="store_true", help="16 workers under cProfile")
+    options = parser.parse_args()
+    if options.profile:
+        with cProfile.Profile() as profile:
+            measure(options.workers or 16, options.trace, min(options.seconds, 600.0))
+        pstats.Stats(profile).sort_stats("tottime").print_stats(40)
+        return
+    if options.workers or options.seconds < 3600:
+        measure(options.workers or 16, options.trace, options.seconds)
+        return
+    found = {str(workers): _apart(workers, options.trace) for workers in ((16, 200, 1000) if options.all else (16,))}
+    print(f"Kept in {result.write('fleet_speed', {'runs': found})}")
+
+
+def _apart(workers: int, trace: Path) -> dict[str, object]:
+    """In a process of its own, so that the memory is its own."""
+    with ProcessPoolExecutor(max_workers=1) as pool:
+        return pool.submit(measure, workers, trace, 3600.0).result()
+
+
+if __name__ == "__main__":
+    main()
