@@ -1,0 +1,187 @@
+"""The simulator against the live cluster: the same calls, on two cores and in virtual time.
+
+    .venv/bin/antiphon profile smollm2-135m --cores 0 -o /tmp/profile.json      once, two quiet minutes
+    .venv/bin/python benchmarks/fidelity.py --profile /tmp/profile.json         12 quiet minutes
+    .venv/bin/python benchmarks/fidelity.py --profile FILE --seconds 10         to see it work
+
+A live cluster gets chats at three rates. Then a virtual one with the profile's step times gets calls
+at the same times, of as many tokens. Goals: attainment within 5 points, median TTFT and TPOT within
+10 %, the 99th percentiles within 25 %. Load generator, gateway and workers share the two cores; the
+simulator knows of the workers only.
+"""
+
+import argparse
+import asyncio
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from support import result
+
+from antiphon.bench import LoadLimits, Server, probe, run_load
+from antiphon.core.config import build
+from antiphon.core.goodput import Attainment, Distribution, tpot_s, ttft_s
+from antiphon.drill import started
+from antiphon.perf import DEFAULT_LINK_TIME, FittedPhaseTime, read_profile
+from antiphon.sim.fleet import Fleet, FleetSpec, Pool, TokenSession, TokenTurn, UserRules
+from antiphon.sim.fleet.token_sessions import answer_tokens
+from antiphon.sim.virtual_cluster import Expected
+from antiphon.types import CallRecord, Role, Slo
+from antiphon.workload import Poisson, parse_workload, timed
+
+CHATS = parse_workload(
+    "chat:input=lognormal:mean=200,sd=200,min=8,output=lognormal:mean=40,sd=30,min=8"
+)
+SLO = Slo(ttft_s=1.0, tpot_s=0.03)
+WARMUP_S = 3.0
+FULL_S = 60.0
+KV_BYTES_PER_TOKEN = 30 * 2 * 3 * 64 * 2
+KV_BYTES = 2**30
+
+
+@dataclass(frozen=True)
+class Setup:
+    """A cluster of two cores at most: how it is started, and what it is in the simulator."""
+
+    name: str
+    arguments: tuple[str, ...]
+    roles: tuple[Role, ...]
+    rates: tuple[float, ...]
+
+
+SETUPS = (
+    Setup("1 mixed", ("--mixed", "1", "--cores", "0"), (Role.MIXED,), (0.8, 1.6, 2.4)),
+    Setup("2 mixed", ("--mixed", "2", "--cores", "0,1"), (Role.MIXED,) * 2, (1.5, 3.0, 4.5)),
+    Setup(
+        "1 prefill, 1 decode",
+        ("--prefill", "1", "--decode", "1", "--cores", "0,1"),
+        (Role.PREFILL, Role.DECODE),
+        (1.5, 3.0, 4.5),
+    ),
+)
+
+
+async def live(setup: Setup, rate: float, profile: Path, seconds: float) -> Sequence[CallRecord]:
+    """What clients of a real cluster saw."""
+    with tempfile.TemporaryDirectory() as folder:
+        config = Path(folder) / "cluster.toml"
+        config.write_text(
+            f'[router]\nttft_s = {SLO.ttft_s}\ntpot_s = {SLO.tpot_s}\nprofile = "{profile}"\n'
+        )
+        arguments = [*setup.arguments, "--kv-memory", str(KV_BYTES), "--store", "off"]
+        async with started([*arguments, "--config", str(config)]) as target:
+            probed = await probe(Server(url=target.url, model=target.model))
+            records: list[CallRecord] = []
+            sessions = timed(CHATS, Poisson(rate), seed=1, duration_s=seconds)
+            await run_load(
+                probed.server, sessions, observe=records.append, limits=LoadLimits(timeout_s=60.0)
+            )
+            return records
+
+
+def simulated(setup: Setup, calls: Sequence[CallRecord], profile: Path) -> Sequence[CallRecord]:
+    """The same calls in virtual time."""
+    config = build(
+        {
+            "router": {"ttft_s": SLO.ttft_s, "tpot_s": SLO.tpot_s},
+            "kv": {"memory_bytes": KV_BYTES},
+        }
+    )
+    steps = read_profile(profile).step_time
+    phases = FittedPhaseTime(
+        step_time=steps, step_tokens=config.scheduler.max_batched_tokens
+    )
+    pools = tuple(
+        Pool(
+            name=role.value,
+            role=role,
+            workers=setup.roles.count(role),
+            step_time=steps,
+            phases=phases,
+            kv_tokens=KV_BYTES // KV_BYTES_PER_TOKEN,
+        )
+        for role in dict.fromkeys(setup.roles)
+    )
+    spec = FleetSpec(
+        pools=pools,
+        config=config,
+        expected=Expected(phases, DEFAULT_LINK_TIME),
+        transfer=DEFAULT_LINK_TIME,
+        kv_bytes_per_token=KV_BYTES_PER_TOKEN,
+        max_model_len=8192,
+    )
+    records: list[CallRecord] = []
+    Fleet(spec, sessions_of(calls), UserRules(slos=(("", SLO),)), records.append).run()
+    return records
+
+
+def sessions_of(calls: Sequence[CallRecord]) -> Iterator[TokenSession]:
+    """A session for each call that was served, with a prompt of its own."""
+    for call in sorted(calls, key=lambda one: one.due_at_s):
+        if call.prompt_tokens:
+            prompt = answer_tokens(call.number, 1, call.prompt_tokens)
+            turn = TokenTurn((prompt,), call.output_tokens)
+            yield TokenSession(call.due_at_s, call.number, (turn,))
+
+
+def facts(records: Sequence[CallRecord]) -> dict[str, float]:
+    """What is compared."""
+    counted = [one for one in records if one.due_at_s >= WARMUP_S]
+    attainment = Attainment.of(records, (("", SLO),), warmup_s=WARMUP_S)
+    first = Distribution.of(x for one in counted if (x := ttft_s(one)) is not None)
+    each = Distribution.of(x for one in counted if (x := tpot_s(one)) is not None)
+    assert first is not None
+    assert each is not None
+    return {
+        "calls": len(counted),
+        "attainment": attainment.both().value,
+        "ttft_p50_s": first.p50,
+        "ttft_p99_s": first.p99,
+        "tpot_p50_s": each.p50,
+        "tpot_p99_s": each.p99,
+    }
+
+
+GOALS: Mapping[str, float] = {
+    "ttft_p50_s": 0.10,
+    "tpot_p50_s": 0.10,
+    "ttft_p99_s": 0.25,
+    "tpot_p99_s": 0.25,
+}
+
+
+def row(setup: Setup, rate: float, real: Mapping[str, float], ours: Mapping[str, float]) -> str:
+    """One line of the table; ! marks what is outside its goal."""
+    off = ours["attainment"] - real["attainment"]
+    cells = [f"{real['attainment']:.0%} {off * 100:+.0f}{'!' if abs(off) > 0.05 else ''}"]
+    for name, goal in GOALS.items():
+        error = ours[name] / real[name] - 1
+        mark = "!" if abs(error) > goal else ""
+        cells.append(f"{real[name] * 1e3:.0f} ms {error:+.0%}{mark}")
+    return f"| {setup.name} | {rate:g}/s | " + " | ".join(cells) + " |"
+
+
+async def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--profile", type=Path, required=True, help="of one core of this machine")
+    parser.add_argument("--seconds", type=float, default=FULL_S, help="of load at each rate")
+    options = parser.parse_args()
+    print("| cluster | rate | attainment | TTFT p50 | TPOT p50 | TTFT p99 | TPOT p99 |")
+    print("|---|---|---|---|---|---|---|")
+    found: list[dict[str, object]] = []
+    for setup in SETUPS:
+        for rate in setup.rates:
+            calls = await live(setup, rate, options.profile.resolve(), options.seconds)
+            real = facts(calls)
+            ours = facts(simulated(setup, calls, options.profile))
+            print(row(setup, rate, real, ours), flush=True)
+            found.append({"cluster": setup.name, "rate_per_s": rate, "live": real, "sim": ours})
+    if options.seconds >= FULL_S:
+        print(result.write("fidelity", {"slo": asdict(SLO), "runs": found}))
+
+
+if __name__ == "__main__":
+    asyncio.run(main())
