@@ -5,17 +5,18 @@
                                                          writes results/agreement.json
     .venv/bin/python benchmarks/agreement.py --help      smaller loads, other servers
 
-The load is the same for all: prompts of so many words, answers of so many tokens, sent at even
-times, streamed. The tools take turns for some rounds. Each run has prompts of its own (as long as
-those of the others), so that nobody profits from what the server has cached. What a tool says of
-each request (when it was sent, when its first and its last token came) is reduced to numbers by one
-code, so what differs is what the tools saw. TTFT counts from when a tool sent a request, as the
-peers count it.
+The server has the first core, the tools have the others. The load is the same for all: prompts of
+so many words, answers of so many tokens, sent at even times, streamed. The tools take turns for some
+rounds. Each run has prompts of its own (as long as those of the others), so that nobody profits from
+what the server has cached. What a tool says of each request (when it was sent, when its first and
+its last token came) is reduced to numbers by one code, so what differs is what the tools saw. TTFT
+counts from when a tool sent a request, as the peers count it.
 """
 
 import argparse
 import asyncio
 import contextlib
+import os
 import sys
 import tempfile
 from collections import defaultdict
@@ -57,7 +58,11 @@ async def main() -> None:
     with tempfile.TemporaryDirectory(prefix="antiphon-agreement-") as name:
         folder = Path(name)
         write_hf_folder(folder / "tokenizer", TINY_SPEC, random_tensors(TINY_SPEC, 0))
+        cores = sorted(os.sched_getaffinity(0))
+        # A tool that computes much must not slow down what it measures.
+        os.sched_setaffinity(0, cores[:1])
         async with served(options, folder) as target:
+            os.sched_setaffinity(0, cores[1:] or cores)
             await _run(OURS, load_of(options, "warm", WARM), target, folder / "warm", options)
             for turn in range(options.rounds):
                 for tool in tools:

@@ -67,7 +67,7 @@ CHATS = parse_workload(
     "chat:input=lognormal:mean=100,sd=100,min=8,output=lognormal:mean=40,sd=30,min=8"
 )
 LONG = parse_workload("summarise:input=lognormal:mean=1000,sd=300,min=300,output=8-32")
-CHAT_SLO, LONG_SLO = Slo(ttft_s=0.4, tpot_s=0.04), Slo(ttft_s=4.0, tpot_s=0.1)
+CHAT_SLO, LONG_SLO = Slo(ttft_s=1.0, tpot_s=0.02), Slo(ttft_s=4.0, tpot_s=0.05)
 TRAFFIC = (
     Traffic("chats", CHATS, (("chat", CHAT_SLO),), CHAT_SLO, 2.0),
     Traffic(
