@@ -6,11 +6,11 @@
     .venv/bin/python benchmarks/agreement.py --help      smaller loads, other servers
 
 The server has the first core, the tools have the others. The load is the same for all: prompts of
-so many words, answers of so many tokens, sent at even times, streamed. The tools take turns for some
-rounds. Each run has prompts of its own (as long as those of the others), so that nobody profits from
-what the server has cached. What a tool says of each request (when it was sent, when its first and
-its last token came) is reduced to numbers by one code, so what differs is what the tools saw. TTFT
-counts from when a tool sent a request, as the peers count it.
+so many words, answers of so many tokens, sent at even times, streamed. The tools take turns for
+some rounds. Each run has prompts of its own (as long as those of the others), so that nobody
+profits from what the server has cached. What a tool says of each request (when it was sent, when
+its first and its last token came) is reduced to numbers by one code, so what differs is what the
+tools saw. TTFT counts from when a tool sent a request, as the peers count it.
 """
 
 import argparse

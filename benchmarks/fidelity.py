@@ -1,13 +1,13 @@
 """The simulator against the live cluster: the same calls, on two cores and in virtual time.
 
-    .venv/bin/antiphon profile smollm2-135m --cores 0 -o /tmp/profile.json      once, two quiet minutes
+    .venv/bin/antiphon profile smollm2-135m --cores 0 -o /tmp/profile.json   once
     .venv/bin/python benchmarks/fidelity.py --profile /tmp/profile.json         12 quiet minutes
     .venv/bin/python benchmarks/fidelity.py --profile FILE --seconds 10         to see it work
 
-A live cluster gets chats at three rates. Then a virtual one with the profile's step times gets calls
-at the same times, of as many tokens. Goals: attainment within 5 points, median TTFT and TPOT within
-10 %, the 99th percentiles within 25 %. Load generator, gateway and workers share the two cores; the
-simulator knows of the workers only.
+A live cluster gets chats at three rates. Then a virtual one with the profile's step times gets
+calls at the same times, of as many tokens. Goals: attainment within 5 points, median TTFT and TPOT
+within 10 %, the 99th percentiles within 25 %. Load generator, gateway and workers share the two
+cores; the simulator knows of the workers only.
 """
 
 import argparse
@@ -89,9 +89,7 @@ def simulated(setup: Setup, calls: Sequence[CallRecord], profile: Path) -> Seque
         }
     )
     steps = read_profile(profile).step_time
-    phases = FittedPhaseTime(
-        step_time=steps, step_tokens=config.scheduler.max_batched_tokens
-    )
+    phases = FittedPhaseTime(step_time=steps, step_tokens=config.scheduler.max_batched_tokens)
     pools = tuple(
         Pool(
             name=role.value,

@@ -1,7 +1,7 @@
 """How fast a fleet is simulated: Mooncake's conversation trace on 16, 200 and 1,000 workers.
 
     .venv/bin/python benchmarks/fleet_speed.py               16 workers; about a minute
-    .venv/bin/python benchmarks/fleet_speed.py --all         200 and 1,000 too: an hour, two processes
+    .venv/bin/python benchmarks/fleet_speed.py --all         200 and 1,000 too: an hour
     .venv/bin/python benchmarks/fleet_speed.py --profile     where the time goes, of ten minutes
 
 The trace (12,031 requests, an hour) is multiplied so that each worker has as much to do. Workers
@@ -81,7 +81,7 @@ def measure(workers: int, trace: Path, seconds: float) -> dict[str, object]:
     """One run, in this process."""
     begun = time.process_time()
     fleet, records = fleet_of(workers, trace, seconds)
-    fleet.run(on_progress=lambda now: print(f"\r  {workers} workers: {now:6.0f} s", end="", flush=True))
+    fleet.run(on_progress=lambda now: print(f"\r  {now:6.0f} s", end="", flush=True))
     took_s = time.process_time() - begun
     tokens = sum(one.output_tokens for one in records)
     memory_mb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
@@ -117,7 +117,8 @@ def main() -> None:
     if options.workers or options.seconds < 3600:
         measure(options.workers or 16, options.trace, options.seconds)
         return
-    found = {str(workers): _apart(workers, options.trace) for workers in ((16, 200, 1000) if options.all else (16,))}
+    sizes = tuple(GOALS_S) if options.all else (16,)
+    found = {str(workers): _apart(workers, options.trace) for workers in sizes}
     print(f"Kept in {result.write('fleet_speed', {'runs': found})}")
 
 

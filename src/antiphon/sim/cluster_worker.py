@@ -354,7 +354,7 @@ class WorkerLife:
             self._complete(run.plan, run.result())
 
     def _break_off(self) -> None:
-        """The worker is about to die, to stand still or to change its pace: what is done is done."""
+        """The worker is about to die, to stand still or to change its pace: what is over counts."""
         run = self._run
         if run is not None and run.passes > 1 and run.break_off(self.now):
             self._ended(run)

@@ -142,7 +142,9 @@ class ScriptedEngine:
         )
 
 
-def _next_pass(plan: StepPlan, drawn: Mapping[tuple[RequestId, int], Sequence[TokenId]]) -> StepPlan:
+def _next_pass(
+    plan: StepPlan, drawn: Mapping[tuple[RequestId, int], Sequence[TokenId]]
+) -> StepPlan:
     """The same decodes one position on: what the engine was told of pages and ends holds."""
     chunks = tuple(
         replace(

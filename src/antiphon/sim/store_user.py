@@ -79,9 +79,7 @@ def delaying(spec: StoreSpec, seed: int) -> Late:
     return late
 
 
-def store_user(
-    life: WorkerHost, store: ShadowStore, side: type[StoreSide]
-) -> StoreUser | None:
+def store_user(life: WorkerHost, store: ShadowStore, side: type[StoreSide]) -> StoreUser | None:
     """What puts and fetches for this life; None: the cluster has no store."""
     spec, seed = life.setup.store, life.setup.faults.seed
     if spec is None:

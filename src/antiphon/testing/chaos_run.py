@@ -15,8 +15,8 @@ from antiphon.core.requests import RequestBook
 from antiphon.core.router import STANDARD_PARTS
 from antiphon.core.router import Parts as RouterParts
 from antiphon.errors import BugError
-from antiphon.sim.cluster_setup import ClusterSetup
 from antiphon.sim import STANDARD_WORKER_PARTS, WorkerParts
+from antiphon.sim.cluster_setup import ClusterSetup
 from antiphon.sim.virtual_cluster import MakeBook, VirtualCluster
 from antiphon.types import Fetched, Outcome, Seconds
 

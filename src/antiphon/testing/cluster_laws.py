@@ -28,8 +28,8 @@ from antiphon.types import (
     Settle,
     Started,
     TokenGenerated,
-    TokensGenerated,
     TokenId,
+    TokensGenerated,
 )
 
 from .laws import LawBroken, check_pages

@@ -19,8 +19,8 @@ from antiphon.types import (
     Started,
     StepPlan,
     TokenGenerated,
-    TokensGenerated,
     TokenId,
+    TokensGenerated,
     WorkerView,
 )
 

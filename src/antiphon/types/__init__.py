@@ -153,6 +153,7 @@ from .sampling import (
 )
 
 __all__ = [
+    "STORE",
     "Abort",
     "Aborted",
     "Admitted",
@@ -247,7 +248,6 @@ __all__ = [
     "RoleChanged",
     "Route",
     "RouterConfig",
-    "STORE",
     "Sample",
     "SamplingParams",
     "SchedulerConfig",

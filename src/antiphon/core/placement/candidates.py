@@ -26,7 +26,7 @@ class Instance:
 
 @dataclass(frozen=True, slots=True, kw_only=True, order=True)
 class Colocated:
-    """Workers that do both phases; a step computes up to `step_tokens` of prompts beside decodes."""
+    """Workers that do both phases; a step has up to `step_tokens` of prompts beside decodes."""
 
     instance: Instance
     workers: int

@@ -137,9 +137,7 @@ def _promises(space: Space, bounds: Bounds) -> Iterator[Promise]:
         rates = bounds.prefill_per_s(prefill), bounds.decode_per_s(decode)
         if not all(rates):
             continue
-        numbers = matched(
-            rates[0], prefill.devices, rates[1], decode.devices, space.most_devices
-        )
+        numbers = matched(rates[0], prefill.devices, rates[1], decode.devices, space.most_devices)
         if numbers is None:
             continue
         price = numbers[0] * bounds.price_per_hour(prefill)

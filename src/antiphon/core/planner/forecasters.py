@@ -59,7 +59,9 @@ class Holt:
         before, expected = self._level, self._level + self._damping * self._trend
         self._level = expected + self._alpha * (value - expected)
         step = self._level - before
-        self._trend = self._damping * self._trend + self._beta * (step - self._damping * self._trend)
+        self._trend = self._damping * self._trend + self._beta * (
+            step - self._damping * self._trend
+        )
 
     def predict(self, steps: int) -> float:
         """See `Forecaster`."""

@@ -15,7 +15,9 @@ def solve(
     matrix = [
         [sum(row[i] * row[j] for row in rows) for j in range(columns)] for i in range(columns)
     ]
-    right = [sum(row[i] * value for row, value in zip(rows, values, strict=True)) for i in range(columns)]
+    right = [
+        sum(row[i] * value for row, value in zip(rows, values, strict=True)) for i in range(columns)
+    ]
     scale = sum(matrix[i][i] for i in range(columns)) / columns
     for i in range(columns):
         matrix[i][i] += ridge * scale + 1e-12

@@ -47,7 +47,9 @@ class Observation:
 
     def pool(self, role: Role) -> PoolSeen:
         """The workers of that role; none if there are none."""
-        return next((pool for pool in self.pools if pool.role == role), PoolSeen(role=role, ready=0))
+        return next(
+            (pool for pool in self.pools if pool.role == role), PoolSeen(role=role, ready=0)
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -44,7 +44,8 @@ def batch(
 
     A sequence whose KV is on its way is computed from where that will end: see `Awaited`. Never
     exceeds `budget` tokens; there are never more decodes than that. Prefills go in order of
-    service. `repeat`: see `StepPlan`; then all that run decode, and have room for it. Marks what is in flight, and which table entries the engine knows from then on.
+    service. `repeat`: see `StepPlan`; then all that run decode, and have room for it. Marks what is
+    in flight, and which table entries the engine knows from then on.
     """
     draft = _Draft()
     prefills: list[SequenceState] = []

@@ -34,9 +34,10 @@ class Repeating:
 
 
 def _only_decodes(sequence: SequenceState) -> bool:
-    """It gets a token in each step, and nothing else is to be done or said of it."""
+    """It gets a token in each step, as it did before, and nothing else is to be said of it."""
     return (
         len(sequence.tokens) - sequence.computed == 1
+        and sequence.outputs > sequence.resumed_len
         and not (sequence.followers or sequence.sources or sequence.ended)
         and sequence.owner.lease is None
         and sequence.owner.request.sampling.logprobs is None

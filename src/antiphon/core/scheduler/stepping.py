@@ -45,9 +45,7 @@ class Stepping:
         """Whether a plan is being computed."""
         return self._flight is not None
 
-    def begin(
-        self, now: Seconds, events: list[SchedulerEvent], repeat: int = 1
-    ) -> StepPlan | None:
+    def begin(self, now: Seconds, events: list[SchedulerEvent], repeat: int = 1) -> StepPlan | None:
         """The next plan; None: nothing can be computed. Who starts with it is added to `events`.
 
         `repeat`: so many times what runs may be run in a row.

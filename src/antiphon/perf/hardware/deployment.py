@@ -204,5 +204,3 @@ class Deployment:
     @property
     def _flops(self) -> float:
         return self.device.flops_8 if self.weight_bytes <= 1 else self.device.flops_16
-
-

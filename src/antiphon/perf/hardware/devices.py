@@ -37,7 +37,7 @@ class Device:
     """Of each layer and step: what no bandwidth explains."""
 
 
-def _gpu(
+def _gpu(  # noqa: PLR0913  a line of a table
     name: str,
     *,
     tflops: float,

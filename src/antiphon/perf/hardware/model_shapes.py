@@ -107,7 +107,9 @@ class ModelShape:
         return total
 
 
-def _dense(name: str, size: tuple[int, int, int, int, int, int], vocab: int, context: int) -> ModelShape:
+def _dense(
+    name: str, size: tuple[int, int, int, int, int, int], vocab: int, context: int
+) -> ModelShape:
     layers, hidden, heads, kv_heads, head_dim, ffn = size
     return ModelShape(
         name=name,
@@ -171,9 +173,7 @@ def _deepseek(name: str) -> ModelShape:
         ffn=2048,
         vocab=129280,
         context=163840,
-        experts=Experts(
-            routed=256, active=8, ffn=2048, shared=1, dense_layers=3, dense_ffn=18432
-        ),
+        experts=Experts(routed=256, active=8, ffn=2048, shared=1, dense_layers=3, dense_ffn=18432),
         latent=LatentKv(rank=512, rope_dim=64, query_rank=1536, value_dim=128),
     )
 

@@ -1,7 +1,7 @@
 """A fleet of devices in virtual time: the live decisions over timed engines, and who calls it.
 
-    sessions ─► Users ─► VirtualCluster: gateway, book, router ─► workers: scheduler, TimedEngine
-                  └── records: what each call saw                   └── KV over Links
+sessions ─► Users ─► VirtualCluster: gateway, book, router ─► workers: scheduler, TimedEngine
+              └── records: what each call saw                   └── KV over Links
 """
 
 from collections.abc import Callable, Iterator
@@ -185,9 +185,7 @@ class Fleet:
     def _setup(self) -> ClusterSetup:
         spec, config = self.spec, self.spec.config
         return ClusterSetup(
-            workers=tuple(
-                self._worker_spec(id, pool) for id, pool in self.pools.items()
-            ),
+            workers=tuple(self._worker_spec(id, pool) for id, pool in self.pools.items()),
             stimuli=(),
             faults=spec.faults,
             times=spec.times,

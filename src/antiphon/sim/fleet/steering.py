@@ -1,16 +1,25 @@
 """A planner that steers a virtual fleet: it sees what the live one would see, and its moves happen.
 
-    interval over ─► Observation ─► Planner.decide ─► Add: a worker joins `ready_s` later
-                                                      Take: drained, then gone
-                                                      Flip: drained, then there in the other role
+interval over ─► Observation ─► Planner.decide ─► Add: a worker joins `ready_s` later
+                                                  Take: drained, then gone
+                                                  Flip: drained, then there in the other role
 """
 
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from antiphon.core.goodput import judge, slo_of
-from antiphon.core.planner import Add, Decision, Flip, Observation, Planner, PlannerRules, PoolSeen, Take
+from antiphon.core.planner import (
+    Add,
+    Decision,
+    Flip,
+    Observation,
+    Planner,
+    PlannerRules,
+    PoolSeen,
+    Take,
+)
 from antiphon.types import CallRecord, Drained, Role, Seconds, WorkerId, WorkerView
 
 from .fleet import Fleet, Pool
@@ -129,7 +138,7 @@ class Steering:
         )
 
     def _waiting_s(self, worker: _Worker, view: WorkerView) -> Seconds:
-        """Work that has not begun: prompts at this worker's pace; who waits to decode, a step each."""
+        """Work that has not begun: prompts at this worker's pace, or steps of who is to decode."""
         if worker.role is Role.DECODE:
             waiting = view.waiting + view.pulling
             return waiting * worker.pool.phases.decode_step_s(1, 1)
@@ -208,5 +217,3 @@ class Steering:
 
 def _share(met: list[bool]) -> float:
     return sum(met) / len(met) if met else 1.0
-
-

@@ -33,7 +33,9 @@ class TraceLoad:
     duration_s: Seconds = float("inf")
 
 
-def trace_sessions(rows: Iterable[TraceRow], load: TraceLoad, *, seed: int) -> Iterator[TokenSession]:
+def trace_sessions(
+    rows: Iterable[TraceRow], load: TraceLoad, *, seed: int
+) -> Iterator[TokenSession]:
     """In order of time, from 0 on. Rows that are too long are left out."""
     if load.copies == 1:
         yield from _copy(rows, load, seed, 0)

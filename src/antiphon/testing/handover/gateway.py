@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from antiphon.core.requests import RequestBook
+from antiphon.core.token_runs import each_token
 from antiphon.testing.laws import LawBroken
 from antiphon.types import (
     Abort,
@@ -83,7 +84,8 @@ class HandoverGateway:
                 case Renew(owner=owner) | Release(owner=owner):
                     send(owner, command)
                 case Deliver(token):
-                    self._deliver(token)
+                    for one in each_token(token):
+                        self._deliver(one)
                 case EndSequence():
                     self._end(command)
                 case Settle():
