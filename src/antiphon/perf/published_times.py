@@ -183,7 +183,7 @@ def published_times(model: str, tensor: int, pipeline: int = 1) -> PublishedStep
         name = f"{found.name} PP{pipeline}"
         return replace(found, name=name, pipeline=pipeline, kv_tokens=None)
     near = get_close_matches(model, [name for name, _ in DISTSERVE], n=1)
-    hint = f": did you mean {near[0]}?" if near and near[0] != model else ""
+    hint = f": did you mean {near[0]}?" if near and near[0] != model else "."
     known = ", ".join(f"{name} TP{devices}" for name, devices in DISTSERVE)
     raise UsageError(
         f"no times of {model} TP{tensor} on A100 are published{hint} Known are {known}"

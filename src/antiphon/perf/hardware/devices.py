@@ -199,5 +199,5 @@ def device_of(name: str) -> Device:
     if name in known:
         return known[name]
     near = get_close_matches(name.lower(), known, n=1)
-    hint = f": did you mean {near[0]!r}?" if near else ""
+    hint = f": did you mean {near[0]!r}?" if near else "."
     raise UsageError(f"device {name!r} is not known{hint} Known are {', '.join(known)}")

@@ -235,5 +235,5 @@ def shape_of(name: str) -> ModelShape:
     if name in known:
         return known[name]
     near = get_close_matches(name.lower(), known, n=1)
-    hint = f": did you mean {near[0]!r}?" if near else ""
+    hint = f": did you mean {near[0]!r}?" if near else "."
     raise UsageError(f"model {name!r} is not in the catalogue{hint} Known are {', '.join(known)}")
