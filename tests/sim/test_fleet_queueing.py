@@ -13,7 +13,7 @@ import pytest
 
 from antiphon.core.config import build
 from antiphon.core.draws import Draws
-from antiphon.perf import LinkTime, StepWork
+from antiphon.perf import DEFAULT_STEP_TIME, LinkTime, ProfiledDevice, StepWork
 from antiphon.perf.hardware import Deployment, Parallelism, device_of, shape_of
 from antiphon.perf.published_times import PublishedStepTime, published_times
 from antiphon.perf.queueing import md1_ttft_s, pipelined_ttft_s, tensor_parallel_ttft_s
@@ -28,7 +28,7 @@ BUSY = 0.6
 SAID_S = 0.005
 """Messages to and from the worker take at most so long."""
 
-Times: TypeAlias = Deployment | PublishedStepTime
+Times: TypeAlias = Deployment | PublishedStepTime | ProfiledDevice
 
 
 def arrivals(rate: float, calls: int) -> list[float]:
@@ -130,3 +130,12 @@ def test_a_lone_answer_goes_through_all_stages_for_each_token(pipeline: int) -> 
     each_s = (stamps[-1] - stamps[1]) / (len(stamps) - 2)
     assert each_s == pytest.approx(times.decode_step_s(1, PROMPT + 16), rel=0.02)
     assert each_s > 0.99 * deployed(1).decode_step_s(1, PROMPT + 16)
+
+
+def test_a_profiled_device_is_a_pools_device() -> None:
+    """One object for its steps and for what a planner expects of them."""
+    times = ProfiledDevice(step_time=DEFAULT_STEP_TIME, step_tokens=PROMPT)
+    (record,) = ttfts(times, [0.0], tokens=9)
+    first, last = record.token_at_s[0], record.token_at_s[-1]
+    assert first == pytest.approx(times.prefill_s(PROMPT), abs=SAID_S)
+    assert last - first == pytest.approx(8 * times.decode_step_s(1, PROMPT + 4), rel=0.01)
