@@ -12,6 +12,7 @@ from antiphon.types import (
     Tier,
 )
 
+
 class KvTeller:
     """Numbers the changes of one life of a process. `listen` is for the scheduler."""
 
