@@ -281,6 +281,10 @@ def test_a_prompt_of_several_chunks_lags_once() -> None:
     occupied_s = sum(split.seconds_of(one) for one in chunks)
     lag_s = split.lag_s(plan(chunk(3072, 1024)))
     assert split.prefill_s(4096) == pytest.approx(occupied_s + lag_s)
+    assert split.occupied_s(4096) == pytest.approx(occupied_s)
+    assert replace(split, parallelism=Parallelism()).occupied_s(4096) == pytest.approx(
+        deployment().prefill_s(4096), rel=0.01
+    )
 
 
 # ── memory ───────────────────────────────────────────────────────────────────────────────────────

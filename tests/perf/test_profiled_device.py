@@ -32,6 +32,7 @@ def test_it_has_the_times_of_its_parts() -> None:
     assert device.repeated_s(step, 7) == DEFAULT_STEP_TIME.repeated_s(step, 7)
     assert device.lag_s(step) == 0.0
     assert device.prefill_s(1000, 24) == phases.prefill_s(1000, 24)
+    assert device.occupied_s(1000, 24) == device.prefill_s(1000, 24)
     assert device.decode_step_s(2, 510) == device.seconds(step)
     steps = [plan(chunk(at, 256, sampled=at == 256)) for at in (0, 256)]
     assert device.prefill_s(512) == pytest.approx(sum(map(device.seconds, steps)))

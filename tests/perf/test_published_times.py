@@ -86,6 +86,7 @@ def test_prompts_follow_each_other_and_decodes_go_round() -> None:
     assert two.seconds(prompt) == pytest.approx(OPT_13B.seconds(prompt) / 2 + 1e-3)
     assert two.lag_s(prompt) == two.seconds(prompt)
     assert two.prefill_s(512) == pytest.approx(OPT_13B.prefill_s(512) + 2e-3)
+    assert two.occupied_s(512) == two.seconds(prompt)
     step = decodes([500] * 64)
     assert two.seconds(step) == pytest.approx(OPT_13B.seconds(decodes([500] * 32)) + 2e-3)
     assert two.lag_s(step) == OPT_13B.lag_s(prompt) == 0.0

@@ -1,5 +1,6 @@
 """Closed forms beside simulated queues, and beside each other."""
 
+from itertools import accumulate
 from math import inf
 from statistics import fmean
 
@@ -14,6 +15,7 @@ from antiphon.perf.queueing import (
     mg1_wait_s,
     mgc_wait_s,
     pipelined_ttft_s,
+    staged_ttft_s,
     tensor_parallel_ttft_s,
     utilisation,
 )
@@ -42,6 +44,22 @@ def test_two_stages_are_busy_half_as_long(busy: float) -> None:
     rate = busy / (PREFILL_S / 2)
     simulated = simulated_ttft_s(rate, PREFILL_S / 2, PREFILL_S)
     assert pipelined_ttft_s(rate, PREFILL_S) == pytest.approx(simulated, rel=0.02)
+
+
+@pytest.mark.parametrize("stages", [(0.02, 0.03, 0.03), (0.05, 0.01, 0.02), (0.02, 0.02, 0.04)])
+def test_behind_the_slowest_stage_nobody_waits_twice(stages: tuple[float, ...]) -> None:
+    """Against a queue at each stage: whoever comes through the slowest is spread for the rest."""
+    rate = 0.7 / max(stages)
+    now = list(accumulate(exponential(1 / rate, CALLS, seed=1)))
+    ends = now
+    for stage in stages:
+        free_at, ended = 0.0, []
+        for at in ends:
+            free_at = max(at, free_at) + stage
+            ended.append(free_at)
+        ends = ended
+    simulated = fmean(end - at for end, at in zip(ends, now, strict=True))
+    assert staged_ttft_s(rate, max(stages), sum(stages)) == pytest.approx(simulated, rel=0.02)
 
 
 @pytest.mark.parametrize("busy", [0.2, 0.5, 0.8])

@@ -25,6 +25,10 @@ class ProfiledDevice(FittedPhaseTime):
         """0: the next step begins when the tokens of this one are there."""
         return self.step_time.lag_s(plan)
 
+    def occupied_s(self, tokens: int, start: int = 0) -> Seconds:
+        """How long such a prompt keeps the next from beginning: all of `prefill_s`."""
+        return self.prefill_s(tokens, start)
+
 
 def profiled_device(path: Path, *, step_tokens: int) -> ProfiledDevice:
     """The device of the profile in `path`; a prompt is computed `step_tokens` a step.

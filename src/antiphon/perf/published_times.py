@@ -78,9 +78,13 @@ class PublishedStepTime:
 
     def prefill_s(self, tokens: int, start: int = 0) -> Seconds:
         """See `core.costs.PhaseTime`: in one step."""
+        return self.occupied_s(tokens, start) * self.pipeline
+
+    def occupied_s(self, tokens: int, start: int = 0) -> Seconds:
+        """How long such a prompt keeps the next from beginning: less than `prefill_s` in stages."""
         if tokens <= 0:
             return 0.0
-        return self._stage_s(tokens, (start + tokens) ** 2 - start**2) * self.pipeline
+        return self._stage_s(tokens, (start + tokens) ** 2 - start**2)
 
     def decode_step_s(self, sequences: int, context_tokens: int) -> Seconds:
         """See `core.costs.PhaseTime`."""

@@ -19,8 +19,7 @@ def md1_ttft_s(rate_per_s: float, prefill_s: Seconds) -> Seconds:
 
     D + R·D² / (2·(1 − R·D)): M/D/1, DistServe §3.1, equation 1.
     """
-    busy = utilisation(rate_per_s, prefill_s)
-    return inf if busy >= 1 else prefill_s + rate_per_s * prefill_s**2 / (2 * (1 - busy))
+    return staged_ttft_s(rate_per_s, prefill_s, prefill_s)
 
 
 def pipelined_ttft_s(rate_per_s: float, prefill_s: Seconds) -> Seconds:
@@ -28,8 +27,16 @@ def pipelined_ttft_s(rate_per_s: float, prefill_s: Seconds) -> Seconds:
 
     Latency stays D, and a stage is busy for half of it.
     """
-    busy = utilisation(rate_per_s, prefill_s / 2)
-    return inf if busy >= 1 else prefill_s + rate_per_s * prefill_s**2 / (8 * (1 - busy))
+    return staged_ttft_s(rate_per_s, prefill_s / 2, prefill_s)
+
+
+def staged_ttft_s(rate_per_s: float, occupied_s: Seconds, prefill_s: Seconds) -> Seconds:
+    """With any stages: a prompt keeps the next from beginning for `occupied_s` only.
+
+    Where each stage takes the same for every prompt, all stages together let it wait as the slowest
+    alone would, in whatever order they are (Friedman 1965).
+    """
+    return prefill_s + mg1_wait_s(rate_per_s, occupied_s, occupied_s**2)
 
 
 def tensor_parallel_ttft_s(rate_per_s: float, prefill_s: Seconds, speedup: float) -> Seconds:

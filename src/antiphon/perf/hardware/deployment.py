@@ -115,15 +115,19 @@ class Deployment:
 
     def prefill_s(self, tokens: int, start: int = 0) -> Seconds:
         """See `core.costs.PhaseTime`. Chunks follow each other through a pipeline."""
-        total = longest = 0.0
-        end = start + tokens
-        while start < end:
-            length = min(self.step_tokens, end - start)
-            work = StepWork().plus(start, length, sampled=start + length == end)
-            total += self.seconds_of(work)
-            longest = max(longest, self._lag_s(work))
-            start += length
-        return total + longest
+        chunks = self._chunks(tokens, start)
+        return sum(map(self.seconds_of, chunks)) + max(map(self._lag_s, chunks), default=0.0)
+
+    def occupied_s(self, tokens: int, start: int = 0) -> Seconds:
+        """How long such a prompt keeps the next from beginning: less than `prefill_s` in stages."""
+        return sum(map(self.seconds_of, self._chunks(tokens, start)))
+
+    def _chunks(self, tokens: int, start: int) -> list[StepWork]:
+        end, size = start + tokens, self.step_tokens
+        return [
+            StepWork().plus(at, min(size, end - at), sampled=at + size >= end)
+            for at in range(start, end, size)
+        ]
 
     def decode_step_s(self, sequences: int, context_tokens: int) -> Seconds:
         """See `core.costs.PhaseTime`."""
