@@ -8,6 +8,7 @@ from .placement_case import (
     cluster_values,
     jointly,
 )
+from .plan_order import PlanOrder
 from .search_run import SearchRun
 from .users_at_rate import CallShape, UsersAtRate, WorkloadUsers, call_shape
 from .worker_times import Hardware, PhaseTimes, WorkerKind, WorkerTime
@@ -19,6 +20,7 @@ __all__ = [
     "PhaseBounds",
     "PhaseTimes",
     "PlacementCase",
+    "PlanOrder",
     "SearchRun",
     "TrialEffort",
     "UsersAtRate",

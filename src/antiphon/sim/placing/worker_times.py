@@ -67,6 +67,12 @@ class Hardware:
     kv_bytes: float = 2.0
     step_tokens: int = 2048
 
+    @property
+    def kv_bytes_per_token(self) -> int:
+        """Of all layers."""
+        model = self.model
+        return round(model.layers * model.kv_values_per_token * self.kv_bytes)
+
     def kinds(self, least_context: int) -> tuple[WorkerKind, ...]:
         """Every way to split the model over devices of one kind that fits, by `perf`'s roofline.
 
