@@ -53,6 +53,8 @@ LENGTHS = {
 """Mean lengths of DistServe's figure 7; its paper gives no deviation, so that is varied."""
 PLENTY = 2_000_000
 """Tokens of KV that no run here needs."""
+THEIR_CAP = 50_000
+"""Tokens that DistServe's simulator lets one worker decode at once, whatever its memory."""
 
 
 # ── what is compared ─────────────────────────────────────────────────────────────────────────
@@ -64,10 +66,10 @@ def separately(records: tuple[CallRecord, ...], slo: Slo, warmup_s: Seconds) -> 
     return replace(both, met=min(both.ttft_met, both.tpot_met), batches=())
 
 
-def opt_13b(*, kv: bool) -> tuple[WorkerKind, ...]:
-    """OPT-13B on 1, 2 and 4 A100 by DistServe's coefficients.
+def opt_13b(kv_tokens: int | None = None) -> tuple[WorkerKind, ...]:
+    """OPT-13B on 1, 2 and 4 A100 by DistServe's coefficients; `kv_tokens`: of each worker.
 
-    Its KV capacity is published for one device; what two and four have follows from it: their
+    None: what fits. That is published for one device; what two and four have follows from it: their
     memory, less one copy of the weights.
     """
     a100, shape = device_of("a100"), shape_of("opt-13b")
@@ -84,7 +86,7 @@ def opt_13b(*, kv: bool) -> tuple[WorkerKind, ...]:
                 WorkerKind(
                     Instance(device="a100", tensor=tensor, pipeline=pipeline),
                     times,
-                    devices * (one + weights) - weights if kv else PLENTY,
+                    kv_tokens or devices * (one + weights) - weights,
                     devices * a100.price_per_hour,
                     devices * a100.network_bytes_per_s,
                     devices * a100.peer_bytes_per_s,
@@ -221,52 +223,57 @@ def case_of(
     )
 
 
-def distserve_case(lengths: str, calls: int, *, joint: bool, transfer: bool, kv: bool):
-    case = case_of(
-        WorkloadUsers(parse_workload(LENGTHS[lengths])),
-        Slo(ttft_s=0.2, tpot_s=0.1),
-        opt_13b(kv=kv),
-        _kv_bytes(shape_of("opt-13b")),
-        calls,
-    )
-    judge = jointly if joint else separately
-    return replace(case, transfer_free=not transfer, judge=judge)
+@dataclass(frozen=True)
+class Mode:
+    """How a goodput is found. `kv_tokens`: of each worker; None: what fits."""
+
+    name: str
+    joint: bool
+    transfer: bool
+    kv_tokens: int | None
+
+    def case(self, lengths: str, calls: int) -> PlacementCase:
+        case = case_of(
+            WorkloadUsers(parse_workload(LENGTHS[lengths])),
+            Slo(ttft_s=0.2, tpot_s=0.1),
+            opt_13b(self.kv_tokens),
+            _kv_bytes(shape_of("opt-13b")),
+            calls,
+        )
+        judge = jointly if self.joint else separately
+        return replace(case, transfer_free=not self.transfer, judge=judge)
+
+
+THEIRS = Mode("theirs: separate P90, no transfer, 50,000 tokens", False, False, THEIR_CAP)
+OURS = Mode("joint 90 %, transfer over NVLink, KV that fits", True, True, None)
+BETWEEN = (
+    Mode("separate P90, no transfer, no KV limit", False, False, PLENTY),
+    Mode("joint 90 %, no transfer, 50,000 tokens", True, False, THEIR_CAP),
+    Mode("joint 90 %, no transfer, KV that fits", True, False, None),
+)
 
 
 def distserve(options: argparse.Namespace) -> dict[str, object]:
-    a100 = partial(Instance, device="a100")
-    one, two, piped = a100(tensor=1), a100(tensor=2), a100(tensor=1, pipeline=2)
-    pairs = [pair(two, one), pair(one, one), pair(two, two), pair(one, two), pair(piped, one)]
-    more = [pair(one, one, 2, 1), pair(one, one, 3, 1)]
-    modes = {
-        "separate P90, no transfer, no KV limit (theirs)": (False, False, False),
-        "joint 90 %, no transfer, no KV limit": (True, False, False),
-        "joint 90 %, with transfer": (True, True, False),
-        "joint 90 %, with transfer and KV limit": (True, True, True),
-    }
-    names: list[tuple[str, str, str]] = []
-    jobs: list[Callable[[], object]] = []
-    for mode, (joint, transfer, kv) in modes.items():
-        theirs = mode in (next(iter(modes)), list(modes)[-1])
-        for candidate in [*pairs, *more] if theirs else pairs[:2]:
-            case = distserve_case(
-                "ShareGPT-like", options.calls, joint=joint, transfer=transfer, kv=kv
-            )
-            names.append(("ShareGPT-like", mode, candidate.text))
-            jobs.append(partial(find, case, candidate, options.seeds))
-    for lengths in list(LENGTHS)[1:]:
-        case = distserve_case(lengths, options.calls, joint=False, transfer=False, kv=False)
-        for candidate in pairs[:2]:
-            names.append((lengths, next(iter(modes)), candidate.text))
-            jobs.append(partial(find, case, candidate, options.seeds))
+    one, two = (Instance(device="a100", tensor=tensor) for tensor in (1, 2))
+    best = pair(two, one)
+    pairs = [best, pair(one, one), pair(two, two), pair(one, two)]
+    what = [("ShareGPT-like", THEIRS, candidate) for candidate in pairs]
+    what += [("ShareGPT-like", OURS, candidate) for candidate in pairs]
+    what += [("ShareGPT-like", mode, best) for mode in BETWEEN]
+    what += [(lengths, THEIRS, best) for lengths in list(LENGTHS)[1:]]
+    what += [("ShareGPT-like", OURS, pair(one, one, n, 1)) for n in (2, 3)]
+    jobs = [
+        partial(find, mode.case(lengths, options.calls), candidate, options.seeds)
+        for lengths, mode, candidate in what
+    ]
     rows: list[dict[str, object]] = []
-    for (lengths, mode, name), found in zip(
-        names, side_by_side(jobs, options.processes), strict=True
-    ):
+    kept = {"lengths": LENGTHS, "claim": "1.56 per GPU at prefill TP2, decode TP1", "rows": rows}
+    for (lengths, mode, _), found in zip(what, side_by_side(jobs, options.processes), strict=True):
         assert isinstance(found, Found)
-        print(f"{lengths:16} {mode:48} {name:36} {found.text}", flush=True)
-        rows.append({"lengths": lengths, "mode": mode, **found.row()})
-    return {"lengths": LENGTHS, "claim": "1.56 per GPU at prefill TP2, decode TP1", "rows": rows}
+        print(f"{lengths:16} {mode.name:50} {found.name:42} {found.text}", flush=True)
+        rows.append({"lengths": lengths, "mode": mode.name, **found.row()})
+        result.write("placement_distserve", kept)
+    return kept
 
 
 # ── split against colocated ──────────────────────────────────────────────────────────────────
@@ -293,7 +300,7 @@ APPLICATIONS = (
 def application_case(one: Application, calls: int) -> PlacementCase:
     shape = shape_of(one.model)
     if one.model == "opt-13b":
-        kinds = opt_13b(kv=True)
+        kinds = opt_13b()
     else:
         kinds = Hardware(model=shape, devices=(device_of("a100"),), most_devices=8).kinds(4096)
     users = WorkloadUsers(parse_workload(one.workload))

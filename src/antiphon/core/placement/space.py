@@ -111,20 +111,17 @@ def _split(
     most = space.most_devices
     if space.low_affinity:  # each stage lies in a node of its own
         most = min(most, space.node_devices * prefill.pipeline)
-    sides = [
+    by_devices = objective is Objective.DEVICES
+    sides = tuple(
         Side(
             per_s=per_s,
             devices=instance.devices,
-            cost=(
-                instance.devices
-                if objective is Objective.DEVICES
-                else bounds.price_per_hour(instance)
-            ),
+            cost=instance.devices if by_devices else bounds.price_per_hour(instance),
         )
         for per_s, instance in ((prefill_per_s, prefill), (decode_per_s, decode))
-    ]
+    )
     local_per_s = bounds.prefill_per_s(decode, tokens)
-    for x, y in matched(*sides, most, keep=space.ratios):
+    for x, y in matched(sides[0], sides[1], most, keep=space.ratios):
         served = x * prefill_per_s, y * decode_per_s
         for conditional, per_s in (
             (False, min(served)),
