@@ -25,6 +25,7 @@ from .drain import drain
 from .drill import drill
 from .kv import kv_app
 from .models import models
+from .plan import plan
 from .profile import profile
 from .replay import replay
 from .restart import restart
@@ -81,6 +82,7 @@ app.command()(restart)
 app.command()(store)
 app.command()(models)
 app.command()(profile)
+app.command()(plan)
 app.command()(replay)
 app.add_typer(bench_app, name="bench")
 app.add_typer(config_app, name="config")

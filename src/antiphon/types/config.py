@@ -111,6 +111,9 @@ class SchedulerConfig:
     reserve_fraction: Annotated[
         float, Key("Share of the pages that admission leaves free.", 0.0, 0.5)
     ] = 0.03
+    prefill_first: Annotated[
+        bool, Key("Decodes wait while prompts are computed, instead of sharing steps with them.")
+    ] = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -224,6 +227,13 @@ class RouterConfig:
     profile: Annotated[
         str | None, Key("File of `antiphon profile` to predict with; without it: shipped times.")
     ] = None
+    conditional_split: Annotated[
+        bool,
+        Key(
+            "Decode workers compute a prompt themselves where it is short or the prefill pool is "
+            "busy; policy slo only."
+        ),
+    ] = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -263,3 +263,18 @@ def test_one_plan_is_outstanding_and_each_sample_is_answered_once() -> None:
         )
         with pytest.raises(BugError, match="not asked for"):
             bench.scheduler.complete(plan, answer, 0.0)
+
+
+def test_prefill_first_lets_decodes_wait_for_prompts() -> None:
+    config = replace(SETUP.config, prefill_first=True)
+    bench = Bench(replace(SETUP, config=config))
+    bench.add(request("a", (1, 2, 3)))
+    bench.turn()
+    bench.add(request("b", tuple(1 + place % 8 for place in range(20))), request("c", (5, 6, 7)))
+    widths = [[(one.request.id, len(one.tokens)) for one in bench.turn()[0].chunks] for _ in "123"]
+    assert widths == [[("b", 16)], [("b", 4), ("c", 3)], [("a", 1), ("b", 1), ("c", 1)]]
+    shared = Bench()
+    shared.add(request("a", (1, 2, 3)))
+    shared.turn()
+    shared.add(request("b", tuple(1 + place % 8 for place in range(20))))
+    assert [len(one.tokens) for one in shared.turn()[0].chunks] == [1, 15]

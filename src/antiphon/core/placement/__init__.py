@@ -1,7 +1,9 @@
 """Placement: which devices do which phase, split how, and how many of each."""
 
-from .candidates import Candidate, Colocated, Instance, Space, Split, matched, powers_of_two
-from .search import Bounds, Judged, Objective, PlacementSearch, Promise
+from .candidates import Candidate, Colocated, Instance, Split
+from .rate_matching import Side, matched, shared_per_s
+from .search import Judged, PlacementSearch, SearchEffort, Trial
+from .space import Bounds, Objective, Promise, Space, promises
 
 __all__ = [
     "Bounds",
@@ -12,8 +14,12 @@ __all__ = [
     "Objective",
     "PlacementSearch",
     "Promise",
+    "SearchEffort",
+    "Side",
     "Space",
     "Split",
+    "Trial",
     "matched",
-    "powers_of_two",
+    "promises",
+    "shared_per_s",
 ]

@@ -1,7 +1,6 @@
 """Ways to place a model's phases on devices."""
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 
@@ -20,17 +19,23 @@ class Instance:
 
     @property
     def text(self) -> str:
-        """Such as "h100 TP2 PP1"."""
-        return f"{self.device} TP{self.tensor} PP{self.pipeline}"
+        """Such as "h100 TP2"."""
+        stages = f" PP{self.pipeline}" if self.pipeline > 1 else ""
+        return f"{self.device} TP{self.tensor}{stages}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, order=True)
 class Colocated:
-    """Workers that do both phases; a step has up to `step_tokens` of prompts beside decodes."""
+    """Workers that do both phases; a step has up to `step_tokens` tokens.
+
+    `prefill_first`: prompts have steps to themselves and decodes wait; else they share steps
+    (chunked prefill, Sarathi).
+    """
 
     instance: Instance
     workers: int
     step_tokens: int
+    prefill_first: bool = False
 
     @property
     def devices(self) -> int:
@@ -38,9 +43,25 @@ class Colocated:
         return self.workers * self.instance.devices
 
     @property
+    def pools(self) -> tuple[tuple[Instance, int], ...]:
+        """Each kind of worker, and how many."""
+        return ((self.instance, self.workers),)
+
+    @property
+    def kind(self) -> str:
+        """What it has in common with others."""
+        how = "prefill first" if self.prefill_first else "chunked"
+        return f"colocated, {how}, {self.instance.device}"
+
+    @property
     def text(self) -> str:
-        """Such as "4 mixed of h100 TP1 PP1, 512 tokens a step"."""
-        return f"{self.workers} mixed of {self.instance.text}, {self.step_tokens} tokens a step"
+        """Such as "4 mixed h100 TP1, chunks of 512"."""
+        how = "prefill first" if self.prefill_first else f"chunks of {self.step_tokens}"
+        return f"{self.workers} mixed {self.instance.text}, {how}"
+
+    def times(self, copies: int) -> "Colocated":
+        """So many times as many workers."""
+        return replace(self, workers=copies * self.workers)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, order=True)
@@ -51,84 +72,41 @@ class Split:
     prefill_workers: int
     decode: Instance
     decode_workers: int
+    step_tokens: int
     conditional: bool = False
 
     @property
     def devices(self) -> int:
         """Of all workers."""
-        return (
-            self.prefill_workers * self.prefill.devices + self.decode_workers * self.decode.devices
-        )
+        return sum(workers * instance.devices for instance, workers in self.pools)
+
+    @property
+    def pools(self) -> tuple[tuple[Instance, int], ...]:
+        """Each kind of worker, and how many."""
+        return ((self.prefill, self.prefill_workers), (self.decode, self.decode_workers))
+
+    @property
+    def kind(self) -> str:
+        """What it has in common with others."""
+        how = "conditional split" if self.conditional else "split"
+        return f"{how}, {self.prefill.device} and {self.decode.device}"
 
     @property
     def text(self) -> str:
-        """Such as "2 prefill of h100 TP2 PP1, 1 decode of h20 TP1 PP1"."""
+        """Such as "2 prefill h100 TP2 + 1 decode h20 TP1"."""
         rest = ", conditional" if self.conditional else ""
         return (
-            f"{self.prefill_workers} prefill of {self.prefill.text}, "
-            f"{self.decode_workers} decode of {self.decode.text}{rest}"
+            f"{self.prefill_workers} prefill {self.prefill.text} + "
+            f"{self.decode_workers} decode {self.decode.text}{rest}"
+        )
+
+    def times(self, copies: int) -> "Split":
+        """So many times as many workers."""
+        return replace(
+            self,
+            prefill_workers=copies * self.prefill_workers,
+            decode_workers=copies * self.decode_workers,
         )
 
 
 Candidate: TypeAlias = Colocated | Split
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Space:
-    """What may be chosen from.
-
-    `instances`: those that fit in memory, each of at most one node unless it is a pipeline.
-    `node_devices`: devices of a node. `low_affinity`: KV must stay within a node, so that prefill
-    and decode share one (DistServe §4.2): then both kinds are the same. `most_devices`: in all.
-    """
-
-    instances: tuple[Instance, ...]
-    node_devices: int = 8
-    most_devices: int = 16
-    low_affinity: bool = False
-    step_tokens: tuple[int, ...] = (512, 2048)
-
-    def splits(self) -> Iterator[tuple[Instance, Instance]]:
-        """Pairs of a prefill and a decode instance, without their numbers."""
-        for prefill in self.instances:
-            for decode in self.instances:
-                if not self.low_affinity or self._share_a_node(prefill, decode):
-                    yield prefill, decode
-
-    def _share_a_node(self, prefill: Instance, decode: Instance) -> bool:
-        """Segments of one stage lie in one node: as many stages, and room for both beside."""
-        return (
-            prefill.device == decode.device
-            and prefill.pipeline == decode.pipeline
-            and prefill.tensor + decode.tensor <= self.node_devices
-        )
-
-
-def matched(
-    prefill_per_s: float,
-    prefill_devices: int,
-    decode_per_s: float,
-    decode_devices: int,
-    most_devices: int,
-) -> tuple[int, int] | None:
-    """Numbers of workers that serve most a device, within `most_devices`; None: they do not fit.
-
-    Rate matching: max over (x, y) of min(x·P, y·D) / (x·p + y·d). Of equal ones the fewest devices.
-    """
-    options = (
-        (x, y)
-        for x in range(1, most_devices // prefill_devices + 1)
-        for y in range(1, (most_devices - x * prefill_devices) // decode_devices + 1)
-    )
-
-    def worth(option: tuple[int, int]) -> tuple[float, int, int]:
-        x, y = option
-        devices = x * prefill_devices + y * decode_devices
-        return min(x * prefill_per_s, y * decode_per_s) / devices, -devices, -x
-
-    return max(options, key=worth, default=None)
-
-
-def powers_of_two(most: int) -> Sequence[int]:
-    """1, 2, 4, … up to `most`."""
-    return [1 << shift for shift in range(most.bit_length()) if 1 << shift <= most]

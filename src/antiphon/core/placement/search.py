@@ -1,78 +1,90 @@
 """Which placement serves the most within its targets, for its devices or its money.
 
-    Space ─► candidates with an optimistic bound each ─► ask: the most promising one
-                                                    tell: its goodput, simulated ─► ranking
+    Space ─► candidates with a bound each ─► ask: a round of trials    (first the most promising of
+                    ▲                                    │              each kind, then all others)
+                    └─ pruned: bound below the best      ▼
+    ranking ◄──────────────────────────────── tell: its goodput, simulated; or that it is
+        │                                           beaten: it fails at the rate to beat
+        └─► finalists: further seeds ─► ranking with its spread
 
-The search is ask and tell: it knows no simulator. Closed forms bound what a candidate can serve at
-best; one whose bound is below what another has reached already is never simulated.
+The search is ask and tell: it knows no simulator. Closed forms bound what a candidate can serve;
+one whose bound is below what another has reached is never simulated. Whoever is tried first has to
+hold the rate at which it would tie with the best: most fail, which takes one run instead of a
+search. Trials come in rounds that are told as a whole, so what is asked does not depend on which
+process is done first.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from enum import StrEnum
-from typing import Protocol
+from math import ceil, floor, inf
+from statistics import median
 
-from .candidates import Candidate, Colocated, Instance, Space, Split, matched
+from antiphon.errors import BugError
 
-
-class Bounds(Protocol):
-    """What workers could serve at best, in requests a second, and what they cost."""
-
-    def prefill_per_s(self, instance: Instance) -> float:
-        """Prompts of one worker that does nothing else."""
-        ...
-
-    def decode_per_s(self, instance: Instance) -> float:
-        """Answers of one worker that does nothing else."""
-        ...
-
-    def mixed_per_s(self, instance: Instance, step_tokens: int) -> float:
-        """Requests of one worker that does both."""
-        ...
-
-    def price_per_hour(self, instance: Instance) -> float:
-        """Of one worker."""
-        ...
-
-
-class Objective(StrEnum):
-    """What the ranking is by."""
-
-    DEVICES = "devices"
-    """Goodput per device."""
-    MONEY = "money"
-    """Requests within targets per unit of money."""
+from .candidates import Candidate
+from .space import Bounds, Objective, Promise, Space, promises
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Promise:
-    """A candidate before it is simulated. `bound_per_s`: more than that it can't serve."""
+class SearchEffort:
+    """`slack`: how much, relatively, a bound may be too low before it prunes. `tie`: who is behind
+    by less than that is not beaten yet.
 
-    candidate: Candidate
-    bound_per_s: float
-    price_per_hour: float
+    `most_trials`: candidates that are simulated, at most. `finalists`: so many of the best are
+    simulated with all `seeds`. `round_trials`: trials that may run side by side.
+    """
 
-    def worth(self, per_s: float, objective: Objective) -> float:
-        """Requests a second per device, or per unit of money, if it serves so many."""
-        match objective:
-            case Objective.DEVICES:
-                return per_s / self.candidate.devices
-            case Objective.MONEY:
-                return per_s * 3600 / self.price_per_hour
+    slack: float = 0.15
+    tie: float = 0.05
+    most_trials: int = 20
+    finalists: int = 2
+    seeds: int = 3
+    round_trials: int = 4
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Judged:
-    """A candidate and its goodput, of several seeds the least and the most too."""
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """What to simulate: a candidate under users of this seed, from 0 on.
+
+    `beat_per_s`: at this rate it must hold, or it is beaten and nothing else matters; None: it is
+    one of the first, or of the best.
+    """
 
     promise: Promise
-    per_s: float
-    least_per_s: float
-    most_per_s: float
+    seed: int
+    beat_per_s: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """A candidate and its goodput in requests a second, seed by seed."""
+
+    promise: Promise
+    rates_per_s: tuple[float, ...]
+
+    @property
+    def per_s(self) -> float:
+        """The median."""
+        return median(self.rates_per_s)
+
+    @property
+    def least_per_s(self) -> float:
+        """The unluckiest seed's."""
+        return min(self.rates_per_s)
+
+    @property
+    def most_per_s(self) -> float:
+        """The luckiest seed's."""
+        return max(self.rates_per_s)
+
+    def copies(self, rate_per_s: float) -> int | None:
+        """How many of it serve that rate; None: it serves nothing in time."""
+        return ceil(rate_per_s / self.per_s) if self.per_s else None
 
 
 class PlacementSearch:
-    """`slack`: how much a bound may be too low. `most_trials`: simulations, at most."""
+    """Finds the candidate of most worth. `rate_per_s`: to be served by whole copies of it;
+    None: worth alone counts."""
 
     def __init__(
         self,
@@ -80,89 +92,157 @@ class PlacementSearch:
         bounds: Bounds,
         *,
         objective: Objective = Objective.DEVICES,
-        slack: float = 0.1,
-        most_trials: int = 24,
+        rate_per_s: float | None = None,
+        effort: SearchEffort | None = None,
     ) -> None:
-        self._objective = objective
-        self._slack = slack
-        self._left = most_trials
-        self.judged: list[Judged] = []
-        self.promises: Sequence[Promise] = sorted(
-            _promises(space, bounds), key=self._order, reverse=True
-        )
+        self.objective = objective
+        self._rate_per_s = rate_per_s
+        self._effort = effort or SearchEffort()
+        found = sorted(promises(space, bounds, objective), key=self._order)
+        self.promises: Sequence[Promise] = found
         """All candidates, the most promising first."""
-        self._next = 0
-        self.pruned = 0
-        """Candidates that need no simulation."""
+        self._left = _leaders_first(found)
+        self._rates: dict[Candidate, list[float]] = {}
+        self.beaten: list[Trial] = []
+        """Trials of candidates that fail at the rate to beat, in order."""
+        self._by_candidate = {promise.candidate: promise for promise in found}
+        self._asked: list[Trial] = []
+        self._finalists: Sequence[Promise] | None = None
 
-    def ask(self) -> Promise | None:
-        """What is to be simulated next; None: nothing can be better any more. Mutates."""
-        if self._next == len(self.promises) or not self._left:
-            return None
-        promise = self.promises[self._next]
-        best = max((self.worth(one) for one in self.judged), default=0.0)
-        bound = promise.worth(promise.bound_per_s * (1 + self._slack), self._objective)
-        if bound < best:
-            self.pruned = len(self.promises) - self._next
-            self._next = len(self.promises)
-            return None
-        self._next += 1
-        self._left -= 1
-        return promise
+    # ── ask and tell ─────────────────────────────────────────────────────────────────────────
 
-    def tell(self, judged: Judged) -> None:
-        """Take in what was simulated. Mutates."""
-        self.judged.append(judged)
+    def ask(self) -> Sequence[Trial]:
+        """The next round; empty: nothing that is left could change the answer. Mutates.
+
+        Raises `BugError` while trials of the last round have not been told.
+        """
+        if self._asked:
+            raise BugError(f"{len(self._asked)} trials of a placement search are still untold")
+        self._asked = self._first_trials() or self._more_seeds()
+        return tuple(self._asked)
+
+    def tell(self, trial: Trial, per_s: float | None) -> None:
+        """What a trial's goodput is; None: it is beaten. Mutates.
+
+        Raises `BugError` unless it was asked for.
+        """
+        if trial not in self._asked:
+            raise BugError(f"nobody asked for {trial.promise.candidate.text}, seed {trial.seed}")
+        self._asked.remove(trial)
+        if per_s is None:
+            self.beaten.append(trial)
+        else:
+            self._rates.setdefault(trial.promise.candidate, []).append(per_s)
+
+    @property
+    def pruned(self) -> Sequence[Promise]:
+        """Candidates whose bound is below what the best has reached."""
+        best = self._best()
+        return [promise for promise in self._left if self._hopeless(promise, best)]
+
+    @property
+    def untried(self) -> Sequence[Promise]:
+        """Candidates that could be better, for all that is known, but were not simulated."""
+        best = self._best()
+        return [promise for promise in self._left if not self._hopeless(promise, best)]
+
+    # ── what is known ────────────────────────────────────────────────────────────────────────
 
     def worth(self, judged: Judged) -> float:
         """By the objective."""
-        return judged.promise.worth(judged.per_s, self._objective)
+        return judged.promise.worth(judged.per_s, self.objective)
 
     def ranking(self) -> Sequence[Judged]:
-        """Best first; of equal ones the one with fewer devices."""
-        return sorted(
-            self.judged, key=lambda one: (-self.worth(one), one.promise.candidate.devices)
+        """All but the beaten, best first: by the cost of `rate_per_s`, then worth, then devices."""
+        judged = [
+            Judged(self._by_candidate[candidate], tuple(rates))
+            for candidate, rates in self._rates.items()
+        ]
+        return sorted(judged, key=self._rank)
+
+    def cost(self, promise: Promise, per_s: float) -> float | None:
+        """Devices, or money an hour, of the copies that serve `rate_per_s` if each serves `per_s`.
+
+        Without a rate: of one. None: it serves nothing.
+        """
+        if not per_s:
+            return None
+        copies = 1 if self._rate_per_s is None else ceil(self._rate_per_s / per_s)
+        match self.objective:
+            case Objective.DEVICES:
+                return copies * promise.candidate.devices
+            case Objective.MONEY:
+                return copies * promise.price_per_hour
+
+    def _rank(self, judged: Judged) -> tuple[float, float, int, str]:
+        candidate = judged.promise.candidate
+        return (
+            *self._merit(judged.promise, judged.per_s),
+            candidate.devices,
+            candidate.text,
         )
+
+    def _merit(self, promise: Promise, per_s: float) -> tuple[float, float]:
+        """The less the better: cost of the rate that is wanted, if one is, then worth, negated."""
+        cost = 0.0 if self._rate_per_s is None and per_s else self.cost(promise, per_s)
+        return inf if cost is None else cost, -promise.worth(per_s, self.objective)
+
+    # ── rounds ───────────────────────────────────────────────────────────────────────────────
+
+    def _first_trials(self) -> list[Trial]:
+        if self._finalists is not None:
+            return []
+        tried = len(self._rates) + len(self.beaten)
+        room = min(self._effort.round_trials, self._effort.most_trials - tried)
+        chosen = self.untried[: max(0, room)]
+        self._left = [promise for promise in self._left if promise not in chosen]
+        best = self._best()
+        return [Trial(promise, 0, self._to_beat(promise, best)) for promise in chosen]
+
+    def _more_seeds(self) -> list[Trial]:
+        if self._finalists is None:
+            best = [one for one in self.ranking() if one.per_s][: self._effort.finalists]
+            self._finalists = [one.promise for one in best]
+        due = [
+            Trial(promise, seed)
+            for seed in range(1, self._effort.seeds)
+            for promise in self._finalists
+            if len(self._rates[promise.candidate]) <= seed
+        ]
+        return due[: self._effort.round_trials]
+
+    def _best(self) -> tuple[float, float]:
+        """The merit of the best so far."""
+        found = (
+            self._merit(self._by_candidate[candidate], median(rates))
+            for candidate, rates in self._rates.items()
+        )
+        return min(found, default=(inf, 0.0))
+
+    def _to_beat(self, promise: Promise, best: tuple[float, float]) -> float | None:
+        """The rate at which it would nearly tie with the best; None: there is none yet."""
+        cost, worth = best
+        near = 1 - self._effort.tie
+        if self._rate_per_s is None:
+            return -worth * near / promise.worth(1.0, self.objective) or None
+        one = self.cost(promise, self._rate_per_s)
+        if cost == inf or one is None:
+            return None
+        return near * self._rate_per_s / max(1, floor(cost / one))
+
+    def _hopeless(self, promise: Promise, best: tuple[float, float]) -> bool:
+        """Even at its bound it would rank behind."""
+        return self._merit(promise, promise.bound_per_s * (1 + self._effort.slack)) > best
 
     def _order(self, promise: Promise) -> tuple[float, int, str]:
         candidate = promise.candidate
-        worth = promise.worth(promise.bound_per_s, self._objective)
-        return worth, -candidate.devices, candidate.text
+        worth = promise.worth(promise.bound_per_s, self.objective)
+        return -worth, candidate.devices, candidate.text
 
 
-def _promises(space: Space, bounds: Bounds) -> Iterator[Promise]:
-    """Every candidate that can serve anything within its targets."""
-    yield from _colocated(space, bounds)
-    for prefill, decode in space.splits():
-        rates = bounds.prefill_per_s(prefill), bounds.decode_per_s(decode)
-        if not all(rates):
-            continue
-        numbers = matched(rates[0], prefill.devices, rates[1], decode.devices, space.most_devices)
-        if numbers is None:
-            continue
-        price = numbers[0] * bounds.price_per_hour(prefill)
-        price += numbers[1] * bounds.price_per_hour(decode)
-        for conditional in (False, True):
-            yield Promise(
-                candidate=Split(
-                    prefill=prefill,
-                    prefill_workers=numbers[0],
-                    decode=decode,
-                    decode_workers=numbers[1],
-                    conditional=conditional,
-                ),
-                bound_per_s=min(numbers[0] * rates[0], numbers[1] * rates[1]),
-                price_per_hour=price,
-            )
-
-
-def _colocated(space: Space, bounds: Bounds) -> Iterator[Promise]:
-    for instance in space.instances:
-        for step_tokens in space.step_tokens:
-            per_s = bounds.mixed_per_s(instance, step_tokens)
-            if per_s and instance.devices <= space.most_devices:
-                yield Promise(
-                    candidate=Colocated(instance=instance, workers=1, step_tokens=step_tokens),
-                    bound_per_s=per_s,
-                    price_per_hour=bounds.price_per_hour(instance),
-                )
+def _leaders_first(found: Sequence[Promise]) -> list[Promise]:
+    """The most promising of each kind before all others, so that every kind has its chance."""
+    leaders: Mapping[str, Promise] = {one.candidate.kind: one for one in reversed(found)}
+    chosen = list(leaders.values())
+    first = [one for one in found if one in chosen]
+    return first + [one for one in found if one not in chosen]

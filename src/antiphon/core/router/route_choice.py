@@ -33,12 +33,16 @@ class NoRoom:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RouteChoice:
-    """One request's choice of a route. `hold_s`: when it could be asked again."""
+    """One request's choice of a route. `hold_s`: when it could be asked again.
+
+    `conditional`: decode workers may compute prompts while there is a prefill pool.
+    """
 
     forecast: Forecast
     scorer: Scorer
     max_sequences: int | None
     hold_s: Seconds
+    conditional: bool = True
 
     def best(self, workers: Sequence[WorkerBelief], *, whole: bool = False) -> Option | NoRoom:
         """The route, as an option of one or two workers, or of one if it is to be `whole`.
@@ -106,7 +110,7 @@ class RouteChoice:
         pool: Sequence[WorkerBelief],
     ) -> list[Option]:
         """Decode workers that may compute the prompt themselves: the rule at the top."""
-        if not self.scorer.by_prediction:
+        if not (self.conditional and self.scorer.by_prediction):
             return []
         forecast, slo = self.forecast, self.forecast.slo
         if split:

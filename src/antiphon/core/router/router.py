@@ -334,6 +334,7 @@ class Router:
             scorer=self._scorer,
             max_sequences=self._limits.max_sequences,
             hold_s=self._config.hold_s,
+            conditional=self._config.conditional_split,
         )
 
     def _place(self, choice: Option, forecast: Forecast, request: Request) -> None:

@@ -72,6 +72,15 @@ def batch(
     return Flight(plan, draft.computing, draft.sampling, tokens=budget - left)
 
 
+def prefills_first(running: Collection[SequenceState]) -> Collection[SequenceState]:
+    """Those whose prompts are being computed; if there is none, all.
+
+    In steps of these decodes wait for prompts, as in vLLM before chunked prefill.
+    """
+    prefills = [one for one in running if len(one.tokens) - one.computed > 1]
+    return prefills or running
+
+
 def _decode(draft: _Draft, sequence: SequenceState, memory: SequenceMemory) -> None:
     """Add the chunk of one token. A lone uncomputed prompt token passes here too."""
     key, table, tokens, sent = sequence.key, sequence.table, sequence.tokens, sequence.sent

@@ -131,6 +131,7 @@ class Scheduler:
             self._completion,
             parts.batch,
             budget=config.max_batched_tokens,
+            prefill_first=config.prefill_first,
         )
         self._events: list[SchedulerEvent] = []
         """Said by the next `complete` or `expire`."""

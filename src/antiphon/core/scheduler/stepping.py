@@ -5,7 +5,7 @@ from collections.abc import Callable
 from antiphon.errors import BugError
 from antiphon.types import SchedulerEvent, Seconds, StepPlan, StepResult
 
-from .batching import Flight
+from .batching import Flight, prefills_first
 from .completion import Completion
 from .early_start import PrefillPace
 from .receiving import Receiving
@@ -28,6 +28,7 @@ class Stepping:
         batch: Callable[..., Flight | None],
         *,
         budget: int,
+        prefill_first: bool = False,
     ) -> None:
         self.steps = self.computed_tokens = 0
         self.busy_s: Seconds = 0.0
@@ -37,6 +38,7 @@ class Stepping:
         self._completion = completion
         self._batch = batch
         self._budget = budget
+        self._prefill_first = prefill_first
         self._pace = PrefillPace()
         self._flight: Flight | None = None
 
@@ -98,8 +100,9 @@ class Stepping:
         self._flight = None
 
     def _of_running(self, repeat: int) -> Flight | None:
+        running = self._roster.running.values()
         return self._batch(
-            self._roster.running.values(),
+            prefills_first(running) if self._prefill_first else running,
             self._memory,
             number=self.steps,
             budget=self._budget,

@@ -41,6 +41,8 @@ _ERRORS = {
     Outcome.CANCELLED: CallError.TIMEOUT,
 }
 
+_LINGER_S: Seconds = 60.0
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UserRules:
@@ -177,7 +179,10 @@ class Users(ClusterLog):
 
     def _over(self, id: RequestId, error: CallError | None, told: RequestRecord | None) -> None:
         call = self._open.pop(id)
-        del self.answers[id]
+        if error is None:
+            del self.answers[id]
+        else:  # a worker goes on with it until it hears of its end
+            self._at(self.now + _LINGER_S, lambda: self.answers.pop(id))
         self.open_calls -= 1
         session, now = call.session, self.now
         plan = session.plan

@@ -1,0 +1,168 @@
+"""`antiphon plan`: which devices, how many and split how, for this traffic and these targets."""
+
+import json
+import os
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from antiphon.errors import UsageError
+
+from .plan_words import PlanWords
+from .progress import Progress, tell
+
+if TYPE_CHECKING:
+    from antiphon.sim.placing import PlanOrder, SearchRun
+
+_INTERRUPTED = 130
+
+
+def plan(  # noqa: PLR0913  each is an option
+    model: Annotated[
+        str,
+        typer.Option(help="Model by its dimensions, such as llama-3-70b.", show_default=False),
+    ],
+    devices: Annotated[
+        str,
+        typer.Option(help="Kinds that may be used, such as h800,h20.", show_default=False),
+    ],
+    count: Annotated[int, typer.Option(help="Devices at most, in all.", metavar="N")] = 8,
+    node: Annotated[int, typer.Option(help="Devices of one node.", metavar="N")] = 8,
+    workload: Annotated[
+        str, typer.Option(help="Who calls: see `antiphon bench --list`.", metavar="NAME[:…]")
+    ] = "chat",
+    arrivals: Annotated[
+        str, typer.Option(help="When: poisson, bursts:cv=2, trace, …", metavar="KIND[:…]")
+    ] = "poisson",
+    slo: Annotated[
+        str | None,
+        typer.Option(help="What is in time.", metavar="ttft=TIME,tpot=TIME"),
+    ] = None,
+    slo_preset: Annotated[
+        str | None, typer.Option(help="The same by name: chat, code, summarise, …", metavar="NAME")
+    ] = None,
+    by: Annotated[
+        str, typer.Option(help="Best for each: devices or money.", metavar="devices|money")
+    ] = "devices",
+    price: Annotated[
+        list[str] | None,
+        typer.Option(help="An hour of a device, such as h800=2.5.", metavar="KIND=PRICE"),
+    ] = None,
+    rate: Annotated[
+        float | None,
+        typer.Option(help="Calls a second to serve, with the least that does it.", metavar="R"),
+    ] = None,
+    low_affinity: Annotated[
+        bool, typer.Option("--low-affinity", help="KV must not leave a node.")
+    ] = False,
+    weight_bits: Annotated[int, typer.Option(help="Of a weight: 4, 8, 16 or 32.")] = 16,
+    kv_bits: Annotated[int, typer.Option(help="Of a number in the KV cache.")] = 16,
+    seeds: Annotated[int, typer.Option(help="Different users for the best ones.", metavar="K")] = 3,
+    trials: Annotated[int, typer.Option(help="Candidates to simulate, at most.", metavar="N")] = 20,
+    processes: Annotated[
+        int | None, typer.Option(help="Simulations side by side.", show_default="one a core")
+    ] = None,
+    output: Annotated[
+        Path | None,
+        typer.Option(
+            "--output", "-o", help="Keep plan.json, plan.svg, cluster.toml there.", metavar="DIR"
+        ),
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="JSON instead of a table.")] = False,
+) -> None:
+    """Find the placement of MODEL that serves most calls in time for its devices, or its money.
+
+    Prefill and decode apart or together, on which kind of device, over how many of them, in which
+    ratio: candidates are bounded by closed forms, and the promising ones are run in the simulator,
+    with the live router, scheduler and hand-over. Goodput is the highest rate at which 90 % of
+    calls have both their first token and their tokens in time.
+
+    \b
+    antiphon plan --model llama-3-70b --devices h800,h20 --count 16 --slo ttft=500ms,tpot=50ms
+    antiphon plan --model opt-13b --devices a100 --workload chat:max_context=2048 \\
+                  --slo-preset chat --by money --price a100=1.5
+    antiphon plan --model qwen3-32b --devices h100 --workload summarise --slo ttft=5s,tpot=60ms \\
+                  --rate 20 -o plan/
+
+    Prices are illustrative unless you say yours. Ctrl-C prints what is known by then.
+    """
+    words = PlanWords(
+        model=model,
+        devices=devices,
+        count=count,
+        node=node,
+        workload=workload,
+        arrivals=arrivals,
+        slo=slo,
+        slo_preset=slo_preset,
+        by=by,
+        prices=price or (),
+        rate=rate,
+        low_affinity=low_affinity,
+        weight_bits=weight_bits,
+        kv_bits=kv_bits,
+        seeds=seeds,
+        trials=trials,
+    )
+    if processes is not None and not 1 <= processes <= 256:
+        raise UsageError(f"--processes {processes}: must be from 1 to 256")
+    order = words.order()
+    if output is not None:
+        _check_folder(output)
+    run, whole = _searched(order, processes or len(os.sched_getaffinity(0)))
+
+    from .plan_report import document, keep, table
+
+    if as_json:
+        tell(json.dumps(document(order, run, whole=whole), indent=2))
+    else:
+        tell(table(order, run, whole=whole))
+    if output is not None:
+        keep(output, order, run, whole=whole)
+        tell(f"Kept in {output}: plan.json, plan.svg, cluster.toml", err=as_json)
+    if not whole:
+        raise typer.Exit(_INTERRUPTED)
+
+
+def _searched(order: "PlanOrder", processes: int) -> "tuple[SearchRun, bool]":
+    """The search, run to its end, or up to Ctrl-C (False)."""
+    from antiphon.core.goodput import Attainment, Goodput
+    from antiphon.core.placement import Trial
+
+    begun = time.monotonic()
+    with Progress() as progress:
+        progress.say("Looking at what fits")
+        run = order.search_run()
+        all_of_them = len(run.search.promises)
+        tried = 0
+
+        def heard(trial: Trial, answer: Goodput | Attainment) -> None:
+            nonlocal tried
+            tried += 1
+            best = next(iter(run.search.ranking()), None)
+            known = "" if best is None else f"; best so far: {best.promise.candidate.text}"
+            took_s = time.monotonic() - begun
+            progress.say(
+                f"{took_s:.0f} s, {tried} trials of {all_of_them} candidates, now "
+                f"{trial.promise.candidate.text}{known}"
+            )
+
+        progress.say(f"{all_of_them} candidates; simulating the most promising")
+        try:
+            run.run(processes=processes, on_progress=heard)
+        except KeyboardInterrupt:
+            return run, False
+    return run, True
+
+
+def _check_folder(folder: Path) -> None:
+    """Raise `UsageError` if a plan can't be kept there: better now than in five minutes."""
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise UsageError(f"--output {folder}: is not an empty folder: give another one")
+    above = folder.absolute()
+    while not above.exists():
+        above = above.parent
+    if not os.access(above, os.W_OK):
+        raise UsageError(f"--output {folder}: can't be written")
