@@ -9,7 +9,7 @@ from antiphon.sim.placing import PhaseBounds, SearchRun
 
 
 def search_run(**effort: int) -> SearchRun:
-    of = case(calls=60)
+    of = case(calls=30)
     space = Space(
         instances=tuple(kind.instance for kind in of.kinds),
         most_devices=2,
@@ -21,7 +21,7 @@ def search_run(**effort: int) -> SearchRun:
 
 
 def test_the_answer_does_not_depend_on_processes() -> None:
-    alone, together = search_run(most_trials=3), search_run(most_trials=3)
+    alone, together = search_run(most_trials=2), search_run(most_trials=2)
     alone.run(processes=1)
     together.run(processes=2)
     assert alone.search.ranking() == together.search.ranking()
