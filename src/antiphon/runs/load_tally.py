@@ -35,6 +35,12 @@ class LoadTally:
             self._started_at = now - at_s
         self._sent += 1
 
+    def sent_by(self, calls: int, now: Seconds) -> None:
+        """Mutates: so many calls went out by now, of a run that began at 0."""
+        if self._started_at is None and calls:
+            self._started_at = 0.0
+        self._sent = calls
+
     def ended(self, record: CallRecord) -> None:
         """Mutates: this call is over, or will never be sent."""
         self._ended += 1

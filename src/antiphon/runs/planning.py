@@ -41,7 +41,7 @@ def plan_load(  # noqa: PLR0913  what a load is made of
     a rate either, `DEFAULT_RATE_PER_S`. Classes without targets in `slos` have their presets.
     Raises `UsageError`, also for a file that can't be read or has nothing to send.
     """
-    calls = calls_per_session(workload, seed)
+    calls = 1.0 if isinstance(workload, Trace) else calls_per_session(workload, seed)
     kind = arrivals or ("trace" if has_own_times(workload) else "poisson")
     if rate_per_s is None and arrivals is None and kind == "poisson":
         rate_per_s = DEFAULT_RATE_PER_S
@@ -80,5 +80,6 @@ def _slos(named: Slos, workload: Workload, seed: int) -> Slos:
 
 
 def _classes(workload: Workload, seed: int, looked_at: int) -> set[str]:
-    """Those of the first sessions."""
+    """Those of the first sessions; a trace's are alike, and may have very long prompts."""
+    looked_at = 1 if isinstance(workload, Trace) else looked_at
     return {one.slo_class for one in islice(workload.sessions(seed), looked_at)}

@@ -80,6 +80,14 @@ class Table:
             raise WrongValueError(key, f"{value!r} must be true or false")
         return value
 
+    def choice(self, key: str, choices: Sequence[str]) -> str:
+        """One of these texts; without it the first."""
+        value = self.take(key, choices[0])
+        if value not in choices:
+            known = ", ".join(f'"{one}"' for one in choices)
+            raise WrongValueError(key, f"{value!r} must be one of {known}")
+        return value
+
     def texts(self, key: str) -> tuple[str, ...]:
         """A list of strings; without it none."""
         value = self.take(key, [])
