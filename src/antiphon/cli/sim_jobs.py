@@ -81,6 +81,7 @@ class Stop:
         self.on_stop: Callable[[], None] = lambda: None
 
     def __call__(self) -> bool:
+        """Whether it is."""
         return self.signal is not None
 
     @contextmanager

@@ -191,10 +191,12 @@ def _fault_line(planned: PlannedFault, impacts: dict[Seconds, Impact]) -> str:
     impact = impacts.get(round(planned.at_s, 6))
     if impact is None:
         return f"{said}; it had no effect: it was not there to be hit."
-    recovered = (
-        "was not as before until the next fault or the end"
-        if impact.recovery_s is None
-        else f"was as before after {impact.recovery_s:.1f} s"
-    )
     lost = f"{impact.lost_calls:.1f} calls within targets were lost to it"
-    return f"{said}; {lost}, goodput {recovered}."
+    match impact.recovery_s:
+        case None:
+            then = "goodput was not as before until the next fault or the end"
+        case 0.0:
+            then = "goodput of those that came then was as before"
+        case recovery_s:
+            then = f"goodput was as before after {recovery_s:.1f} s"
+    return f"{said}; {lost}, {then}."
