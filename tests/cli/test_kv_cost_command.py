@@ -10,6 +10,7 @@ from typer.testing import CliRunner
 from antiphon.checkpoint import resolve
 from antiphon.cli.app import Commands
 from antiphon.cli.kv_cost import bytes_text, cost, share_text, time_text
+from antiphon.perf.hardware import MODELS, ModelShape
 
 app = typer.Typer(cls=Commands)
 app.command()(cost)
@@ -109,9 +110,16 @@ def test_numbers_have_limits(option: str) -> None:
     assert run(option, "nan").exit_code == 2
 
 
+@pytest.mark.parametrize("model", MODELS, ids=lambda model: model.name)
+def test_the_catalogue_of_performance_models_is_what_is_known_by_name(model: ModelShape) -> None:
+    told = answer(model.name)
+    assert told["bytes_per_token"] == model.layers * model.kv_values_per_token * 2
+    assert told["traffic"]["tokens_per_s"] == (2_500 if model.parameters > 50e9 else 30_000)
+
+
 def test_the_list_names_sources() -> None:
     text = run("--list").output
-    assert "llama-3-70b" in text
+    assert [line.split()[0] for line in text.splitlines()] == [model.name for model in MODELS]
     assert "hf.co/deepseek-ai/DeepSeek-R1" in text
 
 

@@ -7,10 +7,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from antiphon.core.kv_cost import (
-    CATALOGUE,
     Storage,
     Traffic,
     bytes_for,
+    first_guess_tokens_per_s,
     grouped,
     kv_bytes_per_day,
     latent,
@@ -18,7 +18,8 @@ from antiphon.core.kv_cost import (
     useful_bytes_per_s,
 )
 
-MODELS = {model.name: model for model in CATALOGUE}
+DEEPSEEK_R1 = latent("deepseek-r1", layers=61, rank=512, rope_dim=64, source="")
+LLAMA_70B = grouped("llama-3-70b", layers=80, kv_heads=8, head_dim=128, source="")
 FP16 = 2
 TB = 1e12
 BOX_70B = Traffic(devices=8, tokens_per_s=2500, busy_share=1.0, device_price_per_hour=2.0)
@@ -26,28 +27,24 @@ SSD = Storage(name="SSD", capacity_bytes=TB, price_per_gb_month=0.05)
 RAM = Storage(name="RAM", capacity_bytes=TB, price_per_gb_month=2.0)
 
 
-@pytest.mark.parametrize(
-    ("name", "expected"),
-    [
-        ("deepseek-r1", 70_272),
-        ("llama-3-8b", 128 * 1024),
-        ("llama-3-70b", 320 * 1024),
-        ("smollm2-135m", 23_040),
-        ("qwen3-8b", 147_456),
-    ],
-)
-def test_known_models_keep_what_is_published(name: str, expected: int) -> None:
-    assert MODELS[name].bytes_per_token(FP16) == expected
+def test_models_keep_what_their_attention_needs() -> None:
+    assert DEEPSEEK_R1.bytes_per_token(FP16) == 70_272
+    assert LLAMA_70B.bytes_per_token(FP16) == 320 * 1024
+
+
+def test_a_first_guess_is_of_the_models_size() -> None:
+    assert first_guess_tokens_per_s(8e9) == first_guess_tokens_per_s(30e9) == 30_000
+    assert first_guess_tokens_per_s(70e9) == first_guess_tokens_per_s(671e9) == 2_500
 
 
 def test_one_mi300x_with_deepseek_r1_in_fp16_makes_about_15_tb_a_day() -> None:
     one = replace(BOX_70B, devices=1)
-    a_day = kv_bytes_per_day(one, MODELS["deepseek-r1"].bytes_per_token(FP16))
+    a_day = kv_bytes_per_day(one, DEEPSEEK_R1.bytes_per_token(FP16))
     assert a_day == pytest.approx(15.2 * TB, rel=0.01)
 
 
 def test_a_terabyte_of_ssd_pays_beside_eight_devices_at_less_than_half_a_percent() -> None:
-    per_token = MODELS["llama-3-70b"].bytes_per_token(FP16)
+    per_token = LLAMA_70B.bytes_per_token(FP16)
     case = storage_case(BOX_70B, SSD, stored_bytes_per_token=per_token, hit_rate=0.0)
     assert BOX_70B.tokens_per_hour == 72e6
     assert BOX_70B.price_per_token * 1e6 == pytest.approx(0.222, rel=0.01)

@@ -10,7 +10,6 @@ import typer
 
 from antiphon.core.config import parse_size
 from antiphon.core.kv_cost import (
-    CATALOGUE,
     KvModel,
     Storage,
     StorageCase,
@@ -149,7 +148,9 @@ def cost(
 
 def find_model(name: str) -> KvModel:
     """A model of the catalogue, else what a checkpoint of that name says. Raises `UsageError`."""
-    known = {model.name: model for model in CATALOGUE}
+    from .kv_models import KV_MODELS
+
+    known = {model.name: model for model in KV_MODELS}
     if name in known:
         return known[name]
     from antiphon.checkpoint import open_checkpoint, resolve
@@ -210,10 +211,12 @@ def as_text(estimate: Estimate) -> str:
 
 def catalogue_table() -> str:
     """Known models with their KV in 16 bits."""
+    from .kv_models import KV_MODELS
+
     return "\n".join(
-        f"{model.name:13} {bytes_text(model.bytes_per_token(2)):>8} a token in FP16: "
+        f"{model.name:15} {bytes_text(model.bytes_per_token(2)):>8} a token in FP16: "
         f"{model.layers} layers, {model.why} ({model.source})"
-        for model in CATALOGUE
+        for model in KV_MODELS
     )
 
 

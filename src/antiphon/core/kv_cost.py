@@ -37,6 +37,12 @@ class KvModel:
 SMALL_TOKENS_PER_S = 30_000.0
 LARGE_TOKENS_PER_S = 2_500.0
 """Tensormesh's cost calculator takes these for models of 8B to 30B, and from 70B on."""
+_LARGE_PARAMETERS = 50e9
+
+
+def first_guess_tokens_per_s(parameters: float) -> float:
+    """What a device of a data centre computes of the prompts of a model with so many parameters."""
+    return LARGE_TOKENS_PER_S if parameters >= _LARGE_PARAMETERS else SMALL_TOKENS_PER_S
 
 
 def grouped(
@@ -77,40 +83,6 @@ def latent(
         source=source,
         tokens_per_s=tokens_per_s,
     )
-
-
-CATALOGUE = (
-    latent(
-        "deepseek-r1",
-        layers=61,
-        rank=512,
-        rope_dim=64,
-        source="hf.co/deepseek-ai/DeepSeek-R1",
-        tokens_per_s=LARGE_TOKENS_PER_S,
-    ),
-    grouped(
-        "llama-3-8b", layers=32, kv_heads=8, head_dim=128, source="hf.co/meta-llama/Llama-3.1-8B"
-    ),
-    grouped(
-        "llama-3-70b",
-        layers=80,
-        kv_heads=8,
-        head_dim=128,
-        source="hf.co/meta-llama/Llama-3.1-70B",
-        tokens_per_s=LARGE_TOKENS_PER_S,
-    ),
-    grouped("qwen3-0.6b", layers=28, kv_heads=8, head_dim=128, source="hf.co/Qwen/Qwen3-0.6B"),
-    grouped("qwen3-8b", layers=36, kv_heads=8, head_dim=128, source="hf.co/Qwen/Qwen3-8B"),
-    grouped("qwen3-32b", layers=64, kv_heads=8, head_dim=128, source="hf.co/Qwen/Qwen3-32B"),
-    grouped(
-        "smollm2-135m",
-        layers=30,
-        kv_heads=3,
-        head_dim=64,
-        source="hf.co/HuggingFaceTB/SmolLM2-135M-Instruct",
-    ),
-)
-"""Models whose KV is known without their files; the numbers are those of their config.json."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,11 +13,12 @@ from .profile_file import (
     read_profile,
     write_profile,
 )
+from .profiled_device import ProfiledDevice, profiled_device
 from .router_times import read_times, write_times
 from .step_grid import Limits, StepKind, StepShape, axes, grid, held_out
 from .step_time import FittedStepTime, Ramp
 from .step_work import StepWork, work_of
-from .transfer_time import LinkTime
+from .transfer_time import LinkTime, OverlappedTransfer
 
 __all__ = [
     "DEFAULT_FETCH_TIME",
@@ -29,8 +30,10 @@ __all__ = [
     "Limits",
     "LinkTime",
     "Measured",
+    "OverlappedTransfer",
     "Point",
     "Profile",
+    "ProfiledDevice",
     "ProfiledEngine",
     "Ramp",
     "StepKind",
@@ -43,6 +46,7 @@ __all__ = [
     "fit_step_time",
     "grid",
     "held_out",
+    "profiled_device",
     "quantile",
     "read_profile",
     "read_times",

@@ -7,11 +7,13 @@ that the paper's simulator ships). A step that does both is not measured there: 
 larger of both constants and all other terms, an assumption that favours neither side.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from difflib import get_close_matches
 
 from antiphon.errors import UsageError
 from antiphon.types import Seconds, StepPlan
+
+from .step_work import has_decodes
 
 _MS = 1e-3
 _LARGE_BATCH = 95
@@ -44,8 +46,15 @@ class PublishedStepTime:
     kv_tokens: int | None = None
     pipeline: int = 1
 
+    def __post_init__(self) -> None:
+        if self.pipeline < 1:
+            raise UsageError(f"pipeline: is {self.pipeline}, but must be at least 1 stage")
+
     def seconds(self, plan: StepPlan) -> Seconds:
-        """See `core.costs.StepTime`: how long a step occupies each stage."""
+        """See `core.costs.StepTime`: how long a step of prompts occupies each stage.
+
+        One with decodes takes until each sequence has its next token, as in `Deployment`.
+        """
         tokens = squares = batch = context = 0
         for chunk in plan.chunks:
             length = len(chunk.tokens)
@@ -55,34 +64,51 @@ class PublishedStepTime:
             else:
                 tokens += length
                 squares += (chunk.start + length) ** 2 - chunk.start**2
-        return self._seconds(tokens, squares, batch, context)
+        if batch:
+            return self._round_s(len(plan.chunks), (tokens, squares, batch, context))
+        return self._stage_s(tokens, squares)
 
     def repeated_s(self, plan: StepPlan, passes: int) -> Seconds:
         """See `core.costs.StepTime`."""
         batch = len(plan.chunks)
         context = sum(chunk.start + 1 for chunk in plan.chunks)
-        first = self._seconds(0, 0, batch, context)
-        last = self._seconds(0, 0, batch, context + batch * (passes - 1))
+        first = self._round_s(batch, (0, 0, batch, context))
+        last = self._round_s(batch, (0, 0, batch, context + batch * (passes - 1)))
         return passes * (first + last) / 2
 
     def prefill_s(self, tokens: int, start: int = 0) -> Seconds:
         """See `core.costs.PhaseTime`: in one step."""
+        return self.occupied_s(tokens, start) * self.pipeline
+
+    def occupied_s(self, tokens: int, start: int = 0) -> Seconds:
+        """How long such a prompt keeps the next from beginning: less than `prefill_s` in stages."""
         if tokens <= 0:
             return 0.0
-        stage_s = self._seconds(tokens, (start + tokens) ** 2 - start**2, 0, 0)
-        return stage_s * self.pipeline
+        return self._stage_s(tokens, (start + tokens) ** 2 - start**2)
 
     def decode_step_s(self, sequences: int, context_tokens: int) -> Seconds:
         """See `core.costs.PhaseTime`."""
         if sequences <= 0:
             return 0.0
-        return self._seconds(0, 0, sequences, context_tokens + sequences)
+        return self._round_s(sequences, (0, 0, sequences, context_tokens + sequences))
 
     def lag_s(self, plan: StepPlan) -> Seconds:
         """How much later a step's tokens are there than the next step may begin."""
+        if self.pipeline == 1 or has_decodes(plan):
+            return 0.0
         return (self.pipeline - 1) * self.seconds(plan)
 
-    def _seconds(self, tokens: int, squares: int, batch: int, context: int) -> Seconds:
+    def _round_s(self, chunks: int, work: tuple[int, int, int, int]) -> Seconds:
+        """Every stage once for each of the batches that a step is spread over."""
+        parts = min(self.pipeline, chunks)
+        tokens, squares, batch, context = (count / parts for count in work)
+        return self.pipeline * self._stage_s(tokens, squares, batch, context)
+
+    def _stage_s(
+        self, tokens: float, squares: float, batch: float = 0, context: float = 0
+    ) -> Seconds:
+        if not tokens and not batch:
+            return 0.0
         ms = constant = 0.0
         if tokens:
             one = self.prefill
@@ -149,12 +175,20 @@ DISTSERVE: dict[tuple[str, int], PublishedStepTime] = {
 """By model and tensor-parallel devices."""
 
 
-def published_times(model: str, tensor: int) -> PublishedStepTime:
-    """DistServe's of that model. Raises `UsageError` that lists what there is."""
+def published_times(model: str, tensor: int, pipeline: int = 1) -> PublishedStepTime:
+    """DistServe's of that model. Raises `UsageError` that lists what there is.
+
+    With several stages its simulator divides the times of one; how much KV fits is then unknown.
+    """
     found = DISTSERVE.get((model, tensor))
     if found is not None:
-        return found
+        if pipeline == 1:
+            return found
+        name = f"{found.name} PP{pipeline}"
+        return replace(found, name=name, pipeline=pipeline, kv_tokens=None)
     near = get_close_matches(model, [name for name, _ in DISTSERVE], n=1)
-    hint = f": did you mean {near[0]}?" if near else ""
+    hint = f": did you mean {near[0]}?" if near and near[0] != model else "."
     known = ", ".join(f"{name} TP{devices}" for name, devices in DISTSERVE)
-    raise UsageError(f"no times of {model} on {tensor} A100 are published{hint} Known are {known}")
+    raise UsageError(
+        f"no times of {model} TP{tensor} on A100 are published{hint} Known are {known}"
+    )

@@ -44,3 +44,8 @@ def work_of(plan: StepPlan) -> StepWork:
         if chunk.samples:
             sampled += 1
     return StepWork(tokens, sampled, len(plan.chunks), context, attention // 2)
+
+
+def has_decodes(plan: StepPlan) -> bool:
+    """Whether a sequence in it could not go on without its token of the step before."""
+    return any(chunk.start and len(chunk.tokens) == 1 for chunk in plan.chunks)

@@ -1,78 +1,67 @@
 """A model on some devices: how it is split, what fits, and how long its steps take."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from antiphon.errors import UsageError
 from antiphon.types import Seconds, StepPlan
 
-from ..step_work import StepWork, work_of
+from ..step_work import StepWork, has_decodes, work_of
 from .devices import Device
 from .model_shapes import ModelShape
+from .parallelism import Parallelism
+from .roofline import Roofline, kv_copies
 
-_ACTIVATION_SHARE = 0.08
-"""Of a device's memory: activations, buffers, the runtime itself."""
-_HOP_S: Seconds = 10e-6
-"""Latency of one collective, or of one hop between stages."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Parallelism:
-    """Tensor-parallel devices in each of so many pipeline stages.
-
-    Experts are spread over the tensor-parallel devices of their stage, whole ones (expert
-    parallelism): what a device reads of them shrinks likewise.
-    """
-
-    tensor: int = 1
-    pipeline: int = 1
-
-    @property
-    def devices(self) -> int:
-        """All together."""
-        return self.tensor * self.pipeline
-
-    @property
-    def text(self) -> str:
-        """Such as "TP2 PP1"."""
-        return f"TP{self.tensor} PP{self.pipeline}"
+ACTIVATION_SHARE = 0.08
+"""Of a device's memory: activations, buffers, the runtime itself. An assumption."""
+LEAST_KV_TOKENS = 1024
+"""With room for fewer nothing can be served."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Deployment:
-    """Implements `core.costs.StepTime` and `PhaseTime` by a roofline.
+    """Implements `core.costs.StepTime` and `PhaseTime` by a roofline (`roofline.py`).
 
-    Each part of a layer takes as long as the slower of its arithmetic and its memory traffic
-    (Williams et al. 2009), at what kernels get of the device's peaks; then come collectives.
     `step_tokens`: how much of a prompt a step computes, for `prefill_s`.
-    `weight_bytes`, `kv_bytes`: of one number; 1 uses the device's 8-bit arithmetic.
+    `weight_bytes`, `kv_bytes`: of one number; weights of 1 use the device's 8-bit arithmetic.
+
+    A pipeline computes prompts one behind the other: a step takes as long as its slowest stage, and
+    its tokens are there `lag_s` later. A step with decodes needs all tokens of the one before, so
+    its sequences are spread over the stages in as many smaller batches, and it takes as long as all
+    of them need to go round once.
 
     Raises `UsageError` for a split that the model's dimensions do not allow, or that does not fit.
     """
 
     model: ModelShape
     device: Device
-    parallelism: Parallelism = Parallelism()
+    parallelism: Parallelism = field(default_factory=Parallelism)
     weight_bytes: float = 2.0
     kv_bytes: float = 2.0
     step_tokens: int = 2048
+    _roofline: Roofline = field(init=False, repr=False, compare=False)
+    _share: float = field(init=False, repr=False, compare=False)
+    """Of all layers: what the longest stage has."""
 
     def __post_init__(self) -> None:
         model, split = self.model, self.parallelism
+        _check_numbers(self)
         if split.tensor < 1 or model.heads % split.tensor:
             raise UsageError(
                 f"tensor parallelism {split.tensor} does not divide the {model.heads} heads of "
-                f"{model.name}"
+                f"{model.name}: use one of {_divisors(model.heads)}"
             )
         if not 1 <= split.pipeline <= model.layers:
             raise UsageError(
-                f"pipeline parallelism {split.pipeline}: {model.name} has {model.layers} layers"
+                f"pipeline parallelism {split.pipeline}: {model.name} has {model.layers} layers, "
+                f"use 1 to {model.layers} stages"
             )
-        if self.kv_tokens < model.context // 64:
-            raise UsageError(
-                f"{model.name} does not fit {split.text} on {self.device.name}: its weights take "
-                f"{self.weights_bytes / 1e9:.0f} GB of {split.devices} × "
-                f"{self.device.memory_bytes / 1e9:.0f} GB: use more devices, or fewer bits"
-            )
+        roofline = Roofline(
+            model, self.device, split, weight_bytes=self.weight_bytes, kv_bytes=self.kv_bytes
+        )
+        object.__setattr__(self, "_roofline", roofline)
+        object.__setattr__(self, "_share", split.stage_share(model.layers))
+        if self.kv_tokens < LEAST_KV_TOKENS:
+            raise UsageError(self._too_large())
 
     # ── memory ───────────────────────────────────────────────────────────────────────────────
 
@@ -88,119 +77,113 @@ class Deployment:
 
     @property
     def kv_tokens(self) -> int:
-        """Tokens whose KV fits beside the weights; at most 0 if these do not fit."""
-        memory = self.device.memory_bytes * self.parallelism.devices * (1 - _ACTIVATION_SHARE)
-        copies = self._kv_copies
-        return int((memory - self.weights_bytes) / (self.kv_bytes_per_token * copies))
+        """Tokens whose KV fits beside the weights; at most 0 if these do not fit.
 
-    @property
-    def _kv_copies(self) -> float:
-        """Latent KV is not split by heads, and KV heads only down to one a device."""
-        split = self.parallelism.tensor
-        if self.model.latent is not None:
-            return split
-        return max(1.0, split / self.model.kv_heads)
+        The longest stage decides.
+        """
+        split = self.parallelism
+        stage_bytes = self.device.memory_bytes * split.tensor * (1 - ACTIVATION_SHARE)
+        copies = kv_copies(self.model, split.tensor)
+        return int(
+            (stage_bytes / self._share - self.weights_bytes) / (self.kv_bytes_per_token * copies)
+        )
+
+    def _too_large(self) -> str:
+        split, device = self.parallelism, self.device
+        return (
+            f"{self.model.name} does not fit {split.text} on {device.name}: its weights take "
+            f"{self.weights_bytes / 1e9:.0f} GB of {split.devices} × "
+            f"{device.memory_bytes / 1e9:.0f} GB, and there must be room for {LEAST_KV_TOKENS} "
+            f"tokens of KV: use more devices, or fewer bits"
+        )
 
     # ── time ─────────────────────────────────────────────────────────────────────────────────
 
     def seconds(self, plan: StepPlan) -> Seconds:
         """See `core.costs.StepTime`."""
-        return self.seconds_of(work_of(plan))
+        work = work_of(plan)
+        if self.parallelism.pipeline > 1 and has_decodes(plan):
+            return self._round_s(work)
+        return self.seconds_of(work)
 
     def repeated_s(self, plan: StepPlan, passes: int) -> Seconds:
         """See `core.costs.StepTime`. By the trapezoid of the first and the last pass."""
         first = work_of(plan)
         more = first.chunks * (passes - 1)
         last = first._replace(context=first.context + more, attention=first.attention + more)
-        return passes * (self.seconds_of(first) + self.seconds_of(last)) / 2
+        return passes * (self._round_s(first) + self._round_s(last)) / 2
 
     def prefill_s(self, tokens: int, start: int = 0) -> Seconds:
-        """See `core.costs.PhaseTime`."""
-        total, end = 0.0, start + tokens
-        while start < end:
-            length = min(self.step_tokens, end - start)
-            total += self.seconds_of(StepWork().plus(start, length, sampled=start + length == end))
-            start += length
-        return total
+        """See `core.costs.PhaseTime`. Chunks follow each other through a pipeline."""
+        chunks = self._chunks(tokens, start)
+        return sum(map(self.seconds_of, chunks)) + max(map(self._lag_s, chunks), default=0.0)
+
+    def occupied_s(self, tokens: int, start: int = 0) -> Seconds:
+        """How long such a prompt keeps the next from beginning: less than `prefill_s` in stages."""
+        return sum(map(self.seconds_of, self._chunks(tokens, start)))
+
+    def _chunks(self, tokens: int, start: int) -> list[StepWork]:
+        end, size = start + tokens, self.step_tokens
+        return [
+            StepWork().plus(at, min(size, end - at), sampled=at + size >= end)
+            for at in range(start, end, size)
+        ]
 
     def decode_step_s(self, sequences: int, context_tokens: int) -> Seconds:
         """See `core.costs.PhaseTime`."""
         read = context_tokens + sequences
-        return self.seconds_of(StepWork(sequences, sequences, sequences, read, read))
+        return self._round_s(StepWork(sequences, sequences, sequences, read, read))
 
     def seconds_of(self, work: StepWork) -> Seconds:
-        """How long a step occupies each stage of the pipeline; 0 for none.
-
-        With several stages, steps follow each other so far apart, and a step is done `lag_s` later.
-        """
+        """How long a step of prompts occupies the slowest stage of the pipeline; 0 for none."""
         if not work.chunks:
             return 0.0
-        model, split = self.model, self.parallelism
-        layers = (
-            model.layers * (self.device.launch_s + self._collectives_s(work))
-            + self._matrices_s(model.dense_parameters, work.tokens)
-            + self._experts_s(work.tokens)
-            + self._attention_s(work)
-        )
-        head = self._matrices_s(model.head_parameters, work.sampled) if work.sampled else 0.0
-        hops = (split.pipeline - 1) * self._hop_s(work) / split.pipeline
-        return layers / split.pipeline + head + hops
+        line = self._roofline
+        layers_s = line.layers_s(work.tokens, work.context, work.attention)
+        return layers_s * self._share + line.head_s(work.sampled)
 
     def lag_s(self, plan: StepPlan) -> Seconds:
         """How much later a step's tokens are there than the next step may begin."""
-        return (self.parallelism.pipeline - 1) * self.seconds(plan)
-
-    def _matrices_s(self, parameters: float, rows: float) -> Seconds:
-        split = self.parallelism.tensor
-        return self._slower_s(
-            2.0 * parameters * rows / split,
-            parameters * self.weight_bytes / split,
-            self._flops,
-        )
-
-    def _experts_s(self, tokens: int) -> Seconds:
-        """Of the routed experts, those that at least one of the tokens goes to are read."""
-        experts = self.model.experts
-        if experts is None:
+        if self.parallelism.pipeline == 1 or has_decodes(plan):
             return 0.0
-        one = self.model.ffn_parameters(experts.ffn)
-        sparse = self.model.layers - experts.dense_layers
-        met = experts.routed * (1 - (1 - experts.active / experts.routed) ** tokens)
-        split = self.parallelism.tensor
-        return sparse * self._slower_s(
-            2.0 * one * experts.active * tokens / split,
-            met * one * self.weight_bytes / split,
-            self._flops,
-        )
+        return self._lag_s(work_of(plan))
 
-    def _attention_s(self, work: StepWork) -> Seconds:
-        """Scores and sums over values, 4 operations a pair, head and dimension; KV is read once."""
-        model, split = self.model, self.parallelism.tensor
-        width = model.head_dim
-        if model.latent is not None:  # in the latent space (absorbed projections)
-            width = model.latent.rank + model.latent.rope_dim
-        flops = 4.0 * work.attention * model.heads * width * model.layers / split
-        read = work.context * self.kv_bytes_per_token * self._kv_copies / split
-        return self._slower_s(flops, read, self.device.flops_16)
-
-    def _collectives_s(self, work: StepWork) -> Seconds:
-        """Two all-reduces a layer, as rings, of one activation row a token."""
-        split = self.parallelism.tensor
-        if split == 1:
+    def _lag_s(self, work: StepWork) -> Seconds:
+        """The stages but the slowest, and the hops between all."""
+        stages = self.parallelism.pipeline
+        if stages == 1 or not work.chunks:
             return 0.0
-        moved = 2.0 * (split - 1) / split * work.tokens * self.model.hidden * 2
-        return 2 * (_HOP_S + moved / self.device.peer_bytes_per_s)
+        line = self._roofline
+        layers_s = line.layers_s(work.tokens, work.context, work.attention)
+        return layers_s * (1 - self._share) + (stages - 1) * line.hop_s(work.tokens)
 
-    def _hop_s(self, work: StepWork) -> Seconds:
-        return _HOP_S + work.tokens * self.model.hidden * 2 / self.device.peer_bytes_per_s
+    def _round_s(self, work: StepWork) -> Seconds:
+        """How long until each sequence of a step has its next token.
 
-    def _slower_s(self, flops: float, moved: float, peak: float) -> Seconds:
-        device = self.device
-        return max(
-            flops / (peak * device.compute_efficiency),
-            moved / (device.memory_bytes_per_s * device.memory_efficiency),
-        )
+        Of the batches that a step is spread over, each goes through all stages, and its tokens back
+        to the first; no stage works at two of them at a time.
+        """
+        stages = self.parallelism.pipeline
+        if stages == 1 or not work.chunks:
+            return self.seconds_of(work)
+        line, parts = self._roofline, min(stages, work.chunks)
+        tokens = work.tokens / parts
+        layers_s = line.layers_s(tokens, work.context / parts, work.attention / parts)
+        head_s = line.head_s(work.sampled / parts)
+        alone_s = layers_s + head_s + stages * line.hop_s(tokens)
+        return max(alone_s, parts * (layers_s * self._share + head_s))
 
-    @property
-    def _flops(self) -> float:
-        return self.device.flops_8 if self.weight_bytes <= 1 else self.device.flops_16
+
+def _check_numbers(made: Deployment) -> None:
+    for name in ("weight_bytes", "kv_bytes"):
+        if not 0 < getattr(made, name) <= 8:
+            raise UsageError(
+                f"{name}: is {getattr(made, name)}, but a number takes up to 8 bytes: "
+                "use 2 for 16 bits, 1 for 8, 0.5 for 4"
+            )
+    if made.step_tokens < 1:
+        raise UsageError(f"step_tokens: is {made.step_tokens}, but must be at least 1")
+
+
+def _divisors(number: int) -> str:
+    return ", ".join(str(n) for n in range(1, number + 1) if number % n == 0)

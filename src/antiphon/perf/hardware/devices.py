@@ -1,12 +1,13 @@
 """Devices that a plan may use: what their makers publish, and a price to compare by.
 
 Peaks are dense (no sparsity) and per device, bandwidths in decimal bytes. `efficiency` is what
-kernels get of them in practice; prices are illustrative, for ratios between devices, and a scenario
-sets its own.
+kernels get of them in practice, an assumption that is the same for all; prices are illustrative,
+for ratios between devices, and a scenario sets its own (`dataclasses.replace`).
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from difflib import get_close_matches
+from math import inf, isfinite
 
 from antiphon.errors import UsageError
 
@@ -18,7 +19,9 @@ class Device:
     """One accelerator, or one CPU socket.
 
     `flops_16`, `flops_8`: dense operations a second in 16 and in 8 bits. `peer_bytes_per_s`: to
-    another device of its node, one way; `network_bytes_per_s`: to another node.
+    another device of its node, one way; `network_bytes_per_s`: to another node, for each device.
+
+    Raises `UsageError` for a number that is not finite and above 0, or an efficiency above 1.
     """
 
     name: str
@@ -35,6 +38,23 @@ class Device:
     memory_efficiency: float = 0.8
     launch_s: float = 5e-6
     """Of each layer and step: what no bandwidth explains."""
+    node_devices: int = 8
+
+    def __post_init__(self) -> None:
+        for one in fields(self):
+            value = getattr(self, one.name)
+            if isinstance(value, str):
+                continue
+            most = 1 if one.name.endswith("_efficiency") else inf
+            if not (0 < value <= most and isfinite(value)):
+                limit = "from above 0 to 1" if most == 1 else "finite and above 0"
+                raise UsageError(f"device {self.name}: {one.name}: is {value}, must be {limit}")
+
+    def link_bytes_per_s(self, *, one_node: bool) -> float:
+        """The rate of the slowest link between devices that are all in one node, or are not."""
+        if one_node:
+            return self.peer_bytes_per_s
+        return min(self.peer_bytes_per_s, self.network_bytes_per_s)
 
 
 def _gpu(  # noqa: PLR0913  a line of a table
@@ -167,6 +187,7 @@ DEVICES = (
         price_per_hour=0.5,
         source="one Xeon socket with AMX and 8 channels of DDR5-4800",
         compute_efficiency=0.4,
+        node_devices=2,
     ),
 )
 """By name in scenarios."""
@@ -178,5 +199,5 @@ def device_of(name: str) -> Device:
     if name in known:
         return known[name]
     near = get_close_matches(name.lower(), known, n=1)
-    hint = f": did you mean {near[0]!r}?" if near else ""
+    hint = f": did you mean {near[0]!r}?" if near else "."
     raise UsageError(f"device {name!r} is not known{hint} Known are {', '.join(known)}")
