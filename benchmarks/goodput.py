@@ -19,7 +19,7 @@ from pathlib import Path
 
 from support import result
 
-from antiphon.bench import LoadLimits, LoadPlan, Server, find_goodput, probe, run_load
+from antiphon.bench import LoadLimits, Server, find_goodput, probe, run_load
 from antiphon.core.goodput import (
     Attainment,
     Goodput,
@@ -30,6 +30,7 @@ from antiphon.core.goodput import (
     scaled_all,
 )
 from antiphon.drill import started
+from antiphon.runs import LoadPlan
 from antiphon.types import CallRecord, Slo
 from antiphon.workload import Mix, Poisson, Workload, parse_workload
 

@@ -8,11 +8,12 @@ from typing import Any, cast
 
 import pytest
 
-from antiphon.bench import LoadLimits, LoadPlan, Measured, Sender, Server
+from antiphon.bench import LoadLimits, Sender, Server
 from antiphon.bench.search_runner import SearchRunner, Stopped
 from antiphon.core.goodput import NO_TARGETS, ScaleRules, SearchRules, Slos, StopReason
 from antiphon.errors import UsageError
 from antiphon.report import open_search, summarise
+from antiphon.runs import LoadPlan, Measured
 from antiphon.types import CallRecord, Slo
 from antiphon.workload import Poisson, parse_workload
 

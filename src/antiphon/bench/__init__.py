@@ -5,11 +5,10 @@ from .client import Client, wait_until_ready
 from .gauges import read_gauges, read_samples
 from .goodput_search import find_goodput
 from .load import LoadResult, run_load
-from .load_plan import LoadPlan, ended
 from .measure import Measure
 from .order import Audience, Ending, Order, carry_out
 from .probe import Probed, probe
-from .sender import Measured, Sender
+from .sender import Sender, ended
 from .server import LoadLimits, Server
 from .slo_scale import find_slo_scale
 
@@ -20,10 +19,8 @@ __all__ = [
     "Client",
     "Ending",
     "LoadLimits",
-    "LoadPlan",
     "LoadResult",
     "Measure",
-    "Measured",
     "Order",
     "Probed",
     "ScoredToken",

@@ -13,15 +13,15 @@ from typing import Protocol
 from antiphon.core.goodput import ScaleRules, SearchRules, after_warmup
 from antiphon.errors import PeerError, UsageError
 from antiphon.report import SavedSearch, check_folder, take_folder
+from antiphon.runs import LoadPlan, Measured
 from antiphon.types import CallRecord, Seconds
 from antiphon.workload import Ask
 
-from .load_plan import LoadPlan
-from .load_tally import Watcher
 from .probe import probe
 from .search_runner import SearchRunner, Stopped
-from .sender import Measured, Sender, stopped_by_signals
+from .sender import Sender, stopped_by_signals
 from .server import LoadLimits, Server
+from .watcher import Watcher
 
 _TRIAL_S = 60.0
 """The trial call may take no longer, whatever the others may."""

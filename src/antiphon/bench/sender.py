@@ -10,31 +10,15 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from antiphon import __version__
-from antiphon.core.goodput import judge, slo_of
-from antiphon.report import REPORT, RunSummary, RunWriter, run_page, summarise, write_bytes
+from antiphon.report import RunWriter, summarise
+from antiphon.runs import LoadPlan, LoadTally, Measured, meets
 from antiphon.types import CallRecord, LoadRun, Seconds
 
 from .load import LoadResult, run_load
-from .load_plan import LoadPlan, ended
-from .load_tally import LoadTally, Watcher, shown
 from .server import LoadLimits, Server
+from .watcher import Watcher, shown
 
 _STOPPING = (signal.SIGINT, signal.SIGTERM)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Measured:
-    """A run that is over. `whole`: nobody has interrupted it."""
-
-    run: LoadRun
-    records: tuple[CallRecord, ...]
-    summary: RunSummary
-    whole: bool = True
-
-    def draw(self, folder: Path) -> None:
-        """Write the run's page into its folder."""
-        page = run_page(self.run, self.summary, self.records)
-        write_bytes(folder / REPORT, page.encode())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,15 +60,16 @@ class Sender:
 
     def begun(self, plan: LoadPlan, started_at: str) -> LoadRun:
         """The run as it is known when it begins."""
-        return plan.begun(
-            self.server, started_at=started_at, version=__version__, command=self.command
-        )
+        server = self.server
+        run = plan.begun(server.url, server.model, version=__version__, command=self.command)
+        title = plan.title or f"{server.model or 'a model'} at {server.host}:{server.port}"
+        return replace(run, title=title, started_at=started_at)
 
     async def _sent(
         self, plan: LoadPlan, run: LoadRun, writer: RunWriter | None, label: str
     ) -> tuple[list[CallRecord], LoadResult]:
         """Send it all, and show how it goes meanwhile."""
-        tally = LoadTally(_meets(run), duration_s=run.duration_s, warmup_s=run.warmup_s)
+        tally = LoadTally(meets(run), duration_s=run.duration_s, warmup_s=run.warmup_s)
         records: list[CallRecord] = []
 
         def observe(record: CallRecord) -> None:
@@ -136,11 +121,6 @@ async def stopped_by_signals(
         release()
 
 
-def _meets(run: LoadRun) -> Callable[[CallRecord], bool]:
-    by_class = dict(run.slos)
-    return lambda record: judge(record, slo_of(record.slo_class, by_class)).met
-
-
 def _over(run: LoadRun, result: LoadResult) -> LoadRun:
     """The run as it is known at its end: an interrupted one was shorter than planned."""
     if not result.is_stopped:
@@ -151,6 +131,16 @@ def _over(run: LoadRun, result: LoadResult) -> LoadRun:
         f"{result.unfinished} calls that were open or not due yet are left out."
     )
     return ended(replace(run, duration_s=lasted_s, notes=(*run.notes, note)), result)
+
+
+def ended(run: LoadRun, result: LoadResult) -> LoadRun:
+    """The run as it is known at its end."""
+    return replace(
+        run,
+        lateness_p99_s=result.lateness_p99_s,
+        client_busy=result.client_busy,
+        notes=(*run.notes, *result.notes),
+    )
 
 
 def now_utc() -> str:

@@ -10,7 +10,6 @@ import typer
 from antiphon.errors import UsageError
 
 from .bench_group import DEFAULT, UrlOrCommand
-from .bench_slos import slos_of
 from .key_file import first_key
 
 INTERRUPTED, TERMINATED = 130, 143
@@ -185,6 +184,7 @@ def run(
     import uvloop
 
     from antiphon.bench import Ending, Order, carry_out
+    from antiphon.runs import slos_of
 
     from .bench_list import workloads_text
     from .bench_order import (

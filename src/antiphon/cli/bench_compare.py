@@ -57,7 +57,7 @@ def compare_folders(folders: Sequence[Path], page: Path | None, *, as_json: bool
 
 def report_again(folder: Path, *, as_json: bool) -> None:
     """Print a run or a search, and draw its page. Raises `UsageError` for what is neither."""
-    from antiphon.bench import Measured
+    from antiphon.runs import Measured
 
     results = Results(folder, as_json)
     if (folder / SEARCH).exists():

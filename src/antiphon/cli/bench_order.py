@@ -3,29 +3,20 @@
 import json
 import math
 from dataclasses import dataclass, replace
-from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from antiphon.core.goodput import Slos
 from antiphon.errors import UsageError
 from antiphon.types import Seconds
-from antiphon.workload import (
-    Trace,
-    Workload,
-    calls_per_session,
-    has_own_times,
-    parse_arrivals,
-    parse_workload,
-)
+from antiphon.workload import Trace, parse_workload
 
-from .bench_slos import with_defaults
 from .quantities import seconds
 
 if TYPE_CHECKING:
-    from antiphon.bench import LoadLimits, LoadPlan, Server
+    from antiphon.bench import LoadLimits, Server
+    from antiphon.runs import LoadPlan
 
-DEFAULT_RATE_PER_S = 1.0
 DEFAULT_WORKLOAD = "chat"
 _LENGTHS = "lengths are options of --workload, such as output=64"
 _PROMPTS = "prompts are those of --workload, such as jsonl:FILE"
@@ -43,10 +34,6 @@ _PLANNED = {
     "seed": "give --seed",
 }
 """Fields of a call that reports tell about, and how to change what they are."""
-_LOOKED_AT = 200
-"""Sessions that are looked at for the classes that there are."""
-_LOOKED_AT_FOR_RARE = 2_000
-"""Sessions that are looked at for a class that is not among those."""
 
 
 def server_of(
@@ -95,7 +82,7 @@ class LoadWords:
 
 def plan_of(words: LoadWords) -> "LoadPlan":
     """The load. Raises `UsageError`, also for a file that can't be read or has nothing to send."""
-    from antiphon.bench import LoadPlan
+    from antiphon.runs import plan_load
 
     rate = words.rate
     if rate is not None and not 0 < rate < math.inf:
@@ -104,48 +91,18 @@ def plan_of(words: LoadWords) -> "LoadPlan":
         raise UsageError("--trace and --workload: give one of them (or --workload trace:FILE,…)")
     chosen = words.workload or DEFAULT_WORKLOAD
     workload = parse_workload(chosen) if words.trace is None else Trace(file=words.trace)
-    calls = calls_per_session(workload, words.seed)
-    arrivals = words.arrivals or ("trace" if has_own_times(workload) else "poisson")
-    if rate is None and words.arrivals is None and arrivals == "poisson":
-        rate = DEFAULT_RATE_PER_S
-    plan = LoadPlan(
-        workload=workload,
-        arrivals=parse_arrivals(arrivals, None if rate is None else rate / calls),
-        calls_per_session=calls,
+    plan = plan_load(
+        workload,
+        arrivals=words.arrivals,
+        rate_per_s=rate,
         duration_s=seconds(words.duration, "--duration"),
+        slos=words.slos,
         most_calls=words.requests,
-        slos=_slos(words.slos, workload, words.seed),
         devices=words.devices,
         seed=words.seed,
         title=words.title,
-        notes=_scaled_down(workload),
     )
     return replace(plan, warmup_s=warmup(words.warmup, plan.span_s))
-
-
-def _scaled_down(workload: Workload) -> tuple[str, ...]:
-    """What a reader should know of a trace that is not sent as it was recorded."""
-    said = workload.scaled_down if isinstance(workload, Trace) else None
-    return () if said is None else (said,)
-
-
-def _slos(named: Slos, workload: Workload, seed: int) -> Slos:
-    """What was said, and what holds for the others. Raises `UsageError` for nobody's targets."""
-    classes = _classes(workload, seed, _LOOKED_AT)
-    wanted = {name for name, _ in named if name}
-    if not wanted <= classes:
-        classes = _classes(workload, seed, _LOOKED_AT_FOR_RARE)
-    for name in sorted(wanted - classes):
-        raise UsageError(
-            f'targets for the class "{name}": the workload has no such class, only '
-            f"{', '.join(sorted(classes))}"
-        )
-    return with_defaults(named, sorted(classes))
-
-
-def _classes(workload: Workload, seed: int, looked_at: int) -> set[str]:
-    """Those of the first sessions."""
-    return {one.slo_class for one in islice(workload.sessions(seed), looked_at)}
 
 
 def warmup(text: str, span_s: Seconds) -> Seconds:

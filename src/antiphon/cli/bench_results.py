@@ -14,7 +14,7 @@ from antiphon.report.strict_json import encode_file
 from .progress import tell
 
 if TYPE_CHECKING:
-    from antiphon.bench import Measured
+    from antiphon.runs import Measured
 
 _WIDTH = 100
 """Columns where there is no terminal to ask."""

@@ -7,12 +7,11 @@ from typing import TYPE_CHECKING
 from antiphon.core.goodput import ScaleRules, SearchRules
 from antiphon.errors import UsageError
 
-from .bench_order import DEFAULT_RATE_PER_S
-
 if TYPE_CHECKING:
-    from antiphon.bench import LoadPlan
+    from antiphon.runs import LoadPlan
 
 _BOUNDS_PER_S = (0.05, 1000.0)
+_START_PER_S = 1.0
 _TOLERANCE = 0.05
 _SCALES = "0.25,0.5,0.75,1,1.25,1.5,2,3,4"
 _MOST_SCALES = 100
@@ -85,7 +84,7 @@ def _search_rules(
         )
     return SearchRules(
         tolerance=tolerance,
-        start_per_s=min(max(start or DEFAULT_RATE_PER_S, lowest), highest),
+        start_per_s=min(max(start or _START_PER_S, lowest), highest),
         lowest_per_s=lowest,
         highest_per_s=highest,
         run_s=plan.duration_s - plan.warmup_s,

@@ -237,7 +237,7 @@ def _check_own(plan: "DrillPlan", shape: Mapping[str, int], model: str | None) -
 
 def _show(plan: "DrillPlan", shape: Mapping[str, int]) -> None:
     """Of a server that runs (no `shape`) nobody is asked who its workers are."""
-    from antiphon.drill import schedule_lines
+    from antiphon.core.faults import schedule_lines
 
     for line in schedule_lines(plan.faults(), plan.seed, _workers(shape)):
         tell(line)

@@ -8,7 +8,6 @@ from .plan_file import parse_range, read_plan
 from .report import DrillReport
 from .report_folder import write_report
 from .run import drill_cluster, drill_server
-from .schedule_text import schedule_lines
 
 __all__ = [
     "DrillPlan",
@@ -24,7 +23,6 @@ __all__ = [
     "random_faults",
     "read_plan",
     "run_drill",
-    "schedule_lines",
     "started",
     "write_report",
 ]

@@ -10,13 +10,13 @@ from antiphon.core.faults import (
     Resume,
     ScheduledFault,
     Stall,
+    target_text,
 )
 from antiphon.errors import UsageError
 from antiphon.types import Role
 
 from .lives import Life
-from .schedule_text import target_text
-from .victim import can_be_spared
+from .victim import can_spare
 
 
 def check_feasible(
@@ -43,7 +43,7 @@ def _problem(
         case AnyWorker() if not candidates:
             return f'target: the cluster has no worker "{target_text(fault.target)}"'
         case AnyWorker() if not isinstance(fault.action, Resume):
-            if not any(can_be_spared(one, workers) for one in candidates):
+            if not any(can_spare(one, workers) for one in candidates):
                 return (
                     f'target: "{target_text(fault.target)}": no worker can be spared: each is the '
                     f"last of the cluster that computes prompts, or that decodes. Start more "

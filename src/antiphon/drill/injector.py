@@ -11,6 +11,7 @@ from antiphon.core.faults import (
     Resume,
     ScheduledFault,
     When,
+    target_text,
 )
 from antiphon.types import Seconds
 from antiphon.workload import Ask
@@ -20,7 +21,6 @@ from .events import EventCounts
 from .http_proxy import HttpProxy
 from .process_fault import process_of
 from .report import Injected, NotInjected
-from .schedule_text import target_text
 from .target import Target
 from .victim import choose_victim
 

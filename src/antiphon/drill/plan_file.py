@@ -78,7 +78,7 @@ def _load(fields: Mapping[str, Any]) -> Load:
             ttft_s=given(table.seconds("ttft"), default.slo.ttft_s),
             tpot_s=given(table.seconds("tpot"), default.slo.tpot_s),
         ),
-        undisturbed=_flag(table, "undisturbed"),
+        undisturbed=table.flag("undisturbed", False),
     )
     table.finish()
     return load
@@ -90,13 +90,6 @@ def _range(table: Table, key: str, default: tuple[int, int]) -> tuple[int, int]:
         return default if text is None else parse_range(text)
     except ValueError as error:
         raise WrongValueError(key, str(error)) from None
-
-
-def _flag(table: Table, key: str) -> bool:
-    value = table.take(key, False)
-    if not isinstance(value, bool):
-        raise WrongValueError(key, f"{value!r} must be true or false")
-    return value
 
 
 def parse_range(text: str) -> tuple[int, int]:

@@ -2,16 +2,17 @@
 
 from collections.abc import Mapping, Sequence
 
-from antiphon.core.faults import GATEWAY, AnyWorker, Resume, ScheduledFault, preference
+from antiphon.core.faults import (
+    GATEWAY,
+    AnyWorker,
+    Resume,
+    ScheduledFault,
+    can_be_spared,
+    preference,
+)
 from antiphon.types import Role
 
 from .lives import Life
-
-_PHASES = {
-    Role.PREFILL: (Role.PREFILL,),
-    Role.DECODE: (Role.DECODE,),
-    Role.MIXED: (Role.PREFILL, Role.DECODE),
-}
 
 
 def choose_victim(
@@ -32,7 +33,7 @@ def choose_victim(
         if life.there and life.pid and life.name not in under_fault and life.role in list(Role)
     ]
     if isinstance(fault.target, AnyWorker):
-        return _first(fault, [life for life in sound if can_be_spared(life, sound)], seed)
+        return _first(fault, [life for life in sound if can_spare(life, sound)], seed)
     named = lives.get(fault.target)
     if named is None or named.pid is None or named.name in under_fault:
         return None
@@ -57,10 +58,7 @@ def _fits(fault: ScheduledFault, life: Life) -> bool:
             return life.name == name
 
 
-def can_be_spared(worker: Life, workers: Sequence[Life]) -> bool:
+def can_spare(worker: Life, workers: Sequence[Life]) -> bool:
     """Each phase that it serves is left with another of the workers."""
-    others = [other for other in workers if other.name != worker.name]
-    return all(
-        any(phase in _PHASES[Role(other.role)] for other in others)
-        for phase in _PHASES[Role(worker.role)]
-    )
+    roles = {other.name: Role(other.role) for other in workers}
+    return can_be_spared(worker.name, Role(worker.role), roles)

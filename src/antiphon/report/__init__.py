@@ -9,6 +9,7 @@ from .compare_report import compare_page, compare_searches_page
 from .compared_folders import ComparedFolders, compare_folders
 from .comparison import Against, Better, Cell, Comparison, Row
 from .findings import doubts, headline, scale_headline, search_headline
+from .over_seeds import OverSeeds, Spread, goodput_over_seeds, over_seeds, seeds_table
 from .run_comparison import compare
 from .run_folder import (
     REPORT,
@@ -47,12 +48,14 @@ __all__ = [
     "Group",
     "Interval",
     "Latencies",
+    "OverSeeds",
     "Row",
     "RunSummary",
     "RunWriter",
     "SavedRun",
     "SavedSearch",
     "Sessions",
+    "Spread",
     "check_folder",
     "compare",
     "compare_folders",
@@ -62,9 +65,11 @@ __all__ = [
     "compare_table",
     "doubts",
     "encode_file",
+    "goodput_over_seeds",
     "headline",
     "open_run",
     "open_search",
+    "over_seeds",
     "printed",
     "probe_folders",
     "read_file",
@@ -76,6 +81,7 @@ __all__ = [
     "search_headline",
     "search_page",
     "search_table",
+    "seeds_table",
     "summarise",
     "summary_table",
     "take_folder",

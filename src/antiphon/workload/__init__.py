@@ -26,7 +26,7 @@ from .named import (
     WorkloadKind,
     parse_workload,
 )
-from .number_text import duration_text, parse_duration
+from .number_text import duration_text, parse_duration, time_of
 from .options import OptionLine
 from .sessions import AnswerOf, Message, Part, Session, TimedSession, Turn, Workload
 from .timed import TimedWorkload, calls_per_session, has_own_times, timed
@@ -91,6 +91,7 @@ __all__ = [
     "read_mooncake",
     "read_trace",
     "thinned",
+    "time_of",
     "timed",
     "trace_asks",
 ]

@@ -3,6 +3,7 @@
 import math
 import re
 
+from antiphon.errors import UsageError
 from antiphon.types import Seconds
 
 _MOST_DIGITS = 15
@@ -30,6 +31,19 @@ def parse_duration(text: str) -> Seconds | None:
     """Seconds of a time such as "60s", "1.5min", "200ms" or "90"; None if it is none."""
     match = _DURATION.fullmatch(text)
     return float(match[1]) * _UNITS_S[match[2]] if match else None
+
+
+def time_of(text: str, where: str, *, zero: bool = False) -> Seconds:
+    """The time that `text` says, with its unit. 0 only if `zero` allows it.
+
+    Raises `UsageError`, which begins with `where`: an option, a key, or a part of one.
+    """
+    found = parse_duration(text.strip())
+    has_unit = text.strip()[-1:].isalpha()
+    if found is not None and has_unit and (found > 0 or (zero and found == 0)):
+        return found
+    more = "0s or more" if zero else "more than 0"
+    raise UsageError(f'{where} "{text}": must be a time such as 500ms, 30s, 10min or 2h, {more}')
 
 
 def duration_text(seconds: Seconds) -> str:

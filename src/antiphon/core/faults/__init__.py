@@ -54,7 +54,9 @@ from .schedule import (
     expand,
     preference,
 )
-from .schedule_toml import FaultPlanFile, read_schedule
+from .schedule_text import action_text, schedule_lines, target_text
+from .schedule_toml import FaultPlanFile, read_entries, read_schedule
+from .sparing import can_be_spared
 from .toml_table import Table, WrongValueError
 
 __all__ = [
@@ -105,14 +107,19 @@ __all__ = [
     "Trigger",
     "When",
     "WrongValueError",
+    "action_text",
     "attained_before",
     "attainment",
+    "can_be_spared",
     "expand",
     "parse_plan",
     "plan",
     "plan_text",
     "preference",
+    "read_entries",
     "read_schedule",
     "resilience",
+    "schedule_lines",
+    "target_text",
     "windowed",
 ]

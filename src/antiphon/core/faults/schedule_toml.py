@@ -71,18 +71,21 @@ def read_schedule(
     try:
         top = Table(tree)
         written = top.count("seed", 0, 0, 2**63)
-        load, faults = top.take("load", {}), top.take("fault", [])
+        load, faults = top.table("load"), top.tables("fault")
         top.finish()
-        if not isinstance(load, dict):
-            raise WrongValueError("load", "must be a table: [load]")
-        if not isinstance(faults, list) or not all(isinstance(one, dict) for one in faults):
-            raise WrongValueError("fault", "must be tables: [[fault]], in double brackets")
         if not 1 <= len(faults) <= MOST_ENTRIES:
             raise WrongValueError("fault", f"1 to {MOST_ENTRIES} tables [[fault]] are needed")
     except WrongValueError as error:
         raise UsageError(f"{file}: {error}") from None
-    entries = tuple(_entry(file, number, one, events) for number, one in enumerate(faults, start=1))
+    entries = read_entries(faults, file, events=events)
     return FaultPlanFile(FaultSchedule(seed if seed is not None else written or 0, entries), load)
+
+
+def read_entries(
+    faults: Sequence[Mapping[str, Any]], file: str, *, events: Sequence[Boundary] = tuple(Boundary)
+) -> tuple[ScheduleEntry, ...]:
+    """The tables [[fault]] of a file. Raises `UsageError` as `read_schedule` does."""
+    return tuple(_entry(file, number, one, events) for number, one in enumerate(faults, start=1))
 
 
 def _entry(

@@ -1,7 +1,7 @@
 """The keys of one TOML table, each of them known, read once and within its limits."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
 from math import isfinite
 from typing import Any
@@ -72,6 +72,42 @@ class Table:
         if not low <= found <= LONGEST_S:
             raise WrongValueError(key, f'"{value}" must be {low:g}s to {LONGEST_S:g}s')
         return found
+
+    def flag(self, key: str, default: bool) -> bool:
+        """true or false."""
+        value = self.take(key, default)
+        if not isinstance(value, bool):
+            raise WrongValueError(key, f"{value!r} must be true or false")
+        return value
+
+    def choice(self, key: str, choices: Sequence[str]) -> str:
+        """One of these texts; without it the first."""
+        value = self.take(key, choices[0])
+        if value not in choices:
+            known = ", ".join(f'"{one}"' for one in choices)
+            raise WrongValueError(key, f"{value!r} must be one of {known}")
+        return value
+
+    def texts(self, key: str) -> tuple[str, ...]:
+        """A list of strings; without it none."""
+        value = self.take(key, [])
+        if not isinstance(value, list) or not all(isinstance(one, str) for one in value):
+            raise WrongValueError(key, f'{value!r} must be a list of texts, such as ["…"]')
+        return tuple(value)
+
+    def table(self, key: str) -> Mapping[str, Any]:
+        """A table in this one; without it an empty one."""
+        value = self.take(key, {})
+        if not isinstance(value, dict):
+            raise WrongValueError(key, f"must be a table: [{key}]")
+        return value
+
+    def tables(self, key: str) -> Sequence[Mapping[str, Any]]:
+        """Tables in this one, in order; without them none."""
+        value = self.take(key, [])
+        if not isinstance(value, list) or not all(isinstance(one, dict) for one in value):
+            raise WrongValueError(key, f"must be tables: [[{key}]], in double brackets")
+        return value
 
     def finish(self) -> None:
         """Nothing may be left."""

@@ -1,6 +1,12 @@
 """Fleets of thousands of devices in virtual time, with step times from `perf/`."""
 
 from .fleet import Fleet, FleetSpec, Pool
+from .scenario import Scenario
+from .scenario_fleet import fleet_spec, load_plan, planned_sessions
+from .scenario_toml import parse_scenario, read_scenario
+from .scheduled_faults import scheduled
+from .simulate import Stopped, fleet_text, simulate
+from .simulated_search import keep, simulated_search
 from .token_sessions import TokenSession, TokenTurn, token_sessions
 from .trace_sessions import TraceLoad, trace_sessions
 from .users import UserRules, Users
@@ -9,11 +15,23 @@ __all__ = [
     "Fleet",
     "FleetSpec",
     "Pool",
+    "Scenario",
+    "Stopped",
     "TokenSession",
     "TokenTurn",
     "TraceLoad",
     "UserRules",
     "Users",
+    "fleet_spec",
+    "fleet_text",
+    "keep",
+    "load_plan",
+    "parse_scenario",
+    "planned_sessions",
+    "read_scenario",
+    "scheduled",
+    "simulate",
+    "simulated_search",
     "token_sessions",
     "trace_sessions",
 ]

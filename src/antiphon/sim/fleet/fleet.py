@@ -120,7 +120,7 @@ class Fleet:
 
     def at(self, at: Seconds, action: Callable[[], None]) -> None:
         """Do something so long after users begin."""
-        self.cluster.loop.call_at(self._join_s + at, action)
+        self.cluster.loop.call_at(self.join_s + at, action)
 
     # ── a fleet that changes ─────────────────────────────────────────────────────────────────
 
@@ -150,20 +150,23 @@ class Fleet:
         drain_s: Seconds = 600.0,
         on_progress: Callable[[Seconds], None] = lambda _: None,
     ) -> None:
-        """Until all calls are over, or `drain_s` after the last session began."""
-        self.cluster.run_until(self._join_s, max_actions=_MOST_ACTIONS)
+        """Until all calls are over, or `drain_s` after the last session began: whoever still waits
+        then gives up. `on_progress` hears the users' time, and may raise to end the run.
+        """
+        self.cluster.run_until(self.join_s, max_actions=_MOST_ACTIONS)
         self.users.attach(self.cluster.loop, self.cluster.gateway)
         while not self._over(drain_s):
             self.cluster.run_until(self.now + _SLICE_S, max_actions=_MOST_ACTIONS)
             on_progress(self.users.now)
+        self.users.give_up()
 
     def views(self) -> dict[WorkerId, WorkerView]:
         """The counts of each living worker."""
         return self.cluster.views()
 
     @property
-    def _join_s(self) -> Seconds:
-        """Until then every worker has joined and reported: users find a fleet that is up."""
+    def join_s(self) -> Seconds:
+        """Virtual time at which users begin: every worker has joined and reported by then."""
         return 4 * self.spec.config.cluster.heartbeat_s
 
     def _over(self, drain_s: Seconds) -> bool:

@@ -116,6 +116,11 @@ class Users(ClusterLog):
         for watcher in self._watchers:
             watcher(record)
 
+    def give_up(self) -> None:
+        """Whoever still waits ends its call now, as one that took too long. Mutates."""
+        for id in list(self._open):
+            self._over(id, CallError.TIMEOUT, None)
+
     @property
     def now(self) -> Seconds:
         """Seconds since users began."""

@@ -7,6 +7,7 @@ from typing import Any
 from antiphon.errors import UsageError
 
 from ..asks import Api
+from ..context import DEFAULT_CONTEXT
 from ..lengths import LognormalLength, fixed_length
 from ..number_text import parse_number, shown
 from ..options import OptionLine, build, option_lines, split_name, split_options
@@ -88,18 +89,33 @@ WORKLOADS: tuple[WorkloadKind, ...] = (
 _BY_NAME = {kind.name: kind for kind in WORKLOADS}
 
 
-def parse_workload(text: str) -> Workload:
+def parse_workload(text: str, *, max_context: int | None = None) -> Workload:
     """The workload of a text such as `chat`, `fixed:input=100-900,output=64` or `trace:FILE`.
 
+    `max_context`: of the model that answers. With it a trace is replayed as it was recorded, as far
+    as its text says nothing else; without it it is made small enough for a machine of one's own.
+    Other workloads are kept within it.
     Raises `UsageError` naming what is unknown, wrong or missing. Opens no file.
     """
     name, options = split_name(text)
     kind = _kind(name)
     if kind.kind is Mix:
+        if max_context is not None and "max_context=" not in options:
+            options += f",max_context={min(max_context, DEFAULT_CONTEXT)}"
         return _parse_mix(options)
     if kind.needs_file and options and "=" not in options.partition(",")[0]:
         options = f"file={options}"
-    return build(kind.kind, name, options, kind.defaults)
+    return build(kind.kind, name, options, {**kind.defaults, **_own(kind, max_context)})
+
+
+def _own(kind: WorkloadKind, max_context: int | None) -> dict[str, object]:
+    """What a model's context makes of the defaults."""
+    if max_context is None:
+        return {}
+    if kind.kind is Trace:
+        return trace.full_size(max_context)
+    has_it = any(line.key == "max_context" for line in kind.options)
+    return {"max_context": min(max_context, DEFAULT_CONTEXT)} if has_it else {}
 
 
 def _kind(name: str) -> WorkloadKind:

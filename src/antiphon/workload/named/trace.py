@@ -14,8 +14,19 @@ from ..trace_prompts import ID_WORDS, MOST_HASH_ID, TraceScale, fitting, thinned
 from ..traces import TraceRow, read_trace
 
 NAME = "trace"
+WHOLE_OUTPUT = 4096
 _TRACE_BLOCK = 512
 """Tokens of the trace's own blocks."""
+
+
+def full_size(max_context: int) -> dict[str, object]:
+    """Options of a trace that is replayed as it was recorded, for a model of that context."""
+    return {
+        "block": _TRACE_BLOCK,
+        "output_share": 1.0,
+        "max_output": min(WHOLE_OUTPUT, max_context // 4),
+        "max_context": max_context,
+    }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,7 +81,7 @@ class Trace:
 
     def timed_sessions(self, seed: int) -> Iterator[TimedSession]:
         """At the trace's own times, the first at 0. Raises `UsageError` if no row fits."""
-        for row in trace_asks(self._fitting(seed), self._scale, seed=seed):
+        for row in trace_asks(self.rows(seed), self._scale, seed=seed):
             ask = replace(row.ask, ignore_eos=True)
             session = Session(number=ask.number, turns=(Turn(ask=ask),), slo_class=NAME)
             yield TimedSession(row.at_s, session)
@@ -82,7 +93,7 @@ class Trace:
     def own_rate_per_s(self, seed: int) -> float | None:
         """Rows a second that fit, over the whole trace; None if they all come at once."""
         count, begin, end = 0, 0.0, 0.0
-        for row in self._fitting(seed):
+        for row in self.rows(seed):
             begin, end = (row.at_s if not count else begin), row.at_s
             count += 1
         return count / (end - begin) if end > begin else None
@@ -90,11 +101,11 @@ class Trace:
     def check_file(self, seed: int, *, own_times: bool) -> None:
         """See `FileWorkload`."""
         del own_times  # every row has one
-        for _ in self._fitting(seed):
+        for _ in self.rows(seed):
             pass
 
-    def _fitting(self, seed: int) -> Iterator[TraceRow]:
-        """Rows that are kept and fit; at least one."""
+    def rows(self, seed: int) -> Iterator[TraceRow]:
+        """Those that are kept and fit, as they were recorded. Raises `UsageError` if none is."""
         rows, row = self._checked(), None
         for row in fitting(
             thinned(rows, self.share, seed) if self.share < 1 else rows, self._scale

@@ -1,4 +1,4 @@
-"""What is to be sent, when, and how it is judged: all of a run but the server."""
+"""What is to be sent, when, and how it is judged: all of a run but who answers."""
 
 import math
 from collections.abc import Iterator
@@ -12,9 +12,6 @@ from antiphon.workload import (
     Workload,
     timed,
 )
-
-from .load import LoadResult
-from .server import Server
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,12 +64,11 @@ class LoadPlan:
             if planned >= most:
                 return
 
-    def begun(self, server: Server, *, started_at: str, version: str, command: str = "") -> LoadRun:
-        """The run as it is known when it begins."""
-        model = server.model
+    def begun(self, target: str, model: str, *, version: str, command: str = "") -> LoadRun:
+        """The run against `target`, as it is known when it begins."""
         return LoadRun(
-            title=self.title or f"{model or 'a model'} at {server.host}:{server.port}",
-            target=server.url,
+            title=self.title or f"{model or 'a model'} at {target}",
+            target=target,
             model=model,
             workload=self.workload.description,
             arrivals=self.arrivals.description,
@@ -82,18 +78,7 @@ class LoadPlan:
             slos=tuple(self.slos),
             devices=self.devices,
             seed=self.seed,
-            started_at=started_at,
             version=version,
             command=command,
             notes=self.notes,
         )
-
-
-def ended(run: LoadRun, result: LoadResult) -> LoadRun:
-    """The run as it is known at its end."""
-    return replace(
-        run,
-        lateness_p99_s=result.lateness_p99_s,
-        client_busy=result.client_busy,
-        notes=(*run.notes, *result.notes),
-    )

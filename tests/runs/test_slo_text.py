@@ -1,11 +1,11 @@
-"""Latency targets on the command line: what is meant, and what is refused."""
+"""Latency targets as text: what is meant, and what is refused."""
 
 from math import inf
 
 import pytest
 
-from antiphon.cli.bench_slos import PRESETS, default_slos, slos_of, with_defaults
 from antiphon.errors import UsageError
+from antiphon.runs.slo_text import PRESETS, default_slos, slos_of, with_defaults
 from antiphon.types import Slo
 
 

@@ -1,19 +1,14 @@
 """How far a load is, and how it goes so far: for whoever looks on."""
 
-import asyncio
-import contextlib
 from collections import deque
-from collections.abc import AsyncIterator, Callable
-from typing import Protocol
+from collections.abc import Callable
 
-from antiphon.core.goodput import percentile, ttft_s
-from antiphon.types import CallError, CallRecord, Seconds
+from antiphon.core.goodput import judge, percentile, slo_of, ttft_s
+from antiphon.types import CallError, CallRecord, LoadRun, Seconds
 
 _RECENT = 500
 """Percentiles are of so many calls: the last ones say how it goes now, and cost little to sort."""
 _NEVER_SENT = (CallError.ABANDONED, CallError.UNSENT)
-_TERMINAL_S, _LINES_S = 0.5, 10.0
-"""How often a terminal is redrawn, and a line written where there is none."""
 
 
 class LoadTally:
@@ -39,6 +34,12 @@ class LoadTally:
         if self._started_at is None:
             self._started_at = now - at_s
         self._sent += 1
+
+    def sent_by(self, calls: int, now: Seconds) -> None:
+        """Mutates: so many calls went out by now, of a run that began at 0."""
+        if self._started_at is None and calls:
+            self._started_at = 0.0
+        self._sent = calls
 
     def ended(self, record: CallRecord) -> None:
         """Mutates: this call is over, or will never be sent."""
@@ -80,36 +81,7 @@ class LoadTally:
         return f"waiting for the last answers, {since_s - self._duration_s:.0f} s"
 
 
-class Watcher(Protocol):
-    """Whoever looks on. `is_live`: what is said replaces what was said before."""
-
-    @property
-    def is_live(self) -> bool:
-        """Whether it may be spoken to several times a second."""
-        ...
-
-    def say(self, line: str) -> None:
-        """This is what happens from now on."""
-        ...
-
-    def log(self, line: str) -> None:
-        """This has happened."""
-        ...
-
-
-@contextlib.asynccontextmanager
-async def shown(watcher: Watcher, line: Callable[[], str]) -> AsyncIterator[None]:
-    """Say `line` again and again meanwhile: often on a terminal, seldom elsewhere."""
-
-    async def tell() -> None:
-        while True:
-            await asyncio.sleep(_TERMINAL_S if watcher.is_live else _LINES_S)
-            watcher.say(line())
-
-    telling = asyncio.create_task(tell())
-    try:
-        yield
-    finally:
-        telling.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await telling
+def meets(run: LoadRun) -> Callable[[CallRecord], bool]:
+    """Whether a call met the targets of its class in that run."""
+    by_class = dict(run.slos)
+    return lambda record: judge(record, slo_of(record.slo_class, by_class)).met

@@ -3,22 +3,20 @@
 from collections.abc import Sequence
 from math import isfinite
 
-from antiphon.core.faults import (
+from antiphon.types import Role
+
+from .fault import At, Slow, Stall, When
+from .schedule import (
     ACTION_NAMES,
     AnyWorker,
-    At,
     Drain,
     FillDisk,
     Lag,
     ScheduledAction,
     ScheduledFault,
-    Slow,
-    Stall,
     Target,
-    When,
     preference,
 )
-from antiphon.types import Role
 
 
 def target_text(target: Target) -> str:
@@ -35,7 +33,7 @@ def schedule_lines(
 ) -> Sequence[str]:
     """One line a fault: when, what, and whom, in the order in which workers would be hit."""
     return [
-        f"{_when(fault.trigger):>14}  {_what(fault.action):<24} {_whom(fault, seed, workers)}"
+        f"{_when(fault.trigger):>14}  {action_text(fault.action):<24} {_whom(fault, seed, workers)}"
         f"  (fault {fault.entry})"
         for fault in faults
     ]
@@ -49,7 +47,8 @@ def _when(trigger: At | When) -> str:
             return f"{boundary} {occurrence}"
 
 
-def _what(action: ScheduledAction) -> str:
+def action_text(action: ScheduledAction) -> str:
+    """What happens, and for how long."""
     name = ACTION_NAMES[type(action)]
     match action:
         case Stall(for_s) | Drain(for_s) | FillDisk(for_s):

@@ -1,7 +1,6 @@
 """A schedule's lines say when, what and whom."""
 
-from antiphon.core.faults import expand, read_schedule
-from antiphon.drill.schedule_text import schedule_lines
+from antiphon.core.faults import expand, read_schedule, schedule_lines
 from antiphon.types import Role
 
 PLAN = """

@@ -1,4 +1,4 @@
-"""Latency targets as they are written on a command line."""
+"""Latency targets as people write them: on a command line, in a scenario."""
 
 from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
@@ -6,8 +6,7 @@ from math import inf
 
 from antiphon.errors import UsageError
 from antiphon.types import Slo
-
-from .quantities import seconds
+from antiphon.workload import time_of
 
 PRESETS = {
     "chat": Slo(ttft_s=0.25, tpot_s=0.1),
@@ -20,19 +19,24 @@ PRESETS = {
 and LongBench with OPT-66B."""
 DEFAULT_PRESET = "chat"
 _TARGETS = ("ttft", "tpot")
-_OPTION, _PRESET_OPTION = "--slo", "--slo-preset"
 
 
-def slos_of(texts: Sequence[str], presets: Sequence[str]) -> tuple[tuple[str, Slo], ...]:
+def slos_of(
+    texts: Sequence[str],
+    presets: Sequence[str] = (),
+    *,
+    names: tuple[str, str] = ("--slo", "--slo-preset"),
+) -> tuple[tuple[str, Slo], ...]:
     """Targets by class, "" for whoever has none of their own; in order of the classes.
 
     `texts` are such as `ttft=500ms,tpot=50ms` and `code:ttft=1s` (what is not named has no target),
-    `presets` such as `chat` and `code:code`. Raises `UsageError`, also if a class has two.
+    `presets` such as `chat` and `code:code`. Raises `UsageError`, also if a class has two; it
+    begins with the name of what is wrong, of the two `names`.
     """
     found: dict[str, Slo] = {}
     for option, values, read in (
-        (_OPTION, texts, _targets),
-        (_PRESET_OPTION, presets, _preset),
+        (names[0], texts, _targets),
+        (names[1], presets, _preset),
     ):
         for text in values:
             name, colon, rest = text.rpartition(":")
@@ -73,7 +77,7 @@ def _targets(text: str, where: str) -> Slo:
             )
         if key in given:
             raise UsageError(f"{where} names {key} twice")
-        given[key] = seconds(value, f"{where} {key}")
+        given[key] = time_of(value, f"{where} {key}")
     return Slo(ttft_s=given.get("ttft", inf), tpot_s=given.get("tpot", inf))
 
 

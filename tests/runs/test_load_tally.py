@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from antiphon.bench.load_tally import LoadTally, shown
+from antiphon.bench.watcher import shown
+from antiphon.runs import LoadTally
 from antiphon.types import CallError, CallRecord
 
 STARTED_AT = 1000.0

@@ -1,0 +1,132 @@
+"""`antiphon sim`: a fleet in virtual time, and what its users saw."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from antiphon.errors import UsageError
+
+from .bench_group import DEFAULT, UrlOrCommand
+
+_JOBS = 2
+
+sim_app = typer.Typer(
+    cls=UrlOrCommand,
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    help="Run a fleet of devices in virtual time, with the live system's own decisions.",
+)
+
+
+@sim_app.callback()
+def _root() -> None:
+    """Keeps `run` a command of its own, though it is the only one yet."""
+
+
+@sim_app.command(DEFAULT, hidden=True)
+def run(
+    scenarios: Annotated[
+        list[Path],
+        typer.Argument(help="Fleets, loads and faults, one TOML file each.", metavar="SCENARIO…"),
+    ],
+    seed: Annotated[
+        int | None,
+        typer.Option(
+            help="Of prompts, arrivals, routes and victims.",
+            min=0,
+            max=2**62,
+            show_default="the scenario's",
+        ),
+    ] = None,
+    seeds: Annotated[
+        int, typer.Option(help="Run it with so many seeds, from --seed on.", min=1, max=1000)
+    ] = 1,
+    rate: Annotated[
+        float | None,
+        typer.Option(help="Calls a second; a search begins there.", show_default="the scenario's"),
+    ] = None,
+    duration: Annotated[
+        str | None,
+        typer.Option(
+            help="How long calls are sent, such as 10min.",
+            metavar="TIME",
+            show_default="the scenario's",
+        ),
+    ] = None,
+    find_goodput: Annotated[
+        bool, typer.Option("--find-goodput", help="Search for the highest rate that is within SLO.")
+    ] = False,
+    min_rate: Annotated[
+        float | None,
+        typer.Option(help="Of --find-goodput, calls a second.", show_default="0.05"),
+    ] = None,
+    max_rate: Annotated[float | None, typer.Option(help="The same.", show_default="1000")] = None,
+    tolerance: Annotated[
+        float | None,
+        typer.Option(help="How exact that is to be: 0.05 is 5 %.", show_default="0.05"),
+    ] = None,
+    jobs: Annotated[
+        int,
+        typer.Option("--jobs", "-j", help="Runs at once, a process each.", min=1, max=256),
+    ] = _JOBS,
+    output: Annotated[
+        Path | None,
+        typer.Option(
+            "--output", "-o", help="Keep all calls there, and a report.", metavar="FOLDER"
+        ),
+    ] = None,
+    overwrite: Annotated[
+        bool, typer.Option("--overwrite", help="Replace a run that is in that folder.")
+    ] = False,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="JSON on stdout instead of a table.")
+    ] = False,
+    dry_run: Annotated[
+        bool,
+        typer.Option("--dry-run", help="Print the fleet, its load and its faults; run nothing."),
+    ] = False,
+) -> None:
+    """Run a fleet in virtual time: how fast it answers, what it bears, what a fault costs.
+
+    The router, request book, scheduler, leases and membership are those of the live system; only
+    devices and links are models (rooflines, published or measured times). Results are told and kept
+    as `antiphon bench` does, and `antiphon bench compare` reads them. The same seed gives the same
+    run, to the byte.
+
+    \b
+    antiphon sim chat.toml                          a table of what users saw
+    antiphon sim chat.toml --dry-run                what it would be: memory, devices, faults
+    antiphon sim chat.toml --seeds 5 -o chat/       mean and spread over five seeds
+    antiphon sim split.toml mixed.toml -o both/     side by side, a process each
+    antiphon sim chat.toml --find-goodput           the highest rate that is within targets
+    antiphon bench compare both/split both/mixed
+
+    Exit code 0: it was run, whatever it came to. 1: every call failed, or none came after the
+    warm-up. 2: something to change in the command or the scenario. 130: Ctrl-C, 143: SIGTERM; what
+    had come by then is told.
+    """
+    from .sim_order import SimWords, describe, jobs_of
+    from .sim_run import run_jobs
+
+    words = SimWords(
+        files=tuple(scenarios),
+        seed=seed,
+        seeds=seeds,
+        rate=rate,
+        duration=duration,
+        find_goodput=find_goodput,
+        min_rate=min_rate,
+        max_rate=max_rate,
+        tolerance=tolerance,
+        folder=output,
+        overwrite=overwrite,
+    )
+    if dry_run and (as_json or output is not None):
+        raise UsageError("--dry-run: runs nothing: leave out --json and -o")
+    planned = jobs_of(words)
+    if dry_run:
+        for job in planned:
+            typer.echo(describe(job))
+        return
+    raise typer.Exit(run_jobs(planned, jobs, output, as_json=as_json))

@@ -1,0 +1,168 @@
+"""The fleet and the load of a scenario, built."""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+
+from antiphon.core.costs import PhaseTime, TransferTime
+from antiphon.core.faults import FaultPlan
+from antiphon.errors import UsageError
+from antiphon.perf import FittedPhaseTime, LinkTime, read_profile
+from antiphon.perf.hardware import Deployment, Parallelism, device_of, shape_of
+from antiphon.perf.published_times import published_times
+from antiphon.runs import LoadPlan, plan_load
+from antiphon.types import Role, Seconds
+from antiphon.workload import OwnTimes, Trace, TraceRow, Workload
+
+from ..virtual_cluster import Expected
+from .fleet import FleetSpec, Pool
+from .scenario import PoolPlan, ProfiledTimes, PublishedTimes, RooflineTimes, Scenario
+from .token_sessions import TokenSession, token_sessions
+from .trace_sessions import TraceLoad, trace_sessions
+
+_PUBLISHED_ON = "a100"
+
+
+@dataclass(frozen=True, slots=True)
+class RolePhases:
+    """Implements `core.costs.PhaseTime` for pools of different devices: each phase by its own."""
+
+    prefill: PhaseTime
+    decode: PhaseTime
+
+    def prefill_s(self, tokens: int, start: int = 0) -> Seconds:
+        """See `core.costs.PhaseTime`."""
+        return self.prefill.prefill_s(tokens, start)
+
+    def decode_step_s(self, sequences: int, context_tokens: int) -> Seconds:
+        """See `core.costs.PhaseTime`."""
+        return self.decode.decode_step_s(sequences, context_tokens)
+
+
+def fleet_spec(scenario: Scenario, faults: FaultPlan | None = None) -> FleetSpec:
+    """The fleet. Raises `UsageError` for what can't be: a model that does not fit its devices."""
+    pools = tuple(_pool(scenario, plan) for plan in scenario.pools)
+    phases = RolePhases(_first(pools, Role.PREFILL), _first(pools, Role.DECODE))
+    return FleetSpec(
+        pools=pools,
+        config=scenario.config,
+        expected=Expected(phases, _link(scenario)),
+        transfer=_transfer(scenario, phases),
+        kv_bytes_per_token=scenario.kv_bytes_per_token,
+        max_model_len=scenario.context,
+        faults=faults or FaultPlan(scenario.seed),
+    )
+
+
+def _first(pools: Iterable[Pool], role: Role) -> PhaseTime:
+    """Of the first pool that does this phase, for whom routers take all that do."""
+    return next(pool.phases for pool in pools if pool.role in (role, Role.MIXED))
+
+
+def _link(scenario: Scenario) -> LinkTime:
+    return LinkTime(setup_s=scenario.link.setup_s, bytes_per_s=scenario.link.bytes_per_s)
+
+
+def _transfer(scenario: Scenario, phases: PhaseTime) -> TransferTime:
+    del phases
+    return _link(scenario)
+
+
+def _pool(scenario: Scenario, plan: PoolPlan) -> Pool:
+    step_tokens = plan.scheduler.max_batched_tokens
+    kv_tokens: int | None = None
+    devices = 1
+    match plan.times:
+        case RooflineTimes() as asked:
+            step_time = phases = _deployment(scenario.model, asked, step_tokens)
+            kv_tokens, devices = step_time.kv_tokens, step_time.parallelism.devices
+        case PublishedTimes(tensor=tensor, pipeline=pipeline):
+            step_time = phases = published_times(scenario.model, tensor)
+            if pipeline > 1:
+                step_time = phases = replace(step_time, pipeline=pipeline, kv_tokens=None)
+            devices = tensor * pipeline
+            kv_tokens = step_time.kv_tokens
+            if kv_tokens is None and plan.kv_tokens is None:
+                same = RooflineTimes(device=_PUBLISHED_ON, tensor=tensor, pipeline=pipeline)
+                kv_tokens = _deployment(scenario.model, same, step_tokens).kv_tokens
+        case ProfiledTimes(file=file):
+            step_time = read_profile(file).step_time
+            phases = FittedPhaseTime(step_time=step_time, step_tokens=step_tokens)
+    if kv_tokens is None or plan.kv_tokens is not None:
+        kv_tokens = plan.kv_tokens
+    assert kv_tokens is not None
+    page_tokens = scenario.config.kv.page_tokens
+    if kv_tokens < page_tokens:
+        raise UsageError(f"pool {plan.name}: {kv_tokens} tokens of KV are less than a page")
+    return Pool(
+        name=plan.name,
+        role=plan.role,
+        workers=plan.workers,
+        step_time=step_time,
+        phases=phases,
+        kv_tokens=kv_tokens,
+        devices=devices,
+        scheduler=plan.scheduler,
+    )
+
+
+def _deployment(model: str, times: RooflineTimes, step_tokens: int) -> Deployment:
+    return Deployment(
+        model=shape_of(model),
+        device=device_of(times.device),
+        parallelism=Parallelism(tensor=times.tensor, pipeline=times.pipeline),
+        weight_bytes=times.weight_bits / 8,
+        kv_bytes=times.kv_bits / 8,
+        step_tokens=step_tokens,
+    )
+
+
+# ── what users send ──────────────────────────────────────────────────────────────────────────
+
+
+def load_plan(scenario: Scenario, seed: int, devices: int = 1) -> LoadPlan:
+    """The load. Raises `UsageError`, also for a file that can't be read or has nothing to send."""
+    users = scenario.users
+    plan = plan_load(
+        users.workload,
+        arrivals=users.arrivals,
+        rate_per_s=users.rate_per_s,
+        duration_s=scenario.duration_s,
+        slos=users.slos,
+        devices=devices,
+        seed=seed,
+        title=scenario.title,
+    )
+    return replace(plan, warmup_s=scenario.warmup_s)
+
+
+def is_whole_trace(workload: Workload) -> bool:
+    """Whether it is a trace as it was recorded, whose rows need no words."""
+    return isinstance(workload, Trace) and workload.scaled_down is None
+
+
+def planned_sessions(plan: LoadPlan, copies: int) -> Iterator[TokenSession]:
+    """The sessions of a load, in order of time; of a whole trace, so many copies of each row."""
+    trace, arrivals = plan.workload, plan.arrivals
+    if not isinstance(trace, Trace) or not is_whole_trace(trace):
+        return token_sessions(plan.sessions())
+    speed = 1.0
+    rows: Iterable[TraceRow] = trace.rows(plan.seed)
+    if isinstance(arrivals, OwnTimes):
+        speed = arrivals.speed
+        if arrivals.rate_per_s is not None:
+            own_rate = trace.own_rate_per_s(plan.seed)
+            speed = arrivals.rate_per_s / (own_rate * copies) if own_rate else 1.0
+    else:
+        rows = _at(arrivals.times(plan.seed), rows)
+    rows = (_cut(row, trace.max_output) for row in rows)
+    load = TraceLoad(copies=copies, speed=speed, duration_s=plan.duration_s)
+    return trace_sessions(rows, load, seed=plan.seed)
+
+
+def _at(times: Iterator[Seconds], rows: Iterable[TraceRow]) -> Iterator[TraceRow]:
+    for at_s, row in zip(times, rows, strict=False):
+        yield replace(row, at_s=at_s)
+
+
+def _cut(row: TraceRow, most: int) -> TraceRow:
+    return row if row.output_tokens <= most else replace(row, output_tokens=most)
