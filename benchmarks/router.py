@@ -1,26 +1,34 @@
 """Time of the router's own work per request: no network, no workers, one core.
 
-    PYTHONPATH=src python benchmarks/router.py
+    .venv/bin/python benchmarks/router.py                 all cases
+    .venv/bin/python benchmarks/router.py --cases mixed_1000 mixed_1000_all
 
 A fleet is kept under a steady load: each request is routed, gets its first token, is chosen a
 decode worker if it was split, and is settled when as many newer ones are open as `open_requests`
 says; workers report in turn, `reports` for each request. Times are CPU times of the thread, so that
-a busy machine does not blur them.
+a busy machine does not blur them. Cases of 200 and 1,000 workers with "_all" in their names predict
+for every worker, as is done for up to 64; in those with "_hot" each worker has the same long prefix
+of every prompt.
 """
 
+import argparse
 import gc
 import random
 import time
 from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 
 from support import result as results
 
-from antiphon.core.router import Router
+from antiphon.core.kv import BlockKeys
+from antiphon.core.router import Router, RouterLimits
 from antiphon.perf import DEFAULT_LINK_TIME, DEFAULT_STEP_TIME, FittedPhaseTime
 from antiphon.types import (
+    BlockKey,
     Incarnation,
+    KvDump,
     KvShape,
     LeaseId,
     ModelInfo,
@@ -31,6 +39,7 @@ from antiphon.types import (
     Route,
     RouterConfig,
     SamplingParams,
+    Tier,
     WorkerId,
     WorkerInfo,
     WorkerJoined,
@@ -39,7 +48,7 @@ from antiphon.types import (
 )
 
 PAGES, PAGE_TOKENS = 20_000, 16
-REQUESTS, WARM_UP = 4000, 1000
+REQUESTS, WARM_UP = 2000, 1000
 
 
 @dataclass(frozen=True)
@@ -53,12 +62,24 @@ class Case:
     policy: str = "slo"
     open_requests: int = 1024
     reports: int = 2
+    all: bool = False
+    """Predict for each worker, however many there are."""
+    hot: bool = False
+    """Each worker has told that it has the beginning of all prompts."""
 
 
 CASES = (
     Case("mixed_1", mixed=1, open_requests=32),
     Case("split_1_1", prefill=1, decode=1, open_requests=32),
+    Case("mixed_16", mixed=16),
     Case("mixed_64", mixed=64),
+    Case("mixed_200", mixed=200),
+    Case("mixed_200_all", mixed=200, all=True),
+    Case("mixed_1000", mixed=1000, open_requests=4096),
+    Case("mixed_1000_all", mixed=1000, open_requests=4096, all=True),
+    Case("mixed_1000_hot", mixed=1000, open_requests=4096, hot=True),
+    Case("split_100_100", prefill=100, decode=100),
+    Case("split_500_500", prefill=500, decode=500, open_requests=4096),
     Case("split_24_40", prefill=24, decode=40),
     Case("all_roles_64", prefill=16, decode=32, mixed=16),
     Case("all_roles_64_crowded", prefill=16, decode=32, mixed=16, open_requests=4096),
@@ -130,6 +151,16 @@ def report_of(worker: WorkerInfo, case: Case, steps: int) -> WorkerView:
     )
 
 
+@lru_cache(maxsize=1)
+def hot_blocks() -> KvDump:
+    """The first half of the longest prompt."""
+    keys: list[BlockKey] = []
+    made = BlockKeys(identity=bytes(32), numerics="none", block_tokens=64)
+    made.extend(keys, (0,) * 1024, 16)
+    blocks = tuple((key, Tier.DEVICE) for key in keys)
+    return KvDump(next=0, begins=True, ends=True, blocks=blocks)
+
+
 def offer_of(owner: WorkerInfo, request: Request) -> Offer:
     assert owner.kv
     return Offer(
@@ -164,9 +195,12 @@ def measure(case: Case) -> dict[str, float]:
         times=FittedPhaseTime(step_time=DEFAULT_STEP_TIME),
         transfer=DEFAULT_LINK_TIME,
         kv_bytes_per_token=23_040,
+        limits=RouterLimits(most_predicted=10**6) if case.all else RouterLimits(),
     )
     for info in infos:
         router.observe(WorkerJoined(info), 0.0)
+        if case.hot:
+            router.heard_kv(info.id, info.incarnation, hot_blocks(), 0.0)
     draw = random.Random(case.name)
     times: dict[str, list[float]] = {"choose": [], "choose_decode": [], "observe": []}
     now, held, number = 0.0, 0, 0
@@ -208,11 +242,20 @@ def measure(case: Case) -> dict[str, float]:
 
 
 def main() -> None:
-    table = {case.name: measure(case) for case in CASES}
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    names = [case.name for case in CASES]
+    parser.add_argument("--cases", nargs="+", choices=names, metavar="NAME", help="these only")
+    options = parser.parse_args()
+    wanted = options.cases or names
+    table = {case.name: measure(case) for case in CASES if case.name in wanted}
     columns = list(dict.fromkeys(column for row in table.values() for column in row))
     print(f"{'case':24}" + "".join(f"{column:>22}" for column in columns))
     for name, row in table.items():
         print(f"{name:24}" + "".join(f"{row.get(column, '-'):>22}" for column in columns))
+    if options.cases:
+        return
     print(f"\nwritten to {results.write('router', table)}")
 
 

@@ -70,9 +70,16 @@ class TierTimes:
         return 1e-3 + size_bytes * (1e-4 if tier is Tier.HOST else 1e-3) if size_bytes else 0.0
 
 
+class Owned(dict[WorkerId, int]):
+    """Tokens by worker, as a test says it."""
+
+    def longest(self, most: int, turn: int) -> list[WorkerId]:
+        return sorted(self, key=lambda worker: -self[worker])[:most]
+
+
 def holding(own: dict[str, int], store: tuple[StoredTokens, ...] = ()) -> type[PrefixBeliefs]:
     """For `Parts`: workers, and the store, are believed to hold the first tokens of each prompt."""
-    found = Found({WorkerId(worker): tokens for worker, tokens in own.items()}, store)
+    found = Found(Owned({WorkerId(worker): tokens for worker, tokens in own.items()}), store)
 
     class Believed(PrefixBeliefs):
         def of(self, request: Request) -> HeldPrefixes:

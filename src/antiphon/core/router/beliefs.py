@@ -3,6 +3,7 @@
 Nothing is kept of a worker that is lost, nor of a request that is settled.
 """
 
+from bisect import bisect_left, insort
 from collections.abc import Sequence, Set
 from dataclasses import replace
 
@@ -20,16 +21,18 @@ from antiphon.types import (
 )
 
 from .placement import Phase, Placement
+from .short_list import ShortList
 from .worker_belief import WorkerBelief
 
 
 class Beliefs:
     """Facts about workers, and the router's own decisions, kept in step."""
 
-    def __init__(self, times: PhaseTime, belief: type[WorkerBelief]) -> None:
-        self._times, self._belief = times, belief
+    def __init__(self, times: PhaseTime, belief: type[WorkerBelief], short: ShortList) -> None:
+        """`short` is told of each change of a worker."""
+        self._times, self._belief, self._short = times, belief, short
         self._workers: dict[WorkerId, WorkerBelief] = {}
-        self._sorted: tuple[WorkerBelief, ...] = ()
+        self._sorted: list[WorkerBelief] = []
         self._placements: dict[RequestId, Placement] = {}
         self._numerics: dict[RequestId, str] = {}
         self._decisions = 0
@@ -39,11 +42,6 @@ class Beliefs:
     def workers(self) -> Sequence[WorkerBelief]:
         """All that are not lost, in the order of their ids."""
         return self._sorted
-
-    def fade(self, now: Seconds) -> None:
-        """Mutates: what was learned of workers that do nothing grows old."""
-        for worker in self._sorted:
-            worker.pace.fade(now, idle=worker.idle)
 
     @property
     def open_requests(self) -> Set[RequestId]:
@@ -62,21 +60,26 @@ class Beliefs:
         """Take in a fact. Mutates. Facts about workers that are not there change nothing."""
         match event:
             case WorkerJoined(info):
-                self._remove(info.id)
-                self._workers[info.id] = self._belief(info, self._times)
-                self._sort(now)
+                self._remove(info.id, now)
+                belief = self._workers[info.id] = self._belief(info, self._times)
+                insort(self._sorted, belief, key=_id)
+                self.empty_since = None
+                self._short.changed(belief)
             case HealthChanged(worker, Health.LOST):
-                self._remove(worker)
-                self._sort(now)
+                self._remove(worker, now)
             case HealthChanged(worker, health):
                 if belief := self._workers.get(worker):
                     belief.health = health
+                    self._short.changed(belief)
             case RoleChanged(worker, role):
                 if belief := self._workers.get(worker):
                     belief.role = role
+                    self._short.changed(belief)
             case WorkerReported(worker, view):
                 if belief := self._workers.get(worker):
+                    belief.pace.fade(now, idle=belief.idle)
                     belief.reported(view, now)
+                    self._short.changed(belief)
 
     def place(self, placement: Placement) -> None:
         """A decision was made. Mutates."""
@@ -103,7 +106,9 @@ class Beliefs:
                     here.offered(placement)
                 placement.phase, placement.here, placement.left = Phase.OFFERED, None, 0
             case Phase.OFFERED | Phase.DECODE:
-                pass
+                return
+        if here:
+            self._short.changed(here)
 
     def fetched(
         self, request: RequestId, missing_tokens: int, times: PhaseTime
@@ -125,6 +130,7 @@ class Beliefs:
             placement.prefill_s = times.prefill_s(placement.uncached, start)
         if here := self.find(placement.here):
             here.touched()
+            self._short.changed(here)
         return before
 
     def lift(self, request: RequestId) -> Placement | None:
@@ -133,8 +139,10 @@ class Beliefs:
         if placement is not None:
             if here := self.find(placement.here):
                 here.drop(placement)
+                self._short.changed(here)
             if after := self.find(placement.next):
                 after.drop(placement)
+                self._short.changed(after)
                 if after.chosen == placement.number:
                     after.chosen = placement.next_chosen
         return placement
@@ -146,8 +154,10 @@ class Beliefs:
         self._placements[placement.demand.request] = placement
         if here := self.find(placement.here):
             here.put(placement)
+            self._short.changed(here)
         if after := self.find(placement.next):
             after.expect(placement)
+            self._short.changed(after)
             if after.chosen < placement.number:
                 placement.next_chosen, after.chosen = after.chosen, placement.number
 
@@ -156,17 +166,17 @@ class Beliefs:
         self.lift(request)
         self._numerics.pop(request, None)
 
-    def _remove(self, worker: WorkerId) -> None:
+    def _remove(self, worker: WorkerId, now: Seconds) -> None:
         belief = self._workers.pop(worker, None)
-        if belief is None:
-            return
-        for placement in belief.placements():
-            placement.here = None if placement.here == worker else placement.here
-            placement.next = None if placement.next == worker else placement.next
-
-    def _sort(self, now: Seconds) -> None:
-        self._sorted = tuple(self._workers[worker] for worker in sorted(self._workers))
-        if self._sorted:
-            self.empty_since = None
-        elif self.empty_since is None:
+        if belief is not None:
+            del self._sorted[bisect_left(self._sorted, worker, key=_id)]
+            self._short.left(worker)
+            for placement in belief.placements():
+                placement.here = None if placement.here == worker else placement.here
+                placement.next = None if placement.next == worker else placement.next
+        if not self._sorted and self.empty_since is None:
             self.empty_since = now
+
+
+def _id(worker: WorkerBelief) -> WorkerId:
+    return worker.info.id

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Sequence
 from antiphon.types import BlockKey, RequestId, WorkerId
 
 from .block_table import BlockTable, Slot
+from .held_blocks import HeldBlocks
 
 
 class ExpectedPrefixes:
@@ -18,6 +19,10 @@ class ExpectedPrefixes:
     def __init__(self) -> None:
         self._table = BlockTable()
         self._slots: dict[WorkerId, Slot] = {}
+        self._bit_of: dict[WorkerId, int] = {}
+        self._worker_of: dict[int, WorkerId] = {}
+        self._each = 0
+        """The bits of all of them."""
         self._wanted: dict[WorkerId, Counter[BlockKey]] = {}
         """How many requests bring each block there."""
         self._requests: dict[RequestId, tuple[WorkerId, Sequence[BlockKey]]] = {}
@@ -33,8 +38,7 @@ class ExpectedPrefixes:
         self._requests[request] = (worker, keys)
         slot = self._slots.get(worker)
         if slot is None:
-            slot = self._slots[worker] = self._table.open()
-            self._wanted[worker] = Counter()
+            slot = self._open(worker)
         wanted = self._wanted[worker]
         for key in keys:
             if key not in wanted:
@@ -53,19 +57,31 @@ class ExpectedPrefixes:
                 del wanted[key]
                 self._table.remove(slot, key)
         if not wanted:
-            self._table.close(slot)
-            self._table.sweep(1)
-            del self._slots[worker], self._wanted[worker]
+            self._close(worker)
 
     def left(self, worker: WorkerId) -> None:
         """The worker will bring nothing. Mutates."""
         for request in [one for one, (where, _) in self._requests.items() if where == worker]:
             self.drop(request)
 
-    def match(self, keys: Iterable[BlockKey]) -> dict[WorkerId, int]:
-        """How many of a prompt's first blocks each worker will have. Does not mutate."""
-        each = sum(slot.bit for slot in self._slots.values())
-        found: dict[WorkerId, int] = {}
-        for blocks, bits in self._table.walk(keys, each).ends:
-            found |= {worker: blocks for worker, slot in self._slots.items() if slot.bit & bits}
-        return found
+    def match(self, keys: Iterable[BlockKey]) -> HeldBlocks:
+        """How many of a prompt's first blocks each worker will have. Does not mutate.
+
+        Good until the next change.
+        """
+        ends = self._table.walk(keys, self._each).ends
+        return HeldBlocks(ends, self._bit_of, self._worker_of)
+
+    def _open(self, worker: WorkerId) -> Slot:
+        slot = self._slots[worker] = self._table.open()
+        self._wanted[worker] = Counter()
+        self._bit_of[worker], self._worker_of[slot.bit] = slot.bit, worker
+        self._each |= slot.bit
+        return slot
+
+    def _close(self, worker: WorkerId) -> None:
+        slot = self._slots.pop(worker)
+        self._table.close(slot)
+        self._table.sweep(1)
+        self._each ^= slot.bit
+        del self._wanted[worker], self._bit_of[worker], self._worker_of[slot.bit]

@@ -31,10 +31,11 @@ class RouterLimits:
     `step_tokens`: `scheduler.max_batched_tokens`. `max_sequences`: `scheduler.max_num_seqs`; None:
     only memory limits. `prefix_cache`: `kv.prefix_cache`. A request is refused when nobody has been
     there for `no_worker_grace_s`: before that it is held, since a worker may be about to start
-    again.
+    again. Of more workers than `most_predicted` some are looked at for each request (`ShortList`).
     """
 
     step_tokens: int = 512
     max_sequences: int | None = None
     prefix_cache: bool = True
     no_worker_grace_s: Seconds = 600.0
+    most_predicted: int = 64

@@ -6,12 +6,13 @@
 All of it is computed once a request and kind of worker, and nothing while nobody tells what it has.
 """
 
-from collections.abc import Callable, Mapping, Set
-from typing import NamedTuple
+from collections.abc import Callable, Iterable, Sequence, Set
+from typing import NamedTuple, Protocol
 
 from antiphon.types import Request, RequestId, Tier, WorkerId, WorkerInfo
 
 from .expected_prefixes import ExpectedPrefixes
+from .held_blocks import HeldBlocks
 from .prefix_index import PrefixIndex
 from .prompt_keys import KeySpace, PromptKeys, space_of
 
@@ -49,16 +50,55 @@ class HeldPrefixes:
         space = space_of(worker)
         if space is None:
             return NOTHING
+        found = self._of(space)
+        return HeldPrefix(found.own.get(worker.id, 0), found.store)
+
+    def longest(self, kinds: Iterable[WorkerInfo], most: int, turn: int) -> list[WorkerId]:
+        """Those of these kinds of workers that have most of the prompt: of each at most so many."""
+        spaces = dict.fromkeys(map(space_of, kinds))
+        found = [self._of(space).own.longest(most, turn) for space in spaces if space is not None]
+        return [worker for some in found for worker in some]
+
+    def _of(self, space: KeySpace) -> "Found":
         found = self._found.get(space)
         if found is None:
             found = self._found[space] = self._look(space)
-        return HeldPrefix(found.own.get(worker.id, 0), found.store)
+        return found
+
+
+class Own(Protocol):
+    """Tokens of a prompt by worker."""
+
+    def get(self, worker: WorkerId, default: int, /) -> int:
+        """So many has this one."""
+        ...
+
+    def longest(self, most: int, turn: int) -> Sequence[WorkerId]:
+        """Those that have most: at most so many, by turns where many have equally much."""
+        ...
+
+
+class OwnTokens:
+    """What workers have, and what they will have."""
+
+    def __init__(self, parts: tuple[HeldBlocks, ...], block_tokens: int) -> None:
+        self._parts, self._block_tokens = parts, block_tokens
+
+    def get(self, worker: WorkerId, default: int, /) -> int:
+        """See `Own`."""
+        return max(part.get(worker) for part in self._parts) * self._block_tokens or default
+
+    def longest(self, most: int, turn: int) -> Sequence[WorkerId]:
+        """See `Own`."""
+        found = [one for part in self._parts for one in part.longest(most, turn)]
+        found.sort(key=lambda one: -one[0])
+        return list(dict.fromkeys(worker for _, worker in found))[:most]
 
 
 class Found(NamedTuple):
     """What workers of one key space have of a prompt, in tokens, and the store for them."""
 
-    own: Mapping[WorkerId, int]
+    own: Own
     store: tuple[StoredTokens, ...]
 
 
@@ -112,8 +152,8 @@ class PrefixBeliefs:
 
     def _look(self, keys: PromptKeys) -> Found:
         held, size = self.index.match(keys), keys.block_tokens
-        own = {worker: blocks * size for worker, blocks in held.workers.items()}
+        parts = (held.workers,)
         if self._expected:
-            for worker, blocks in self._expected.match(keys).items():
-                own[worker] = max(own.get(worker, 0), blocks * size)
+            parts = (held.workers, self._expected.match(keys))
+        own = OwnTokens(parts, size)
         return Found(own, tuple(StoredTokens(run.tier, run.blocks * size) for run in held.store))

@@ -13,7 +13,7 @@ The holders are few and trusted to be some; the blocks are many. A match costs o
 whatever their number.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -30,6 +30,7 @@ from antiphon.types import (
 )
 
 from .block_table import BlockTable
+from .held_blocks import NOTHING_HELD, HeldBlocks
 from .kv_feed import FeedLimits, KvFeed
 
 _SWEPT_LEAST = 512
@@ -52,7 +53,7 @@ class Holdings:
     run by run, each block on the fastest tier that has it.
     """
 
-    workers: Mapping[WorkerId, int]
+    workers: HeldBlocks
     store: tuple[StoredRun, ...] = ()
 
     @property
@@ -61,14 +62,12 @@ class Holdings:
         return sum(run.blocks for run in self.store)
 
 
-NOTHING_HELD = Holdings({})
-
-
 class _View(NamedTuple):
     """The bits of the slots that count now: of workers, and of the store's tiers."""
 
     each: int
     together: int
+    bit_of: dict[WorkerId, int]
     worker_of: dict[int, WorkerId]
     tier_of: dict[int, Tier]
 
@@ -171,14 +170,9 @@ class PrefixIndex:
         """
         view = self._view or self._look()
         if not (view.each or view.together):
-            return NOTHING_HELD
+            return Holdings(NOTHING_HELD)
         walk = self._table.walk(keys, view.each, view.together)
-        workers: dict[WorkerId, int] = {}
-        for blocks, bits in walk.ends:
-            while bits:
-                lowest = bits & -bits
-                workers[view.worker_of[lowest]] = blocks
-                bits ^= lowest
+        workers = HeldBlocks(walk.ends, view.bit_of, view.worker_of)
         return Holdings(workers, self._fastest(walk.runs, view.tier_of))
 
     @staticmethod
@@ -194,15 +188,16 @@ class PrefixIndex:
 
     def _look(self) -> _View:
         each = together = 0
+        bit_of: dict[WorkerId, int] = {}
         worker_of: dict[int, WorkerId] = {}
         tier_of: dict[int, Tier] = {}
         for holder, feed in self._feeds.items():
             for tier, slot in feed.shelves.slots.items():
                 if tier is Tier.DEVICE:
                     each |= slot.bit
-                    worker_of[slot.bit] = holder
+                    bit_of[holder], worker_of[slot.bit] = slot.bit, holder
                 else:
                     together |= slot.bit
                     tier_of[slot.bit] = tier
-        self._view = _View(each, together, worker_of, tier_of)
+        self._view = _View(each, together, bit_of, worker_of, tier_of)
         return self._view

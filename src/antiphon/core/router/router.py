@@ -29,10 +29,8 @@ from antiphon.types import (
     KvReplay,
     Offer,
     Rejected,
-    RejectReason,
     Request,
     RequestId,
-    Role,
     Route,
     RouterConfig,
     Seconds,
@@ -42,8 +40,9 @@ from antiphon.types import (
 )
 
 from .beliefs import Beliefs
+from .candidates import Candidates
 from .demand import Demand, demand_of
-from .eligibility import could_adopt, could_run, is_open, of_numerics
+from .eligibility import of_numerics
 from .fetch_pace import FetchPace
 from .forecast import Forecast
 from .option import Option
@@ -51,7 +50,8 @@ from .parts import STANDARD_PARTS, Parts, RouterLimits
 from .placement import Phase, Placement
 from .prefix_index import PrefixIndex
 from .route_choice import NoRoom, RouteChoice
-from .worker_belief import WorkerBelief, exchange_of
+from .short_list import ShortList
+from .worker_belief import WorkerBelief
 
 ROUTER = "router"
 """The router's name in a record of decisions."""
@@ -73,7 +73,8 @@ STANDARD_LIMITS = RouterLimits()
 
 
 class Router:
-    """Routes the requests of one gateway. `seed` matters to the policy "random" only.
+    """Routes the requests of one gateway. `seed` matters where chance does: see `ShortList` and
+    the policy "random".
 
     Without `fetch` nothing is fetched from the store, whatever it has.
     """
@@ -95,7 +96,15 @@ class Router:
         self._kv_bytes_per_token = kv_bytes_per_token
         self._scorer = parts.scorer(config.policy, seed)
         self._slo = Slo(ttft_s=config.ttft_s, tpot_s=config.tpot_s)
-        self._beliefs = Beliefs(times, parts.belief)
+        short = ShortList(times, seed)
+        self._beliefs = Beliefs(times, parts.belief, short)
+        self._candidates = Candidates(
+            self._beliefs,
+            short,
+            limits,
+            hold_s=config.hold_s,
+            narrow=self._scorer.by_prediction,
+        )
         self._prefixes = parts.prefixes(parts.index(), follow=limits.prefix_cache)
         self._fetches = FetchPace(fetch) if fetch is not None else None
 
@@ -202,20 +211,20 @@ class Router:
         """
         self._beliefs.lift(request.id)
         self._prefixes.moved(request.id)
-        self._fade(now)
         demand = demand_of(request)
-        workers = self._candidates(request, demand, now)
+        forecast = self._forecast(request, demand, now)
+        few = self._candidates.few(request, demand, forecast.held, now)
+        if few:
+            answer = self._route_among(few, request, forecast, whole, now)
+            if isinstance(answer, Route):
+                return answer
+        workers = self._candidates.every(request, demand, now)
         if isinstance(workers, Hold | Rejected):
             return workers
-        earlier = self._beliefs.numerics_of(request.id) if request.attempt > 1 else None
-        equal = of_numerics(workers, earlier)
-        exact = request.attempt == 1 or bool(equal) or (earlier is None and _all_equal(workers))
-        forecast = self._forecast(request, demand, now)
-        choice = self._choice(forecast).best(equal or workers, whole=whole)
-        if isinstance(choice, NoRoom):
-            return self._hold(request, choice.reason, now)
-        self._place(choice, forecast, request)
-        return self._route(choice, request, exact)
+        answer = self._route_among(workers, request, forecast, whole, now)
+        if isinstance(answer, NoRoom):
+            return self._candidates.hold(request, answer.reason, now)
+        return answer
 
     def choose_decode(
         self, offer: Offer, request: Request, now: Seconds
@@ -227,33 +236,20 @@ class Router:
         """
         before = self._beliefs.lift(request.id)
         self._prefixes.moved(request.id)
-        self._fade(now)
         demand = demand_of(request)
-        wanted = exchange_of(offer.numerics, offer.kv)
-        able = [
-            worker
-            for worker in self._beliefs.workers
-            if worker.exchange == wanted
-            and could_adopt(worker, demand)
-            and (worker.role is not Role.PREFILL or worker.info.incarnation == offer.incarnation)
-        ]
-        well = [worker for worker in able if is_open(worker, now)]
-        takers = [worker for worker in well if worker.role is not Role.PREFILL] or well
-        if not takers and all(worker.health is Health.DRAINING for worker in able):
-            return Rejected(
-                request=request.id,
-                attempt=request.attempt,
-                reason=RejectReason.NO_WORKER,
-                message=f"nobody is left who can read the KV that {offer.owner} offers",
-            )
-        if not takers:
-            self._beliefs.put_back(before)
-            return self._hold(request, "no worker that can read the offered KV is well", now)
-        choice = self._choice(self._forecast(request, demand, now)).best_decode(takers)
-        if isinstance(choice, NoRoom):
-            self._beliefs.put_back(before)
-            return self._hold(request, choice.reason, now)
-        (worker,) = choice.workers
+        choice = self._choice(self._forecast(request, demand, now))
+        few = self._candidates.few_takers(offer, request, demand, now)
+        best = choice.best_decode(few) if few else None
+        if not isinstance(best, Option):
+            takers = self._candidates.takers(offer, request, demand, now)
+            best = takers if isinstance(takers, Hold | Rejected) else choice.best_decode(takers)
+            if isinstance(best, NoRoom):
+                best = self._candidates.hold(request, best.reason, now)
+        if not isinstance(best, Option):
+            if isinstance(best, Hold):
+                self._beliefs.put_back(before)
+            return best
+        (worker,) = best.workers
         self._beliefs.place(
             Placement(
                 demand=demand,
@@ -267,54 +263,27 @@ class Router:
         )
         return worker
 
-    def _fade(self, now: Seconds) -> None:
-        self._beliefs.fade(now)
-        if self._fetches is not None:
-            self._fetches.fade(now)
-
-    def _candidates(
-        self, request: Request, demand: Demand, now: Seconds
-    ) -> Sequence[WorkerBelief] | Hold | Rejected:
-        """All that are well and could run it, by id."""
-        workers = self._beliefs.workers
-        if not workers:
-            return self._nobody(request, now)
-        able = [worker for worker in workers if could_run(worker, demand)]
-        if not able:
-            longest = max(worker.info.max_model_len for worker in workers)
-            return Rejected(
-                request=request.id,
-                attempt=request.attempt,
-                reason=RejectReason.TOO_LONG,
-                message=f"{demand.sequences} sequences of up to {demand.longest} tokens, and at "
-                f"least 1 that is generated, fit into no worker: the longest context is "
-                f"{longest} tokens, and KV memory limits it too",
-                field="prompt",
-            )
-        well = [worker for worker in able if is_open(worker, now)]
-        if not well:
-            reason = f"none of the {len(able)} workers that could run it takes new requests now"
-            return self._hold(request, reason, now)
-        return well
-
-    def _nobody(self, request: Request, now: Seconds) -> Hold | Rejected:
-        if self._beliefs.empty_since is None:
-            self._beliefs.empty_since = now
-        absent_s = now - self._beliefs.empty_since
-        if absent_s < self._limits.no_worker_grace_s:
-            return self._hold(request, "no worker is there", now)
-        return Rejected(
-            request=request.id,
-            attempt=request.attempt,
-            reason=RejectReason.NO_WORKER,
-            message=f"no worker has been there for {absent_s:.0f} s; start one, or try again later",
-            retry_after_s=self._config.hold_s,
-        )
-
-    def _hold(self, request: Request, reason: str, now: Seconds) -> Hold:
-        return Hold(request=request.id, reason=reason, ask_again_at=now + self._config.hold_s)
+    def _route_among(
+        self,
+        workers: Sequence[WorkerBelief],
+        request: Request,
+        forecast: Forecast,
+        whole: bool,
+        now: Seconds,
+    ) -> Route | NoRoom:
+        """The best of these, which are all that matter."""
+        earlier = self._beliefs.numerics_of(request.id) if request.attempt > 1 else None
+        equal = of_numerics(workers, earlier)
+        exact = request.attempt == 1 or bool(equal) or (earlier is None and _all_equal(workers))
+        choice = self._choice(forecast).best(equal or workers, whole=whole)
+        if isinstance(choice, NoRoom):
+            return choice
+        self._place(choice, forecast, request)
+        return self._route(choice, request, exact)
 
     def _forecast(self, request: Request, demand: Demand, now: Seconds) -> Forecast:
+        if self._fetches is not None:
+            self._fetches.fade(now)
         arrived = now if request.arrived_at is None else request.arrived_at
         return Forecast(
             demand=demand,

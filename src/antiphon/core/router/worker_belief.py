@@ -7,7 +7,7 @@ m, so the newest n - m are not in it yet and are added to what it says. Between 
 taken off but what is known to be over, so a worker that is stuck never looks idle.
 """
 
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 from antiphon.core.costs import PhaseTime
 from antiphon.types import (
@@ -23,6 +23,9 @@ from antiphon.types import (
 from .demand import Demand
 from .pace import Pace
 from .placement import Phase, Placement
+
+Exchange: TypeAlias = tuple[str, KvShape]
+"""What two workers must have equal to read each other's pages: numerics id, and shape of KV."""
 
 
 class Load(NamedTuple):
@@ -195,7 +198,7 @@ class WorkerBelief:
         return -(-tokens // self.info.kv.page_tokens) if self.info.kv else 0
 
 
-def exchange_of(numerics: str, kv: KvShape) -> tuple[str, KvShape]:
+def exchange_of(numerics: str, kv: KvShape) -> Exchange:
     """What two workers must have equal; the number of pages is each one's own."""
     return numerics, KvShape(
         layout=kv.layout,
