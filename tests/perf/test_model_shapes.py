@@ -8,11 +8,11 @@ from antiphon.perf.hardware import MODELS, shape_of
 BILLION = 1e9
 
 PUBLISHED = {
-    "opt-13b": (12.85, "elements of the checkpoint, hf.co/facebook/opt-13b"),
-    "opt-66b": (65.7, "elements of the checkpoint, hf.co/facebook/opt-66b"),
+    "opt-13b": (13, "Zhang et al. 2022, arXiv:2205.01068, table 1"),
+    "opt-66b": (66, "Zhang et al. 2022, arXiv:2205.01068, table 1"),
     "opt-175b": (175, "Zhang et al. 2022, arXiv:2205.01068, table 1"),
-    "llama-3-8b": (8.03, "model card, hf.co/meta-llama/Llama-3.1-8B: 8.03B"),
-    "llama-3-70b": (70.6, "model card, hf.co/meta-llama/Llama-3.1-70B: 70.6B"),
+    "llama-3-8b": (8.03, "model size shown at hf.co/meta-llama/Llama-3.1-8B: 8.03B"),
+    "llama-3-70b": (70.6, "model size shown at hf.co/meta-llama/Llama-3.1-70B: 70.6B"),
     "qwen3-0.6b": (0.6, "model card, hf.co/Qwen/Qwen3-0.6B: 0.6B"),
     "qwen3-8b": (8.2, "model card, hf.co/Qwen/Qwen3-8B: 8.2B"),
     "qwen3-32b": (32.8, "model card, hf.co/Qwen/Qwen3-32B: 32.8B"),
@@ -21,7 +21,7 @@ PUBLISHED = {
     "mixtral-8x7b": (46.7, "Jiang et al. 2024, arXiv:2401.04088: 47B; mistral.ai: 46.7B"),
     "deepseek-v3": (671, "DeepSeek-V3 technical report, arXiv:2412.19437: 671B"),
     "deepseek-r1": (671, "model card, hf.co/deepseek-ai/DeepSeek-R1: 671B"),
-    "smollm2-135m": (0.1345, "model card, hf.co/HuggingFaceTB/SmolLM2-135M: 135M"),
+    "smollm2-135m": (0.135, "model card, hf.co/HuggingFaceTB/SmolLM2-135M: 135M"),
 }
 
 ACTIVE = {
