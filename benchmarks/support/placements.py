@@ -160,7 +160,7 @@ def _do(job: Callable[[], object]) -> object:
 
 
 def case_of(
-    users: UsersAtRate, slo: Slo, kinds: tuple[WorkerKind, ...], kv_bytes: int, calls: int
+    users: UsersAtRate, slo: Slo, kinds: tuple[WorkerKind, ...], kv_bytes: int, effort: TrialEffort
 ) -> PlacementCase:
     return PlacementCase(
         users=users,
@@ -169,5 +169,5 @@ def case_of(
         kinds=kinds,
         kv_bytes_per_token=kv_bytes,
         within_node=True,
-        effort=TrialEffort(least_calls=calls),
+        effort=effort,
     )
