@@ -11,35 +11,44 @@ and `perf`'s roofline elsewhere.
 """
 
 import argparse
-import multiprocessing
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import cycle
 from pathlib import Path
 from statistics import median
 
 from support import result
+from support.placements import (
+    Found,
+    best_of,
+    bound_of,
+    case_of,
+    find,
+    kv_bytes,
+    mixed,
+    opt_13b,
+    pair,
+    side_by_side,
+)
 
-from antiphon.core.goodput import GOAL, Attainment, Goodput
-from antiphon.core.placement import Candidate, Colocated, Instance, Split
-from antiphon.perf.hardware import DEVICES, Device, ModelShape, device_of, shape_of
-from antiphon.perf.published_times import published_times
+from antiphon.core.goodput import Attainment
+from antiphon.core.placement import Candidate, Instance
+from antiphon.perf.hardware import DEVICES, Device, device_of, shape_of
 from antiphon.sim.fleet import TokenSession, TraceLoad, trace_sessions
 from antiphon.sim.placing import (
     CallShape,
     Hardware,
-    PhaseBounds,
     PlacementCase,
     TrialEffort,
-    UsersAtRate,
     WorkerKind,
     WorkloadUsers,
     call_shape,
     jointly,
 )
 from antiphon.types import CallRecord, Seconds, Slo
-from antiphon.workload import parse_workload, read_azure
+from antiphon.workload import Poisson, parse_workload, read_azure
 
 TRACES = Path(__file__).resolve().parents[2] / "shared/traces"
 CONTEXT = "max_context=2048"
@@ -57,7 +66,8 @@ THEIR_CAP = 50_000
 """Tokens that DistServe's simulator lets one worker decode at once, whatever its memory."""
 
 
-# ── what is compared ─────────────────────────────────────────────────────────────────────────
+def effort_of(options: argparse.Namespace) -> TrialEffort:
+    return TrialEffort(run_s=options.run_seconds, least_calls=options.calls)
 
 
 def separately(records: tuple[CallRecord, ...], slo: Slo, warmup_s: Seconds) -> Attainment:
@@ -66,161 +76,7 @@ def separately(records: tuple[CallRecord, ...], slo: Slo, warmup_s: Seconds) -> 
     return replace(both, met=min(both.ttft_met, both.tpot_met), batches=())
 
 
-def opt_13b(kv_tokens: int | None = None) -> tuple[WorkerKind, ...]:
-    """OPT-13B on 1, 2 and 4 A100 by DistServe's coefficients; `kv_tokens`: of each worker.
-
-    None: what fits. That is published for one device; what two and four have follows from it: their
-    memory, less one copy of the weights.
-    """
-    a100, shape = device_of("a100"), shape_of("opt-13b")
-    weights = round(shape.parameters * 2 / _kv_bytes(shape))
-    found: list[WorkerKind] = []
-    for tensor in (1, 2, 4):
-        for pipeline in (1, 2):
-            if tensor * pipeline > 4:
-                continue
-            devices = tensor * pipeline
-            one = published_times("opt-13b", 1).kv_tokens or 0
-            times = replace(published_times("opt-13b", tensor), pipeline=pipeline)
-            found.append(
-                WorkerKind(
-                    Instance(device="a100", tensor=tensor, pipeline=pipeline),
-                    times,
-                    kv_tokens or devices * (one + weights) - weights,
-                    devices * a100.price_per_hour,
-                    devices * a100.network_bytes_per_s,
-                    devices * a100.peer_bytes_per_s,
-                )
-            )
-    return tuple(found)
-
-
-def _kv_bytes(shape: ModelShape) -> int:
-    return shape.layers * shape.kv_values_per_token * 2
-
-
-def pair(prefill: Instance, decode: Instance, x: int = 1, y: int = 1, **more: bool) -> Split:
-    return Split(
-        prefill=prefill,
-        prefill_workers=x,
-        decode=decode,
-        decode_workers=y,
-        step_tokens=2048,
-        **more,
-    )
-
-
-def mixed(instance: Instance, tokens: int, *, first: bool = False, workers: int = 1) -> Colocated:
-    return Colocated(instance=instance, workers=workers, step_tokens=tokens, prefill_first=first)
-
-
-# ── measuring ────────────────────────────────────────────────────────────────────────────────
-
-
-@dataclass(frozen=True)
-class Found:
-    """A candidate's goodput; `beaten_at`: not searched, as it fails there."""
-
-    name: str
-    devices: int
-    rates_per_s: tuple[float, ...] = ()
-    beaten_at: float | None = None
-    attained: float | None = None
-
-    @property
-    def per_device(self) -> float | None:
-        return median(self.rates_per_s) / self.devices if self.rates_per_s else None
-
-    @property
-    def text(self) -> str:
-        if self.per_device is None:
-            return f"< {(self.beaten_at or 0) / self.devices:.2f}"
-        low, high = (end(self.rates_per_s) / self.devices for end in (min, max))
-        return f"{self.per_device:.2f}" + (f" ({low:.2f}–{high:.2f})" if high > low else "")
-
-    def row(self) -> dict[str, object]:
-        return {
-            "candidate": self.name,
-            "devices": self.devices,
-            "goodput_per_device": self.per_device,
-            "rates_per_s": self.rates_per_s,
-            "beaten_at_per_s": self.beaten_at,
-            "attained_there": self.attained,
-        }
-
-
-def bound_of(case: PlacementCase, candidate: Candidate) -> float:
-    """By closed forms, without the targets for tokens where these are 0."""
-    bounds = PhaseBounds(case.kinds, case.shape, case.slo, max_sequences=256)
-    match candidate:
-        case Colocated(instance=instance, workers=workers, step_tokens=tokens, prefill_first=first):
-            return workers * bounds.mixed_per_s(instance, tokens, prefill_first=first)
-        case Split():
-            return min(
-                candidate.prefill_workers
-                * bounds.prefill_per_s(candidate.prefill, candidate.step_tokens),
-                candidate.decode_workers * bounds.decode_per_s(candidate.decode),
-            )
-
-
-def find(case: PlacementCase, candidate: Candidate, seeds: int) -> Found:
-    start = 0.6 * bound_of(case, candidate) or 0.1
-    rates: list[float] = []
-    for seed in range(seeds):
-        found: Goodput = case.goodput(candidate, seed, start)
-        rates.append(found.rate_per_s)
-        start = found.rate_per_s or start
-    return Found(candidate.text, candidate.devices, tuple(rates))
-
-
-def best_of(case: PlacementCase, candidates: Sequence[Candidate], seeds: int) -> list[Found]:
-    """Each in turn has to hold the rate of the best so far; the best one comes first."""
-    best: Found | None = None
-    beaten: list[Found] = []
-    bounds = {one: bound_of(case, one) / one.devices for one in candidates}
-    for candidate in sorted(candidates, key=lambda one: -bounds[one]):
-        target = 0.0 if best is None else (best.per_device or 0.0) * candidate.devices
-        if target:
-            share = case.holds(candidate, 0, target).both().value
-            if share < GOAL:
-                beaten.append(Found(candidate.text, candidate.devices, (), target, share))
-                continue
-        found = find(case, candidate, seeds)
-        if best is None or (found.per_device or 0.0) > (best.per_device or 0.0):
-            best, found = found, best
-        if found is not None:
-            beaten.append(found)
-    return [*([best] if best else []), *beaten]
-
-
-def side_by_side(jobs: Sequence[Callable[[], object]], processes: int) -> Iterator[object]:
-    """The answers of all jobs, in their order."""
-    if processes == 1:
-        yield from (job() for job in jobs)
-        return
-    with multiprocessing.get_context("spawn").Pool(processes) as pool:
-        yield from pool.imap(_do, jobs)
-
-
-def _do(job: Callable[[], object]) -> object:
-    return job()
-
-
 # ── DistServe's table ────────────────────────────────────────────────────────────────────────
-
-
-def case_of(
-    users: UsersAtRate, slo: Slo, kinds: tuple[WorkerKind, ...], kv_bytes: int, calls: int
-) -> PlacementCase:
-    return PlacementCase(
-        users=users,
-        shape=call_shape(users),
-        slo=slo,
-        kinds=kinds,
-        kv_bytes_per_token=kv_bytes,
-        within_node=True,
-        effort=TrialEffort(least_calls=calls),
-    )
 
 
 @dataclass(frozen=True)
@@ -232,13 +88,13 @@ class Mode:
     transfer: bool
     kv_tokens: int | None
 
-    def case(self, lengths: str, calls: int) -> PlacementCase:
+    def case(self, lengths: str, effort: TrialEffort) -> PlacementCase:
         case = case_of(
             WorkloadUsers(parse_workload(LENGTHS[lengths])),
             Slo(ttft_s=0.2, tpot_s=0.1),
             opt_13b(self.kv_tokens),
-            _kv_bytes(shape_of("opt-13b")),
-            calls,
+            kv_bytes(shape_of("opt-13b")),
+            effort,
         )
         judge = jointly if self.joint else separately
         return replace(case, transfer_free=not self.transfer, judge=judge)
@@ -263,7 +119,7 @@ def distserve(options: argparse.Namespace) -> dict[str, object]:
     what += [(lengths, THEIRS, best) for lengths in list(LENGTHS)[1:]]
     what += [("ShareGPT-like", OURS, pair(one, one, n, 1)) for n in (2, 3)]
     jobs = [
-        partial(find, mode.case(lengths, options.calls), candidate, options.seeds)
+        partial(find, mode.case(lengths, effort_of(options)), candidate, options.seeds)
         for lengths, mode, candidate in what
     ]
     rows: list[dict[str, object]] = []
@@ -281,7 +137,7 @@ def distserve(options: argparse.Namespace) -> dict[str, object]:
 
 @dataclass(frozen=True)
 class Application:
-    """A row of DistServe's table 1."""
+    """A row of DistServe's table 1; the second chat has a target that steps come near to."""
 
     name: str
     model: str
@@ -292,24 +148,27 @@ class Application:
 
 APPLICATIONS = (
     Application("chat", "opt-13b", f"chat:{CONTEXT}", Slo(ttft_s=0.25, tpot_s=0.1), (1, 2)),
+    Application(
+        "chat, 40 ms a token", "opt-13b", f"chat:{CONTEXT}", Slo(ttft_s=0.25, tpot_s=0.04), (1, 2)
+    ),
     Application("code", "opt-66b", f"code:{CONTEXT}", Slo(ttft_s=0.125, tpot_s=0.2), (4,)),
     Application("summarise", "opt-66b", f"summarise:{CONTEXT}", Slo(ttft_s=15, tpot_s=0.15), (4,)),
 )
 
 
-def application_case(one: Application, calls: int) -> PlacementCase:
+def application_case(one: Application, effort: TrialEffort) -> PlacementCase:
     shape = shape_of(one.model)
     if one.model == "opt-13b":
         kinds = opt_13b()
     else:
         kinds = Hardware(model=shape, devices=(device_of("a100"),), most_devices=8).kinds(4096)
     users = WorkloadUsers(parse_workload(one.workload))
-    return case_of(users, one.slo, kinds, _kv_bytes(shape), calls)
+    return case_of(users, one.slo, kinds, kv_bytes(shape), effort)
 
 
 def ways(one: Application) -> dict[str, list[Candidate]]:
     instances = [Instance(device="a100", tensor=tensor) for tensor in one.tensor]
-    numbers = ((1, 1), (2, 1), (1, 2))
+    numbers = ((1, 1), (2, 1))
     splits = [
         (prefill, decode, *number)
         for prefill in instances
@@ -330,7 +189,7 @@ def ratio(options: argparse.Namespace) -> dict[str, object]:
     names: list[tuple[str, str]] = []
     jobs: list[Callable[[], object]] = []
     for one in APPLICATIONS:
-        case = application_case(one, options.calls)
+        case = application_case(one, effort_of(options))
         for way, candidates in ways(one).items():
             names.append((one.name, way))
             jobs.append(partial(best_of, case, candidates, options.seeds))
@@ -349,6 +208,7 @@ def ratio(options: argparse.Namespace) -> dict[str, object]:
                 "others": [other.row() for other in answers[1:]],
             }
         )
+        result.write("placement_ratio", {"rows": rows})
     return {"rows": rows}
 
 
@@ -357,7 +217,10 @@ def ratio(options: argparse.Namespace) -> dict[str, object]:
 
 @dataclass(frozen=True)
 class TraceUsers:
-    """Calls of an Azure trace, in its order and at its gaps, faster or slower; seeds cut it."""
+    """Calls as long as those of an Azure trace, in its order, at Poisson times (as Splitwise §5).
+
+    Its own gaps come in bursts of minutes, of which a short run sees one or none.
+    """
 
     file: Path
     longest: int = 8192
@@ -367,12 +230,12 @@ class TraceUsers:
     ) -> Iterator[TokenSession]:
         rows = [row for row in read_azure(self.file) if row.input_tokens <= self.longest]
         begin = (seed * len(rows)) // 7
-        rows = rows[begin:] + [
-            replace(row, at_s=row.at_s + rows[-1].at_s - rows[0].at_s) for row in rows[:begin]
-        ]
-        own_rate = len(rows) / (rows[-1].at_s - rows[0].at_s)
-        load = TraceLoad(speed=calls_per_s / own_rate, duration_s=duration_s)
-        return trace_sessions(rows, load, seed=seed)
+        times = Poisson(calls_per_s).times(seed)
+        moved = (
+            replace(row, at_s=at_s)
+            for row, at_s in zip(cycle(rows[begin:] + rows[:begin]), times, strict=False)
+        )
+        return trace_sessions(moved, TraceLoad(duration_s=duration_s), seed=seed)
 
 
 PRICES = {
@@ -402,7 +265,7 @@ def splitwise(options: argparse.Namespace) -> dict[str, object]:
         shape = call_shape(users)
         by_instance = {kind.instance: kind for kind in kinds}
         slos[trace] = splitwise_slo(shape, by_instance[slow])
-        case = case_of(users, slos[trace], kinds, _kv_bytes(model), options.calls)
+        case = case_of(users, slos[trace], kinds, kv_bytes(model), effort_of(options))
         case = replace(case, shape=shape, within_node=False)
         candidates: dict[str, list[Candidate]] = {
             "H100 prefill, A100 decode": [pair(fast, slow, *n) for n in _NUMBERS],
@@ -417,6 +280,7 @@ def splitwise(options: argparse.Namespace) -> dict[str, object]:
                 names.append((trace, way, one))
                 jobs.append(partial(find, case, one, options.seeds))
     rows: list[dict[str, object]] = []
+    kept = {"slos": {trace: vars_of(slo) for trace, slo in slos.items()}, "rows": rows}
     for (trace, way, one), found in zip(names, side_by_side(jobs, options.processes), strict=True):
         assert isinstance(found, Found)
         per_dollar = {
@@ -428,7 +292,8 @@ def splitwise(options: argparse.Namespace) -> dict[str, object]:
         told = ", ".join(f"{value:.0f}/$ at {whose} prices" for whose, value in per_dollar.items())
         print(f"{trace:6} {way:28} {found.text:8} a device, {told}: {one.text}", flush=True)
         rows.append({"trace": trace, "way": way, **found.row(), "requests_per_dollar": per_dollar})
-    return {"slos": {trace: vars_of(slo) for trace, slo in slos.items()}, "rows": rows}
+        result.write("placement_splitwise", kept)
+    return kept
 
 
 _NUMBERS = ((1, 1), (2, 1), (3, 1), (1, 2))
@@ -446,6 +311,7 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("part", choices=PARTS)
+    parser.add_argument("--run-seconds", type=float, default=60.0, help="of a run, at least")
     parser.add_argument("--calls", type=int, default=300, help="of a run, at least")
     parser.add_argument("--seeds", type=int, default=1, help="goodputs of each; their median")
     parser.add_argument("--processes", type=int, default=2)
@@ -454,7 +320,12 @@ def main() -> None:
     begun = time.monotonic()
     results = PARTS[options.part](options)
     took_s = time.monotonic() - begun
-    results |= {"calls": options.calls, "seeds": options.seeds, "took_s": round(took_s)}
+    results |= {
+        "run_s": options.run_seconds,
+        "calls": options.calls,
+        "seeds": options.seeds,
+        "took_s": round(took_s),
+    }
     print(f"Kept in {result.write(f'placement_{options.part}', results)} after {took_s:.0f} s")
 
 

@@ -60,7 +60,7 @@ def plan(  # noqa: PLR0913  each is an option
     weight_bits: Annotated[int, typer.Option(help="Of a weight: 4, 8, 16 or 32.")] = 16,
     kv_bits: Annotated[int, typer.Option(help="Of a number in the KV cache.")] = 16,
     seeds: Annotated[int, typer.Option(help="Different users for the best ones.", metavar="K")] = 3,
-    trials: Annotated[int, typer.Option(help="Candidates to simulate, at most.", metavar="N")] = 20,
+    trials: Annotated[int, typer.Option(help="Candidates to simulate, at most.", metavar="N")] = 16,
     processes: Annotated[
         int | None, typer.Option(help="Simulations side by side.", show_default="one a core")
     ] = None,

@@ -36,7 +36,7 @@ class SearchEffort:
 
     slack: float = 0.15
     tie: float = 0.05
-    most_trials: int = 20
+    most_trials: int = 16
     finalists: int = 2
     seeds: int = 3
     round_trials: int = 4

@@ -15,7 +15,7 @@ from antiphon.core.goodput import (
     SearchRules,
 )
 from antiphon.core.placement import Candidate, Colocated, Instance, Split
-from antiphon.perf import LinkTime
+from antiphon.perf.transfer_time import LinkTime
 from antiphon.types import CallRecord, Role, Seconds, Slo
 
 from ..fleet import Fleet, FleetSpec, Pool, UserRules

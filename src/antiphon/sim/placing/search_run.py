@@ -56,6 +56,7 @@ def _judging(case: PlacementCase, processes: int) -> Iterator[_Judge]:
     if processes == 1:
         yield lambda trials: ((trial, _judged(case, trial)) for trial in trials)
         return
+    others = multiprocessing.active_children()
     pool = ProcessPoolExecutor(
         processes, mp_context=multiprocessing.get_context("spawn"), initializer=_leave_interrupts
     )
@@ -66,7 +67,8 @@ def _judging(case: PlacementCase, processes: int) -> Iterator[_Judge]:
     except BaseException:
         # Nobody wants what is still being simulated.
         for process in multiprocessing.active_children():
-            process.terminate()
+            if process not in others:
+                process.terminate()
         pool.shutdown(wait=False, cancel_futures=True)
         raise
     pool.shutdown()

@@ -47,7 +47,7 @@ class WorkloadUsers:
         self, calls_per_s: float, seed: int, duration_s: Seconds
     ) -> Iterator[TokenSession]:
         """See `UsersAtRate`."""
-        calls = calls_per_session(self.workload, seed)
+        calls = _calls_per_session(self.workload)
         arrivals: AnyArrivals = parse_arrivals(self.arrivals, calls_per_s / calls)
         if isinstance(arrivals, OwnTimes):
             return token_sessions(timed(self.workload, arrivals, seed=seed, duration_s=duration_s))
@@ -75,6 +75,11 @@ class _Said:
                 )
             self._made.append(session)
         return self._made[place]
+
+
+@lru_cache(maxsize=4)
+def _calls_per_session(workload: Workload) -> float:
+    return calls_per_session(workload, seed=0)
 
 
 @lru_cache(maxsize=4)
