@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from antiphon.core.costs import PhaseTime, TransferTime
 from antiphon.core.faults import FaultPlan
 from antiphon.errors import UsageError
-from antiphon.perf import FittedPhaseTime, LinkTime, read_profile
+from antiphon.perf import LinkTime, OverlappedTransfer, profiled_device
 from antiphon.perf.hardware import Deployment, Parallelism, device_of, shape_of
 from antiphon.perf.published_times import published_times
 from antiphon.runs import LoadPlan, plan_load
@@ -42,11 +42,12 @@ def fleet_spec(scenario: Scenario, faults: FaultPlan | None = None) -> FleetSpec
     """The fleet. Raises `UsageError` for what can't be: a model that does not fit its devices."""
     pools = tuple(_pool(scenario, plan) for plan in scenario.pools)
     phases = RolePhases(_first(pools, Role.PREFILL), _first(pools, Role.DECODE))
+    transfer = _transfer(scenario, phases)
     return FleetSpec(
         pools=pools,
         config=scenario.config,
-        expected=Expected(phases, _link(scenario)),
-        transfer=_transfer(scenario, phases),
+        expected=Expected(phases, transfer),
+        transfer=transfer,
         kv_bytes_per_token=scenario.kv_bytes_per_token,
         max_model_len=scenario.context,
         faults=faults or FaultPlan(scenario.seed),
@@ -58,13 +59,17 @@ def _first(pools: Iterable[Pool], role: Role) -> PhaseTime:
     return next(pool.phases for pool in pools if pool.role in (role, Role.MIXED))
 
 
-def _link(scenario: Scenario) -> LinkTime:
-    return LinkTime(setup_s=scenario.link.setup_s, bytes_per_s=scenario.link.bytes_per_s)
-
-
 def _transfer(scenario: Scenario, phases: PhaseTime) -> TransferTime:
-    del phases
-    return _link(scenario)
+    """What of a hand-over nothing hides."""
+    link = LinkTime(setup_s=scenario.link.setup_s, bytes_per_s=scenario.link.bytes_per_s)
+    if not scenario.link.layerwise:
+        return link
+    return OverlappedTransfer(
+        link=link,
+        prefill=phases,
+        layers=shape_of(scenario.model).layers,
+        kv_bytes_per_token=scenario.kv_bytes_per_token,
+    )
 
 
 def _pool(scenario: Scenario, plan: PoolPlan) -> Pool:
@@ -76,17 +81,14 @@ def _pool(scenario: Scenario, plan: PoolPlan) -> Pool:
             step_time = phases = _deployment(scenario.model, asked, step_tokens)
             kv_tokens, devices = step_time.kv_tokens, step_time.parallelism.devices
         case PublishedTimes(tensor=tensor, pipeline=pipeline):
-            step_time = phases = published_times(scenario.model, tensor)
-            if pipeline > 1:
-                step_time = phases = replace(step_time, pipeline=pipeline, kv_tokens=None)
+            step_time = phases = published_times(scenario.model, tensor, pipeline)
             devices = tensor * pipeline
             kv_tokens = step_time.kv_tokens
             if kv_tokens is None and plan.kv_tokens is None:
                 same = RooflineTimes(device=_PUBLISHED_ON, tensor=tensor, pipeline=pipeline)
                 kv_tokens = _deployment(scenario.model, same, step_tokens).kv_tokens
         case ProfiledTimes(file=file):
-            step_time = read_profile(file).step_time
-            phases = FittedPhaseTime(step_time=step_time, step_tokens=step_tokens)
+            step_time = phases = profiled_device(file, step_tokens=step_tokens)
     if kv_tokens is None or plan.kv_tokens is not None:
         kv_tokens = plan.kv_tokens
     assert kv_tokens is not None

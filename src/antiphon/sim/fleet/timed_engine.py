@@ -17,6 +17,8 @@ from antiphon.types import (
     TokenId,
 )
 
+from .token_sessions import EOS
+
 Answers: TypeAlias = Mapping[RequestId, tuple[TokenId, ...]]
 """What each open request will be answered with, its end mark included."""
 
@@ -30,7 +32,10 @@ class DeviceTime(StepTime, Protocol):
 
 
 class TimedEngine:
-    """Implements `PassEngine`. `answers` are of whoever asks: decisions never see them."""
+    """Implements `PassEngine`. `answers` are of whoever asks: decisions never see them.
+
+    A request whose answer is not there any more, as nobody waits for it, ends at once.
+    """
 
     def __init__(self, step_time: DeviceTime, answers: Answers) -> None:
         self._step_time = step_time
@@ -41,7 +46,7 @@ class TimedEngine:
         if plan.repeat == 1:
             return 1
         answers = self._answers
-        left = min(len(answers[one.request.id]) - one.index for one in plan.chunks)
+        left = min(len(answers.get(one.request.id, ())) - one.index for one in plan.chunks)
         return max(1, min(plan.repeat, left))
 
     def passes_s(self, plan: StepPlan, passes: int) -> Seconds:
@@ -62,13 +67,18 @@ class TimedEngine:
                 DrawnRun(
                     one.request.id,
                     one.sequence,
-                    answers[one.request.id][one.index : one.index + passes],
+                    answers.get(one.request.id, ())[one.index : one.index + passes]
+                    or (EOS,) * passes,
                 )
                 for one in plan.chunks
             )
             return StepResult(number=plan.number, runs=runs, elapsed_s=elapsed_s)
         samples = tuple(
-            Sample(one.request.id, sequence, answers[one.request.id][one.index])
+            Sample(
+                one.request.id,
+                sequence,
+                answers[one.request.id][one.index] if one.request.id in answers else EOS,
+            )
             for one in plan.chunks
             for sequence in one.samples
         )

@@ -40,8 +40,8 @@ _ERRORS = {
     Outcome.DEADLINE: CallError.TIMEOUT,
     Outcome.CANCELLED: CallError.TIMEOUT,
 }
-
-_LINGER_S: Seconds = 60.0
+_KEPT_S: Seconds = 60.0
+"""How long the answer of a call that failed is kept; who computes it even then gets end marks."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -186,8 +186,8 @@ class Users(ClusterLog):
         call = self._open.pop(id)
         if error is None:
             del self.answers[id]
-        else:  # a worker goes on with it until it hears of its end
-            self._at(self.now + _LINGER_S, lambda: self.answers.pop(id))
+        else:  # a worker may go on with it before it hears that nobody waits any more
+            self._at(self.now + _KEPT_S, lambda: self._forget(id))
         self.open_calls -= 1
         session, now = call.session, self.now
         plan = session.plan
@@ -215,6 +215,9 @@ class Users(ClusterLog):
             self._follow(session, call.turn)
         else:
             self._abandon(session, call.turn)
+
+    def _forget(self, id: RequestId) -> None:
+        self.answers.pop(id, None)
 
     def _follow(self, session: _Session, ended: int) -> None:
         for number, turn in enumerate(session.plan.turns):
