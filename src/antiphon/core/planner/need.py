@@ -91,7 +91,10 @@ def _reaction(
 def _for_prompts(
     role: Role, pool: PoolSeen, load: Load, capacity: Capacity, rules: PlannerRules
 ) -> tuple[int, int]:
-    """A queue that is over within the target is none; a longer one has to go within `clear_s`."""
+    """A queue that is over within the target is none.
+
+    A longer one has to be gone `clear_s` after a worker that is added now would serve.
+    """
     shape, service_s = load.shape, capacity.prefill_s(load.shape)
     backlog_s = (pool.held + pool.queued_tokens / shape.uncached) * service_s
     allowed_s = max(0.0, rules.slo.ttft_s - service_s)
@@ -100,7 +103,7 @@ def _for_prompts(
         each_s = 1 / (capacity.mixed_per_s(shape, rules.slo) or 1 / service_s)
     react = 0
     if backlog_s > pool.ready * allowed_s:
-        react = _up(load.now_per_s * each_s + backlog_s / rules.clear_s)
+        react = _up(load.now_per_s * each_s + backlog_s / (rules.ready_s + rules.clear_s))
     stay = _up(backlog_s / allowed_s) if allowed_s else pool.ready
     if role is Role.PREFILL:
         stay = max(stay, _up(pool.busy_s / load.seconds / rules.most_busy))

@@ -12,7 +12,8 @@ class PlannerRules:
 
     `ready_s`: from `Add` until a worker serves. `headroom`: share that is planned above the
     forecast. `dead_band`: a pool shrinks only if fewer would do at so much more load.
-    `cool_down_s`: for so long. `clear_s`: a queue that is too long is to be gone within that.
+    `cool_down_s`: for so long. `clear_s`: a queue that is too long is to be gone so long after
+    help can have come.
     `most_busy`: those who stay must not be busier. `memory_s`: what was taken too early is not
     taken again for so long, at that load. `budget`: most devices of all roles; `least`: workers of
     each.
