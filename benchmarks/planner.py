@@ -1,7 +1,9 @@
 """A planner against every static fleet, under a load that rises and falls.
 
-    .venv/bin/python benchmarks/planner.py              about half an hour; writes results/planner.*
-    .venv/bin/python benchmarks/planner.py --periods 1 --most 2 1    to see it work; writes nothing
+    .venv/bin/python benchmarks/planner.py              hours; writes results/planner.*
+    .venv/bin/python benchmarks/planner.py --shrink 5   a fifth of the work: all times but those of
+                                                        requests are a fifth, and chance weighs more
+    .venv/bin/python benchmarks/planner.py --most 2 1   to see it work; writes nothing
 
 The set-up of Dynamo's published planner test (tests/planner/README.md): Llama-3.1 8B in FP8 on
 H200, 3000 tokens in, 300 out, 5 to 45 requests/s as a sine of 600 s, targets 200 ms to the first
@@ -47,6 +49,7 @@ READY_S = (15.0, 60.0, 120.0)
 """From asking for a worker until it serves: warm weights, a usual start, a slow one."""
 USUAL_READY_S = 60.0
 BUDGET = 8
+PERIOD_S = 600.0
 
 
 @dataclass(frozen=True)
@@ -126,10 +129,18 @@ def static(counts: Sequence[int], load: SineLoad, seed: int) -> Outcome:
 def planned(ready_s: float, load: SineLoad, seed: int) -> Outcome:
     """The planner, which begins with one worker of each role."""
     fleet, records = fleet_of((1, 1), load, seed)
-    rules = PlannerRules(slo=SLO, ready_s=ready_s, budget=BUDGET)
+    pace = load.period_s / PERIOD_S
+    rules = PlannerRules(
+        slo=SLO,
+        interval_s=15.0 * pace,
+        ready_s=ready_s * pace,
+        cool_down_s=30.0 * pace,
+        clear_s=30.0 * pace,
+        budget=BUDGET,
+    )
     capacity = {role: Capacity(MODEL, MODEL.kv_tokens) for role in ROLES}
     templates = {role: pool_of(role, 1) for role in ROLES}
-    steering = Steering(fleet, rules, templates, Planner(rules, capacity))
+    steering = Steering(fleet, rules, templates, Planner(rules, capacity), flip_s=5.0 * pace)
     fleet.run()
     sizes = [(at, now[Role.PREFILL], now[Role.DECODE]) for at, now in steering.sizes]
     return outcome(
@@ -268,10 +279,11 @@ def main() -> None:
     )
     parser.add_argument("--periods", type=int, default=2, help="of 600 s")
     parser.add_argument("--most", type=int, nargs=2, default=(4, 3), help="prefill, decode workers")
+    parser.add_argument("--shrink", type=float, default=1.0, help="times are so much shorter")
     parser.add_argument("--jobs", type=int, default=2, help="processes")
     parser.add_argument("--seed", type=int, default=1)
     options = parser.parse_args()
-    load = SineLoad(periods=options.periods)
+    load = SineLoad(period_s=PERIOD_S / options.shrink, periods=options.periods)
     cases: list[tuple[str, tuple[float, ...]]] = [("planner", (ready,)) for ready in READY_S]
     for prefill in range(1, options.most[0] + 1):
         cases += [("static", (prefill, decode)) for decode in range(1, options.most[1] + 1)]
@@ -291,6 +303,7 @@ def main() -> None:
         return
     draw(load, statics, planners, result.RESULTS / "planner.svg")
     told = {
+        "shrink": options.shrink,
         "load": asdict(load),
         "targets": asdict(SLO),
         "device": MODEL.device.name,

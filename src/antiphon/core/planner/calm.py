@@ -1,62 +1,62 @@
 """When a pool changes: more at once, less only when it is sure, and no mistake twice."""
 
-from antiphon.types import Role, Seconds
+from antiphon.types import Seconds
 
 from .need import Need
 from .observation import PoolSeen
 from .rules import PlannerRules
+
+_BANDS = 2.0
+"""Loads that are so many dead bands apart are the same load, to memory."""
 
 
 class Calm:
     """Of one role. Growth is asked for once; what goes must not have to come back.
 
     A worker goes when fewer were enough, with the dead band and the forecast's error in hand, at
-    each of the decisions of `cool_down_s`. If a queue then says that it was needed, though no more
-    came than before, no closed form explains it: for `memory_s` none is taken at that load. So a
-    constant load sees at most one worker too few, once in that time.
+    each of the decisions of `cool_down_s`. If a size that was given up is needed again, it is kept
+    for `memory_s` at that load: chance, or something that no closed form knows, has asked for it.
+    So a pool that a constant load keeps near the edge between two sizes goes down, comes back, and
+    stays.
     """
 
-    def __init__(self, role: Role, rules: PlannerRules) -> None:
-        self._role, self._rules = role, rules
+    def __init__(self, rules: PlannerRules) -> None:
+        self._rules = rules
         self._enough: list[int] = []
         """Of the decisions since `_since`, all of which would have done with fewer."""
         self._since: Seconds = 0.0
-        self._taken_at_per_s: float | None = None
-        """The load at which a worker went last; None once the load has gone beyond it."""
-        self._mistake: tuple[float, Seconds] | None = None
-        """A load at which none is to go, and until when."""
+        self._given_up = 0
+        """The largest size that was given up."""
+        self._needed: dict[int, tuple[float, Seconds]] = {}
+        """Sizes that were given up and needed again: at which load, and until when that counts."""
 
     def settle(self, at: Seconds, pool: PoolSeen, need: Need, per_s: float) -> int:
         """How many workers of the role there should be now. Mutates."""
-        if need.workers > pool.workers:
+        now = pool.workers
+        if need.workers > now:
             self._enough.clear()
-            self._learn(at, need, per_s)
+            for size in range(now + 1, min(need.workers, self._given_up) + 1):
+                self._needed[size] = (per_s, at + self._rules.memory_s)
             return need.workers
-        own = pool.workers - pool.pinned
-        if need.enough >= own or pool.starting or pool.cold or self._was_mistaken(at, per_s):
+        enough = max(need.enough + pool.pinned, self._remembered(at, now, per_s))
+        if enough >= now or pool.starting or pool.cold:
             self._enough.clear()
-            return pool.workers
+            return now
         if not self._enough:
             self._since = at
-        self._enough.append(need.enough)
+        self._enough.append(enough)
         if at - self._since < self._rules.cool_down_s:
-            return pool.workers
+            return now
         stay = max(self._enough)
         self._enough.clear()
-        self._taken_at_per_s = per_s
-        return stay + pool.pinned
+        self._given_up = max(self._given_up, now)
+        return stay
 
-    def _learn(self, at: Seconds, need: Need, per_s: float) -> None:
-        taken = self._taken_at_per_s
-        if taken is None:
-            return
-        if per_s > taken * (1 + self._rules.dead_band):
-            self._taken_at_per_s = None
-        elif need.by_queue:
-            self._mistake = (per_s, at + self._rules.memory_s)
-
-    def _was_mistaken(self, at: Seconds, per_s: float) -> bool:
-        if self._mistake is None:
-            return False
-        load, until = self._mistake
-        return at < until and per_s * (1 + self._rules.dead_band) >= load
+    def _remembered(self, at: Seconds, now: int, per_s: float) -> int:
+        """The largest size, of those that there are, that this load has needed before."""
+        self._needed = {size: one for size, one in self._needed.items() if at < one[1]}
+        reach = per_s * (1 + _BANDS * self._rules.dead_band)
+        return max(
+            (size for size, (load, _) in self._needed.items() if size <= now and reach >= load),
+            default=0,
+        )

@@ -9,7 +9,7 @@ from .capacity import Capacity, Shape
 from .observation import PoolSeen
 from .rules import PlannerRules
 
-_ERRORS = 2.0
+_ERRORS = 1.0
 """So many mean errors of the forecast are kept in hand before a worker goes."""
 
 
@@ -31,12 +31,11 @@ class Load:
 class Need:
     """`workers`: with fewer, targets will be missed. `enough`: no fewer may stay, if some go.
 
-    Between the two a pool is left as it is. `by_queue`: what waits asks for more than the forecast.
+    Between the two a pool is left as it is.
     """
 
     workers: int
     enough: int
-    by_queue: bool
     why: str
 
 
@@ -64,7 +63,6 @@ def need_of(
     return Need(
         workers=workers,
         enough=max(workers, min(most, max(calm, stay))),
-        by_queue=reaction > max(rules.least, floor),
         why=why,
     )
 
@@ -103,7 +101,7 @@ def _for_prompts(
         each_s = 1 / (capacity.mixed_per_s(shape, rules.slo) or 1 / service_s)
     react = 0
     if backlog_s > pool.ready * allowed_s:
-        react = _up(load.now_per_s * each_s + backlog_s / (rules.ready_s + rules.clear_s))
+        react = _up(load.now_per_s * each_s + backlog_s / _span_s(rules))
     stay = _up(backlog_s / allowed_s) if allowed_s else pool.ready
     if role is Role.PREFILL:
         stay = max(stay, _up(pool.busy_s / load.seconds / rules.most_busy))
@@ -113,11 +111,25 @@ def _for_prompts(
 def _for_answers(
     pool: PoolSeen, load: Load, capacity: Capacity, rules: PlannerRules
 ) -> tuple[int, int]:
-    """As many places as there are sequences, give or take the dead band."""
+    """As many places as there are sequences, give or take the dead band.
+
+    Who has no place within the target, in work or not, is a queue: each needs a place for as long
+    as it decodes, some time in the span in which a queue of prompts has to go. (A pool that is
+    short of places fills up: to count each sequence as if it stayed would ask for far too many.)
+    """
     places = capacity.places(load.shape, rules.slo.tpot_s)
-    in_work = pool.running + pool.queued + pool.held
-    react = _up(in_work / (places * (1 + rules.dead_band)))
-    return react, _up(in_work / (places * rules.most_busy))
+    room = places * max(1, pool.ready)
+    seated, waiting = min(pool.running, room), pool.queued + pool.held
+    waiting += pool.running - seated
+    react = 0
+    if waiting > rules.dead_band * room:
+        stay_s = capacity.stay_s(load.shape, places)
+        react = _up((seated + waiting * min(1.0, stay_s / _span_s(rules))) / places)
+    return react, _up((seated + waiting) / (places * rules.most_busy))
+
+
+def _span_s(rules: PlannerRules) -> Seconds:
+    return rules.ready_s + rules.clear_s
 
 
 def _up(workers: float) -> int:

@@ -54,7 +54,7 @@ class Planner:
         self._rate = BestForecaster(self._ahead)
         self._usual = Usual()
         self._pace = {role: Pace(role) for role in rules.roles}
-        self._calm = {role: Calm(role, rules) for role in rules.roles}
+        self._calm = {role: Calm(rules) for role in rules.roles}
 
     def decide(self, seen: Observation) -> Decision:
         """What should be done now. Mutates: it learns from what it sees."""

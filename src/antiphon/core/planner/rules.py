@@ -13,10 +13,9 @@ class PlannerRules:
     `ready_s`: from `Add` until a worker serves. `headroom`: share that is planned above the
     forecast. `dead_band`: a pool shrinks only if fewer would do at so much more load.
     `cool_down_s`: for so long. `clear_s`: a queue that is too long is to be gone so long after
-    help can have come.
-    `most_busy`: those who stay must not be busier. `memory_s`: what was taken too early is not
-    taken again for so long, at that load. `budget`: most devices of all roles; `least`: workers of
-    each.
+    help can have come. `most_busy`: those who stay must not be busier. `memory_s`: a size that was
+    given up and needed again is kept for so long, at that load. `budget`: most devices of all
+    roles; `least`: workers of each.
 
     Raises `UsageError` for rules that nobody can keep.
     """
@@ -27,7 +26,7 @@ class PlannerRules:
     ready_s: Seconds = 60.0
     headroom: float = 0.05
     dead_band: float = 0.1
-    cool_down_s: Seconds = 60.0
+    cool_down_s: Seconds = 30.0
     clear_s: Seconds = 30.0
     most_busy: float = 0.9
     memory_s: Seconds = 3600.0
