@@ -1,15 +1,18 @@
 """A planner against every static fleet, under a load that rises and falls.
 
-    .venv/bin/python benchmarks/planner.py              hours; writes results/planner.*
+    .venv/bin/python benchmarks/planner.py              hours; writes results/planner_h200.*
     .venv/bin/python benchmarks/planner.py --shrink 5   a fifth of the work: all times but those of
                                                         requests are a fifth, and chance weighs more
-    .venv/bin/python benchmarks/planner.py --most 2 1   to see it work; writes nothing
+    .venv/bin/python benchmarks/planner.py --device l40s   a fleet of many small devices
 
 The set-up of Dynamo's published planner test (tests/planner/README.md): Llama-3.1 8B in FP8 on
 H200, 3000 tokens in, 300 out, 5 to 45 requests/s as a sine of 600 s, targets 200 ms to the first
 token and 10 ms a token after it. Here step times are a roofline of that model and device
 (perf/hardware: 40 ms for a prompt, 9 ms for a step of 64), prefill and decode are pools of their
-own, hand-overs go over 50 GB/s, and everything that decides is what the live cluster runs.
+own, hand-overs go over 50 GB/s, and everything that decides is what the live cluster runs. Four or
+five such devices serve the peak, so little is to be gained there by having fewer: `--device l40s`
+has the same load on 24 slower ones (110 ms for a prompt, 25 ms for a step of 20), with targets of
+500 and 25 ms.
 
 Goodput: requests within both targets, a second, over all of the run: while the planner has seen
 nothing yet, too. A worker costs from when it is asked for until it is drained. The planner knows
@@ -17,6 +20,7 @@ nothing of the load but what came.
 """
 
 import argparse
+import json
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict, dataclass, field
@@ -35,21 +39,54 @@ from antiphon.sim.fleet import Fleet, FleetSpec, Pool, Steering, UserRules
 from antiphon.sim.virtual_cluster import Expected
 from antiphon.types import CallRecord, Role, Slo
 
-SLO = Slo(ttft_s=0.2, tpot_s=0.01)
-SLOS = (("", SLO),)
-MODEL = Deployment(
-    model=shape_of("llama-3-8b"),
-    device=device_of("h200"),
-    weight_bytes=1,
-    kv_bytes=2,
-    step_tokens=8192,
-)
 ROLES = (Role.PREFILL, Role.DECODE)
 READY_S = (15.0, 60.0, 120.0)
 """From asking for a worker until it serves: warm weights, a usual start, a slow one."""
 USUAL_READY_S = 60.0
-BUDGET = 8
 PERIOD_S = 600.0
+
+
+@dataclass(frozen=True)
+class Setup:
+    """Devices, targets that they can meet, and the static fleets (prefill, decode) to compare with.
+
+    Where a fleet is large, these are as good as can be for their sizes: in the proportions that the
+    closed forms want, and to both sides of them.
+    """
+
+    device: str
+    slo: Slo
+    budget: int
+    statics: tuple[tuple[int, int], ...]
+
+    @property
+    def model(self) -> Deployment:
+        return Deployment(
+            model=shape_of("llama-3-8b"),
+            device=device_of(self.device),
+            weight_bytes=1,
+            kv_bytes=2,
+            step_tokens=8192,
+        )
+
+
+SETUPS = {
+    "h200": Setup(
+        "h200",
+        Slo(ttft_s=0.2, tpot_s=0.01),
+        budget=8,
+        statics=tuple((prefill, decode) for prefill in (1, 2, 3, 4) for decode in (1, 2, 3)),
+    ),
+    "l40s": Setup(
+        "l40s",
+        Slo(ttft_s=0.5, tpot_s=0.025),
+        budget=30,
+        statics=(
+            *((3, 6), (3, 8), (4, 9), (4, 11), (5, 10), (5, 12)),
+            *((5, 14), (6, 13), (6, 15), (7, 16), (8, 18)),
+        ),
+    ),
+}
 
 
 @dataclass(frozen=True)
@@ -84,68 +121,74 @@ class Outcome:
         return self.device_hours * 3600 / self.duration_s
 
 
-def fleet_of(counts: Sequence[int], load: SineLoad, seed: int) -> tuple[Fleet, list[CallRecord]]:
+def fleet_of(
+    setup: Setup, counts: Sequence[int], load: SineLoad, seed: int
+) -> tuple[Fleet, list[CallRecord]]:
+    model, slo = setup.model, setup.slo
     config = build(
         {
             "kv": {"block_tokens": 512, "page_tokens": 64, "prefix_cache": False},
             "scheduler": {"max_batched_tokens": 8192, "max_num_seqs": 256, "max_queue": 65536},
             "cluster": {"heartbeat_s": 1.0, "lost_after_s": 5.0},
-            "router": {"ttft_s": SLO.ttft_s, "tpot_s": SLO.tpot_s},
+            "router": {"ttft_s": slo.ttft_s, "tpot_s": slo.tpot_s},
         }
     )
     link = LinkTime(setup_s=0.002, bytes_per_s=50e9)
     spec = FleetSpec(
-        pools=tuple(map(pool_of, ROLES, counts)),
+        pools=tuple(pool_of(setup, *one) for one in zip(ROLES, counts, strict=True)),
         config=config,
-        expected=Expected(MODEL, link),
+        expected=Expected(model, link),
         transfer=link,
-        kv_bytes_per_token=round(MODEL.kv_bytes_per_token),
+        kv_bytes_per_token=round(model.kv_bytes_per_token),
         max_model_len=8192,
     )
     records: list[CallRecord] = []
-    rules = UserRules(slos=SLOS, max_tokens=load.output_tokens, all_stamps=False)
+    rules = UserRules(slos=(("", slo),), max_tokens=load.output_tokens, all_stamps=False)
     return Fleet(spec, load.sessions(seed), rules, records.append), records
 
 
-def pool_of(role: Role, workers: int) -> Pool:
+def pool_of(setup: Setup, role: Role, workers: int) -> Pool:
+    model = setup.model
     return Pool(
         name=role.value,
         role=role,
         workers=workers,
-        step_time=MODEL,
-        phases=MODEL,
-        kv_tokens=MODEL.kv_tokens,
+        step_time=model,
+        phases=model,
+        kv_tokens=model.kv_tokens,
     )
 
 
-def static(counts: Sequence[int], load: SineLoad, seed: int) -> Outcome:
+def static(setup: Setup, counts: Sequence[int], load: SineLoad, seed: int) -> Outcome:
     """So many prefill and decode workers from beginning to end."""
-    fleet, records = fleet_of(counts, load, seed)
+    fleet, records = fleet_of(setup, counts, load, seed)
     fleet.run()
     name = f"{counts[0]} prefill, {counts[1]} decode"
-    return outcome(name, records, load, sum(counts) * load.duration_s)
+    return outcome(name, records, setup, load, sum(counts) * load.duration_s)
 
 
-def planned(ready_s: float, load: SineLoad, seed: int) -> Outcome:
+def planned(setup: Setup, ready_s: float, load: SineLoad, seed: int) -> Outcome:
     """The planner, which begins with one worker of each role."""
-    fleet, records = fleet_of((1, 1), load, seed)
+    fleet, records = fleet_of(setup, (1, 1), load, seed)
     pace = load.period_s / PERIOD_S
     rules = PlannerRules(
-        slo=SLO,
+        slo=setup.slo,
         interval_s=15.0 * pace,
         ready_s=ready_s * pace,
         cool_down_s=30.0 * pace,
         clear_s=30.0 * pace,
-        budget=BUDGET,
+        budget=setup.budget,
     )
-    capacity = {role: Capacity(MODEL, MODEL.kv_tokens) for role in ROLES}
-    templates = {role: pool_of(role, 1) for role in ROLES}
+    model = setup.model
+    capacity = {role: Capacity(model, model.kv_tokens) for role in ROLES}
+    templates = {role: pool_of(setup, role, 1) for role in ROLES}
     steering = Steering(fleet, rules, templates, Planner(rules, capacity), flip_s=5.0 * pace)
     fleet.run()
     sizes = [(at, now[Role.PREFILL], now[Role.DECODE]) for at, now in steering.sizes]
     return outcome(
         f"planner, {ready_s:.0f} s to start",
         records,
+        setup,
         load,
         steering.device_s(load.duration_s),
         directions=sum(turns([size[place] for size in sizes]) for place in (1, 2)),
@@ -155,9 +198,14 @@ def planned(ready_s: float, load: SineLoad, seed: int) -> Outcome:
 
 
 def outcome(
-    name: str, records: Sequence[CallRecord], load: SineLoad, device_s: float, **more: object
+    name: str,
+    records: Sequence[CallRecord],
+    setup: Setup,
+    load: SineLoad,
+    device_s: float,
+    **more: object,
 ) -> Outcome:
-    attainment = Attainment.of(records, SLOS)
+    attainment = Attainment.of(records, (("", setup.slo),))
     return Outcome(
         name=name,
         calls=attainment.calls,
@@ -184,11 +232,36 @@ def turns(sizes: Sequence[int]) -> int:
     return sum(one != other for one, other in pairwise(signs))
 
 
-def measure(kind: str, what: Sequence[float], load: SineLoad, seed: int) -> Outcome:
-    """In a process of its own."""
-    if kind == "static":
-        return static([int(count) for count in what], load, seed)
-    return planned(what[0], load, seed)
+@dataclass(frozen=True)
+class Case:
+    """One run: of a static fleet (`what`: its workers) or of the planner (seconds to start)."""
+
+    device: str
+    kind: str
+    what: tuple[float, ...]
+    load: SineLoad
+    seed: int
+
+    @property
+    def file_name(self) -> str:
+        what = "_".join(f"{one:g}" for one in self.what)
+        load = f"{self.load.period_s:g}x{self.load.periods}"
+        return f"{self.device}-{self.kind}-{what}-{load}-{self.seed}.json"
+
+
+def measure(case: Case, kept: Path | None) -> Outcome:
+    """In a process of its own. What is kept is not run again."""
+    file = None if kept is None else kept / case.file_name
+    if file is not None and file.exists():
+        return Outcome(**json.loads(file.read_text()))
+    setup = SETUPS[case.device]
+    if case.kind == "static":
+        found = static(setup, [int(count) for count in case.what], case.load, case.seed)
+    else:
+        found = planned(setup, case.what[0], case.load, case.seed)
+    if file is not None:
+        file.write_text(json.dumps(asdict(found)))
+    return found
 
 
 # ── telling ──────────────────────────────────────────────────────────────────────────────────────
@@ -237,7 +310,7 @@ def draw(
     from matplotlib import pyplot
 
     figure, (left, right) = pyplot.subplots(1, 2, figsize=(11, 4))
-    usual = next(one for one in planners if f" {USUAL_READY_S:.0f} s" in one.name)
+    usual = next((one for one in planners if f" {USUAL_READY_S:.0f} s" in one.name), planners[0])
     times = [at for at, _, _ in usual.sizes]
     left.plot(times, [load.per_s(at) for at in times], color="0.6", label="requests/s (true)")
     left.plot(*zip(*usual.expected, strict=True), ":", color="0.4", label="expected, highest")
@@ -278,40 +351,46 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--periods", type=int, default=2, help="of 600 s")
-    parser.add_argument("--most", type=int, nargs=2, default=(4, 3), help="prefill, decode workers")
+    parser.add_argument("--device", choices=SETUPS, default="h200")
     parser.add_argument("--shrink", type=float, default=1.0, help="times are so much shorter")
     parser.add_argument("--jobs", type=int, default=2, help="processes")
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--keep", type=Path, help="folder of runs that are done: go on from them")
     options = parser.parse_args()
+    if options.keep is not None:
+        options.keep.mkdir(parents=True, exist_ok=True)
     load = SineLoad(period_s=PERIOD_S / options.shrink, periods=options.periods)
-    cases: list[tuple[str, tuple[float, ...]]] = [("planner", (ready,)) for ready in READY_S]
-    for prefill in range(1, options.most[0] + 1):
-        cases += [("static", (prefill, decode)) for decode in range(1, options.most[1] + 1)]
+    setup = SETUPS[options.device]
+    cases = [Case(options.device, "planner", (ready,), load, options.seed) for ready in READY_S]
+    cases += [Case(options.device, "static", one, load, options.seed) for one in setup.statics]
     outcomes: list[Outcome] = []
     with ProcessPoolExecutor(max_workers=options.jobs) as pool:
-        runs = [pool.submit(measure, *case, load, options.seed) for case in cases]
-        for run in runs:
+        for run in [pool.submit(measure, case, options.keep) for case in cases]:
             one = run.result()
             outcomes.append(one)
             print(f"{one.name:28} {one.goodput:6.2f}/s {one.mean_devices:5.2f} devices", flush=True)
-    planners, statics = outcomes[: len(READY_S)], outcomes[len(READY_S) :]
+    tell(setup, load, outcomes, options.shrink)
+
+
+def tell(setup: Setup, load: SineLoad, outcomes: Sequence[Outcome], shrink: float) -> None:
+    planners = [one for one in outcomes if one.sizes]
+    statics = [one for one in outcomes if not one.sizes]
     print(table(statics, planners))
     verdicts = [verdict(statics, one) for one in planners]
     for one in verdicts:
         print(one)
-    if options.periods < 2 or tuple(options.most) != (4, 3):
-        return
-    draw(load, statics, planners, result.RESULTS / "planner.svg")
+    name = f"planner_{setup.device}"
+    draw(load, statics, planners, result.RESULTS / f"{name}.svg")
     told = {
-        "shrink": options.shrink,
+        "shrink": shrink,
         "load": asdict(load),
-        "targets": asdict(SLO),
-        "device": MODEL.device.name,
-        "model": MODEL.model.name,
+        "targets": asdict(setup.slo),
+        "device": setup.device,
+        "model": setup.model.model.name,
         "fleets": [asdict(one) | {"goodput_per_s": one.goodput} for one in outcomes],
         "verdicts": verdicts,
     }
-    print(f"Kept in {result.write('planner', told)}")
+    print(f"Kept in {result.write(name, told)}")
 
 
 if __name__ == "__main__":

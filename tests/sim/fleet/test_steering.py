@@ -98,15 +98,15 @@ def test_what_is_seen_adds_up_to_what_was_sent() -> None:
 
 
 def test_advice_alone_moves_nothing() -> None:
-    run = Run((1, 1), 15.0, 30.0, Planner(RULES, told()), advisory=True).run()
+    run = Run((1, 1), 12.0, 20.0, Planner(RULES, told()), advisory=True).run()
     assert any(one.moves for one in run.steering.decisions)
     assert all(one.reason for one in run.steering.decisions)
     assert len(run.fleet.pools) == 2
-    assert run.steering.device_s(30.0) == 60.0
+    assert run.steering.device_s(20.0) == 40.0
 
 
 def test_equal_runs_are_equal() -> None:
-    first, second = (Run((1, 1), 15.0, 40.0, Planner(RULES, told())).run() for _ in range(2))
+    first, second = (Run((1, 1), 12.0, 20.0, Planner(RULES, told())).run() for _ in range(2))
     assert first.steering.decisions == second.steering.decisions
     assert first.records == second.records
     assert len(first.fleet.pools) > 2

@@ -53,8 +53,8 @@ def need_of(
     reaction, stay = _reaction(role, pool, load, capacity, rules)
     reaction = min(reaction, most)
     why = f"{role}: {floor} for the forecast"
-    if capacity.slower != 1:
-        why += f" at {capacity.slower:.2f} times the profile's times"
+    if (slower := f"{capacity.slower:.2f}") != "1.00":
+        why += f" at {slower} times the profile's times"
     if reaction > floor:
         why += (
             f", {reaction} for {pool.held + pool.queued:.0f} queued and {pool.running:.0f} in work"

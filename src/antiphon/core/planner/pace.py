@@ -12,7 +12,7 @@ from .capacity import Capacity, Shape
 from .observation import PoolSeen
 
 _WEIGHT = 0.2
-"""Of the newest interval."""
+"""Of the newest interval. The first ones weigh more: the profile counts as one of them."""
 _FURTHEST = 4.0
 """One measurement says no more than so many times as slow, or as quick."""
 _LEAST_STEPS = 20
@@ -24,20 +24,23 @@ class Pace:
 
     def __init__(self, role: Role) -> None:
         self._role = role
+        self._measured = 0
         self.slower = 1.0
 
     def observe(self, pool: PoolSeen, seconds: Seconds, shape: Shape, told: Capacity) -> None:
-        """Mutates, unless there were cold workers: caches fill and kernels compile in their steps.
+        """Mutates. `told`: what their times say.
 
-        `told`: what their times say. Of mixed workers nothing is learned: one pass does both.
+        Cold workers are not in what a pool did: caches fill and kernels compile in their steps. Of
+        mixed workers nothing is learned: one pass does both.
         """
-        if pool.cold or pool.steps < _LEAST_STEPS or pool.busy_s <= 0:
+        if pool.steps < _LEAST_STEPS or pool.busy_s <= 0:
             return
         match self._role:
             case Role.PREFILL:
                 expected_s = told.prefill_s(shape) * pool.tokens / max(1.0, shape.uncached)
             case Role.DECODE:
-                batch = pool.running * seconds / pool.busy_s  # of the time in which there was one
+                warm = (pool.ready - pool.cold) / max(1, pool.ready)
+                batch = warm * pool.running * seconds / pool.busy_s  # while there was any
                 expected_s = told.step_s(batch, shape) * pool.steps
             case Role.MIXED:
                 return
@@ -46,4 +49,5 @@ class Pace:
         ratio = pool.busy_s / expected_s
         if isfinite(ratio):
             bounded = min(max(ratio, 1 / _FURTHEST), _FURTHEST)
-            self.slower += _WEIGHT * (bounded - self.slower)
+            self.slower += max(_WEIGHT, 1 / (2 + self._measured)) * (bounded - self.slower)
+            self._measured += 1
