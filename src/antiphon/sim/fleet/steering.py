@@ -46,7 +46,8 @@ class Steering:
         self._templates, self._advisory = templates, advisory
         self._flip_s, self._drain_s = flip_s, drain_s
         self._numbers = count(1)
-        self._paid_s: Seconds = 0.0
+        self._gone: list[tuple[Seconds, Seconds, int]] = []
+        """Since when and until when workers that are gone had how many devices."""
         self._workers = {
             id: SteeredWorker(pool, since=0.0, ready_at=0.0) for id, pool in fleet.pools.items()
         }
@@ -55,9 +56,11 @@ class Steering:
         fleet.at(rules.interval_s, self._turn)
 
     def device_s(self, until: Seconds) -> Seconds:
-        """Device seconds that were paid for, from an `Add` on until a drain is over."""
-        return self._paid_s + sum(
-            (until - one.since) * one.pool.devices for one in self._workers.values()
+        """Device seconds that were paid for by then, from an `Add` on until a drain is over."""
+        here = [(one.since, until, one.pool.devices) for one in self._workers.values()]
+        return sum(
+            max(0.0, min(end, until) - since) * devices
+            for since, end, devices in (*self._gone, *here)
         )
 
     def add_by_hand(self, role: Role) -> None:
@@ -118,6 +121,6 @@ class Steering:
         self._fleet.end_worker(what.worker)
         now = self._fleet.users.now
         if worker.becomes is None:
-            self._paid_s += (now - worker.since) * worker.pool.devices
+            self._gone.append((worker.since, now, worker.pool.devices))
             return
         self._start(worker.becomes, since=worker.since, ready_at=now + self._flip_s, pinned=False)
