@@ -181,6 +181,7 @@ def test_one_mad_measurement_moves_little() -> None:
     assert pace_of(PREFILL, *[true] * 9, replace(true, busy_s=1e-9)) >= 0.8
 
 
+@pytest.mark.parametrize("slower", [0.7, 1.0, 2.0])
 def test_a_fleet_is_sized_by_what_it_does_and_not_by_its_profile(slower: float) -> None:
     given = rules(budget=40)
     plant, usual = Plant(given, slower=slower), Usual()
