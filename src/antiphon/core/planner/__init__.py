@@ -1,18 +1,15 @@
 """The SLA planner: how many workers of each role there should be."""
 
+from .best_forecaster import STANDARD_FORECASTERS, BestForecaster
 from .capacity import Capacity, Shape
-from .forecasters import (
-    Autoregression,
-    BestForecaster,
-    Forecaster,
-    Holt,
-    LastValue,
-    LocalTrend,
-)
-from .observation import Add, Decision, Flip, Move, Observation, PoolSeen, Take
-from .planner import Planner, PlannerRules
+from .decision import Add, Decision, Flip, Move, Take
+from .forecasters import Autoregression, Forecaster, Holt, LastValue, LocalTrend
+from .observation import Observation, PoolSeen
+from .planner import Planner
+from .rules import PlannerRules
 
 __all__ = [
+    "STANDARD_FORECASTERS",
     "Add",
     "Autoregression",
     "BestForecaster",

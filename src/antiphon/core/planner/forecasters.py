@@ -1,4 +1,4 @@
-"""What the next values of a series will be: four ways, and the one that was right lately.
+"""What the next values of a series will be: four ways to tell.
 
 A series has a value an interval. No way looks further back than its window, so memory is bounded.
 """
@@ -42,7 +42,10 @@ class LastValue:
 
 
 class Holt:
-    """A level and a trend, smoothed; the trend dies out (Gardner and McKenzie 1985)."""
+    """A level and a trend, smoothed; below 1, `damping` lets the trend die out.
+
+    Holt 1957; damped: Gardner and McKenzie 1985.
+    """
 
     name = "holt"
 
@@ -56,19 +59,15 @@ class Holt:
         if self._level is None:
             self._level = value
             return
-        before, expected = self._level, self._level + self._damping * self._trend
-        self._level = expected + self._alpha * (value - expected)
-        step = self._level - before
-        self._trend = self._damping * self._trend + self._beta * (
-            step - self._damping * self._trend
-        )
+        before, trend = self._level, self._damping * self._trend
+        self._level = before + trend + self._alpha * (value - before - trend)
+        self._trend = trend + self._beta * (self._level - before - trend)
 
     def predict(self, steps: int) -> float:
         """See `Forecaster`."""
         if self._level is None:
             return 0.0
-        share = sum(self._damping**step for step in range(1, steps + 1))
-        return self._level + share * self._trend
+        return self._level + self._trend * sum(self._damping**step for step in range(1, steps + 1))
 
 
 class LocalTrend:
@@ -108,88 +107,39 @@ class LocalTrend:
 
 
 class Autoregression:
-    """Each value is a sum of the `order` before it and a constant, fitted to the last `window`.
+    """Each value is a sum of the `order` before it, fitted to the last `window` by least squares.
 
-    Least squares with a little ridge. Two terms follow a sine of any period exactly; more follow
-    noise in it. Predicts no further than twice what it has seen.
+    Values are taken from their mean. Two terms follow a sine of any period exactly; more of them
+    follow noise less. Predicts no further than half of what it has seen beyond its extremes.
     """
 
     name = "ar"
 
-    def __init__(self, order: int = 4, window: int = 80, ridge: float = 1e-3) -> None:
+    def __init__(self, order: int = 6, window: int = 80, ridge: float = 1e-6) -> None:
         self._order, self._ridge = order, ridge
         self._values: deque[float] = deque(maxlen=window)
+        self._weights: Sequence[float] | None = None
+        """Fitted when they are asked for; None: not since the last value."""
 
     def observe(self, value: float) -> None:
         """See `Forecaster`."""
         self._values.append(value)
+        self._weights = None
 
     def predict(self, steps: int) -> float:
         """See `Forecaster`. Before there is enough to fit: the last value."""
-        values = list(self._values)
-        if len(values) < 3 * self._order:
+        values, order = self._values, self._order
+        if len(values) < 3 * order:
             return values[-1] if values else 0.0
-        weights = self._fit(values)
-        highest = 2 * max(values)
+        mean, lowest, highest = sum(values) / len(values), min(values), max(values)
+        beyond = (highest - lowest) / 2
+        offsets = [value - mean for value in values]
+        if self._weights is None:
+            rows = [offsets[at : at + order] for at in range(len(offsets) - order)]
+            self._weights = solve(rows, offsets[order:], ridge=self._ridge)
+        recent = offsets[-order:]
         for _ in range(steps):
-            row = (*values[-self._order :], 1.0)
-            following = sum(weight * value for weight, value in zip(weights, row, strict=True))
-            values.append(min(max(following, 0.0), highest))
-        return values[-1]
-
-    def _fit(self, values: Sequence[float]) -> Sequence[float]:
-        order = self._order
-        rows = [(*values[i : i + order], 1.0) for i in range(len(values) - order)]
-        return solve(rows, values[order:], ridge=self._ridge)
-
-
-STANDARD_FORECASTERS = (LastValue, Holt, LocalTrend, Autoregression)
-
-
-class BestForecaster:
-    """Whichever way was closest lately: a rolling back-test `ahead` intervals ahead.
-
-    Each way predicts at each interval; when the time has come, its error counts. The mean of the
-    last `window` absolute errors decides, then the order of `ways`.
-    """
-
-    def __init__(
-        self,
-        ahead: int,
-        *,
-        ways: Sequence[Forecaster] | None = None,
-        window: int = 20,
-    ) -> None:
-        self._ways = tuple(ways) if ways is not None else tuple(w() for w in STANDARD_FORECASTERS)
-        self._ahead = ahead
-        self._promised: deque[tuple[float, ...]] = deque(maxlen=ahead)
-        """What each way has said of the next intervals, the next one first."""
-        self._errors = [deque[float](maxlen=window) for _ in self._ways]
-
-    @property
-    def name(self) -> str:
-        """Of the way that is best now."""
-        return self._best.name
-
-    def observe(self, value: float) -> None:
-        """See `Forecaster`."""
-        if len(self._promised) == self._ahead:
-            for errors, said in zip(self._errors, self._promised[0], strict=True):
-                errors.append(abs(said - value))
-        for way in self._ways:
-            way.observe(value)
-        self._promised.append(tuple(way.predict(self._ahead) for way in self._ways))
-
-    def predict(self, steps: int) -> float:
-        """See `Forecaster`; never below 0."""
-        return max(0.0, self._best.predict(steps))
-
-    def highest(self, steps: int) -> float:
-        """The highest of the next `steps` values."""
-        best = self._best
-        return max(0.0, *(best.predict(step) for step in range(1, steps + 1)))
-
-    @property
-    def _best(self) -> Forecaster:
-        means = [sum(errors) / len(errors) if errors else 0.0 for errors in self._errors]
-        return self._ways[min(range(len(means)), key=lambda number: (means[number], number))]
+            following = sum(map(float.__mul__, self._weights, recent))
+            following = min(max(following, lowest - beyond - mean), highest + beyond - mean)
+            recent = [*recent[1:], following]
+        return mean + recent[-1]

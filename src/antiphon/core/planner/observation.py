@@ -1,20 +1,24 @@
-"""What a planner sees, and what it decides."""
+"""What a planner sees: one interval, at its end."""
 
-from dataclasses import dataclass, field
-from typing import TypeAlias
+from dataclasses import dataclass
 
 from antiphon.types import Role, Seconds
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PoolSeen:
-    """The workers of one role now.
+    """The workers of one role now, and what they did in the interval.
 
-    `starting`: added, and not ready yet. `draining`: to be taken away. `busy`: mean share of the
-    interval that ready workers computed in. `backlog_s`: work that waits, all together, at a
-    worker's pace: for prefill the queued prompts, for decode the sequences that found no place.
-    `used`: mean share of memory that is in use. `cold`: of the ready ones, those that began to
-    serve within the interval; what they measured counts for nothing.
+    `starting`: added, and not ready yet. `draining`: to be taken away; not among the ready ones.
+    `cold`: of the ready ones, those that began to serve within the interval. `pinned`: of the ready
+    and starting ones, those that an operator has added: they are not for the planner to take.
+
+    `held`: requests that wait for this phase at the gateway now; `queued`: those at workers, and
+    `queued_tokens` what is still to be computed of their prompts. `running`: sequences in work; a
+    mean.
+
+    `busy_s`, `steps`, `tokens`: time in forward passes, passes, and tokens that went through them,
+    of ready workers that are not cold, all together.
     """
 
     role: Role
@@ -22,9 +26,14 @@ class PoolSeen:
     starting: int = 0
     draining: int = 0
     cold: int = 0
-    busy: float = 0.0
-    backlog_s: Seconds = 0.0
-    used: float = 0.0
+    pinned: int = 0
+    held: float = 0.0
+    queued: float = 0.0
+    queued_tokens: float = 0.0
+    running: float = 0.0
+    busy_s: Seconds = 0.0
+    steps: float = 0.0
+    tokens: float = 0.0
 
     @property
     def workers(self) -> int:
@@ -34,15 +43,22 @@ class PoolSeen:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Observation:
-    """One interval, seen at its end. Lengths are means over the requests that came in it."""
+    """One interval of `seconds`, seen at its end.
+
+    `requests`: those that came. Lengths are means: `input_tokens` of requests that came,
+    `output_tokens` of those that are over, `hit_rate` the share of their prompts that caches had.
+    `input_variation`: the squared coefficient of variation of prompt lengths.
+
+    A number that is not finite or below 0 was not measured (the mean of nothing is no number).
+    """
 
     at: Seconds
-    requests: int
+    seconds: Seconds
+    requests: float
     input_tokens: float
     output_tokens: float
     hit_rate: float = 0.0
-    ttft_met: float = 1.0
-    tpot_met: float = 1.0
+    input_variation: float = 0.0
     pools: tuple[PoolSeen, ...] = ()
 
     def pool(self, role: Role) -> PoolSeen:
@@ -50,47 +66,3 @@ class Observation:
         return next(
             (pool for pool in self.pools if pool.role == role), PoolSeen(role=role, ready=0)
         )
-
-
-@dataclass(frozen=True, slots=True)
-class Add:
-    """Start so many workers of a role."""
-
-    role: Role
-    workers: int
-
-
-@dataclass(frozen=True, slots=True)
-class Take:
-    """Drain so many workers of a role, and end them."""
-
-    role: Role
-    workers: int
-
-
-@dataclass(frozen=True, slots=True)
-class Flip:
-    """Drain so many workers of a role, and let them go on in another."""
-
-    role: Role
-    to: Role
-    workers: int
-
-
-Move: TypeAlias = Add | Take | Flip
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Decision:
-    """How many workers of each role there should be, why, and what to do for it.
-
-    `wanted`: what was needed before limits were applied. Advisory planners decide the same; their
-    driver does nothing.
-    """
-
-    at: Seconds
-    target: tuple[tuple[Role, int], ...]
-    moves: tuple[Move, ...]
-    reason: str
-    ask_again_at: Seconds
-    wanted: tuple[tuple[Role, int], ...] = field(default=())

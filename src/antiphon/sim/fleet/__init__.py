@@ -7,6 +7,7 @@ from .scenario_toml import parse_scenario, read_scenario
 from .scheduled_faults import scheduled
 from .simulate import Stopped, fleet_text, simulate
 from .simulated_search import keep, simulated_search
+from .steering import Steering
 from .token_sessions import TokenSession, TokenTurn, token_sessions
 from .trace_sessions import TraceLoad, trace_sessions
 from .users import UserRules, Users
@@ -17,6 +18,7 @@ __all__ = [
     "Pool",
     "Scenario",
     "Stopped",
+    "Steering",
     "TokenSession",
     "TokenTurn",
     "TraceLoad",

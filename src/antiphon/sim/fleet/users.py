@@ -29,7 +29,7 @@ from antiphon.types import (
 from antiphon.workload import AnswerOf
 
 from ..cluster_gateway import ClusterGateway
-from ..cluster_log import ClusterLog, Entry, LifeEnded, Turned
+from ..cluster_log import Arrived, ClusterLog, Entry, LifeEnded, Turned
 from ..cluster_setup import GATEWAY
 from ..virtual_loop import VirtualLoop
 from .token_sessions import EOS, TokenSession, TokenTurn, answer_tokens
@@ -101,6 +101,7 @@ class Users(ClusterLog):
         self._rules = rules
         self.slos = rules.slos
         self.on_drained: Callable[[Drained], None] = lambda _: None
+        self.on_arrived: Callable[[Request], None] = lambda _: None
         self._slos = dict(rules.slos)
         self._watchers: list[Callable[[CallRecord], None]] = [observe]
         self._open: dict[RequestId, _Call] = {}
@@ -258,6 +259,8 @@ class Users(ClusterLog):
                 self._hear(said)
             case Settle(record):
                 self._over(record.request, _ERRORS.get(record.outcome), record)
+            case Arrived(request):
+                self.on_arrived(request)
             case Drained():
                 self.on_drained(what)
             case Turned(request):

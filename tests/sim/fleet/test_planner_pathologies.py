@@ -1,0 +1,111 @@
+"""What planners of other systems have been seen to do, and this one must not.
+
+Each scenario has a control: the fleet that the same load gets when nobody plans, or plans blindly.
+"""
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from steering_kit import DECODE, PREFILL, RULES, Run, Times, told
+
+from antiphon.core.planner import Add, Observation, Planner, Take
+from antiphon.sim.fleet import Pool
+from antiphon.types import WorkerId
+
+
+def sizes(run: Run) -> dict[str, int]:
+    return {role.value: count for role, count in run.steering.sizes[-1][1].items()}
+
+
+def test_a_constant_load_does_not_make_a_pool_oscillate() -> None:
+    run = Run((1, 1), 8.0, 200.0, Planner(RULES, told())).run()
+    assert run.turns <= 2
+    assert run.met > 0.9
+    late = [now for at, now in run.steering.sizes if at > 100]
+    assert all(now == late[0] for now in late), "and it has settled"
+
+
+class Blind(Planner):
+    """Sees what is over, and no queue."""
+
+    def decide(self, seen: Observation) -> object:  # pyright: ignore
+        pools = tuple(
+            replace(pool, held=0, queued=0, queued_tokens=0, running=0, steps=0)
+            for pool in seen.pools
+        )
+        return super().decide(replace(seen, pools=pools))
+
+
+def test_queues_are_seen_though_the_profile_says_that_one_worker_is_enough() -> None:
+    """The profile is three times too fast: a floor alone would hold one prefill worker for ever."""
+    wrong = told(Times(token_s=5e-4 / 3, step_s=0.02 / 3, sequence_s=0.002 / 3))
+    rules = replace(RULES, interval_s=2.5, ready_s=2.5)
+    run = Run((1, 1), 20.0, 60.0, Planner(rules, wrong), rules).run()
+    blind = Run((1, 1), 20.0, 20.0, Blind(rules, wrong), rules).run()
+    assert blind.met < 0.3
+    assert run.met > 0.6
+    assert sizes(run)["prefill"] >= 3
+    assert sizes(blind) == {"prefill": 1, "decode": 1}
+
+
+def slow_when_new(run: Run, factor: float, seconds: float) -> None:
+    """Workers that join take so many times as long at first."""
+    start: Callable[[WorkerId, Pool], None] = run.fleet.start_worker
+
+    def started(id: WorkerId, pool: Pool) -> None:
+        start(id, pool)
+        process = run.fleet.cluster.workers[id].process
+        life = process.lives
+        process.slow_down(factor)
+        run.fleet.at(run.fleet.users.now + seconds, lambda: process.speed_up(factor, life))
+
+    run.fleet.start_worker = started
+
+
+def test_cold_starts_poison_nothing() -> None:
+    warm = Run((1, 1), 13.0, 70.0, Planner(RULES, told())).run()
+    cold = Run((1, 1), 13.0, 70.0, Planner(RULES, told()))
+    slow_when_new(cold, 5.0, 4.0)
+    cold.run()
+    assert cold.met < warm.met, "they were slow indeed"
+    assert sizes(cold) == sizes(warm)
+    assert cold.turns <= 2
+
+
+def test_a_worker_that_an_operator_adds_is_left_alone() -> None:
+    run = Run((2, 1), 6.0, 130.0, Planner(RULES, told()))
+    before: list[dict[str, int]] = []
+
+    def edit() -> None:
+        before.append(sizes(run))
+        run.steering.add_by_hand(DECODE)
+
+    run.fleet.at(52.0, edit)
+    run.run()
+    assert sizes(run) == before[0] | {"decode": before[0]["decode"] + 1}
+    later = [move for one in run.steering.decisions if one.at > 52.0 for move in one.moves]
+    assert later == [], "neither taken back, nor made up for elsewhere"
+
+
+def test_an_operators_worker_counts_when_the_load_grows() -> None:
+    """The control of the one above: without an operator the planner adds what it needs itself."""
+    run = Run((1, 1), 13.0, 30.0, Planner(RULES, told())).run()
+    added = sum(
+        move.workers
+        for one in run.steering.decisions
+        for move in one.moves
+        if isinstance(move, Add) and move.role is PREFILL
+    )
+    helped = Run((1, 1), 13.0, 30.0, Planner(RULES, told()))
+    helped.fleet.at(1.0, lambda: helped.steering.add_by_hand(PREFILL))
+    helped.run()
+    again = sum(
+        move.workers
+        for one in helped.steering.decisions
+        for move in one.moves
+        if isinstance(move, Add) and move.role is PREFILL
+    )
+    assert again == added - 1
+    assert not any(
+        isinstance(move, Take) for one in helped.steering.decisions for move in one.moves
+    )

@@ -1,0 +1,120 @@
+"""What a planner decides happens to a virtual fleet, and no call suffers from it."""
+
+from dataclasses import replace
+
+import pytest
+from steering_kit import ANSWER, DECODE, PREFILL, RULES, TIMES, Run, Scripted, pool, told
+
+from antiphon.core.planner import Add, Flip, Move, Planner, Take
+from antiphon.errors import UsageError
+from antiphon.sim.fleet import Steering
+from antiphon.types import Role, WorkerId
+
+
+def scripted(counts: tuple[int, int], moves: dict[int, list[Move]], **more: float) -> Run:
+    facts = {"per_s": 6.0, "seconds": 40.0} | more
+    return Run(counts, planner=Scripted(RULES, moves), **facts)  # pyright: ignore
+
+
+def check_calls(run: Run) -> None:
+    """Every call ended once, whole, and nothing of it is left anywhere."""
+    assert sorted(one.number for one in run.records) == list(range(run.fleet.users.begun))
+    assert [one for one in run.records if one.error is not None] == []
+    assert {one.output_tokens for one in run.records} == {ANSWER}
+    cluster = run.fleet.cluster
+    cluster.run_until(cluster.loop.now + 30.0)
+    assert cluster.unrest() == []
+
+
+def test_a_worker_that_is_added_serves_when_it_is_ready_and_not_before() -> None:
+    run = scripted((1, 1), {2: [Add(PREFILL, 2)]})
+    there: list[set[WorkerId]] = []
+    for at in (9.9, 14.9, 15.5):
+        run.fleet.at(at, lambda: there.append(set(run.fleet.views())))
+    run.run()
+    assert [len(workers) for workers in there] == [2, 2, 4]
+    seen = run.planner.seen  # pyright: ignore
+    sizes = [one.pool(PREFILL) for one in seen]
+    assert [(one.ready, one.starting, one.cold) for one in sizes[1:5]] == [
+        (1, 0, 0),
+        (1, 2, 0) if sizes[2].starting else (3, 0, 2),
+        (3, 0, 2) if sizes[3].cold else (3, 0, 0),
+        (3, 0, 0),
+    ]
+    assert sum(one.cold for one in sizes) == 2, "cold for one interval"
+    check_calls(run)
+
+
+def test_workers_are_drained_under_load_and_nothing_is_lost() -> None:
+    run = scripted((3, 3), {2: [Take(PREFILL, 2), Take(DECODE, 2)]}, per_s=8.0).run()
+    check_calls(run)
+    assert len(run.fleet.pools) == 2
+    assert run.planner.seen[-1].pool(DECODE).ready == 1  # pyright: ignore
+
+
+def test_workers_are_flipped_under_load_and_nothing_is_lost() -> None:
+    moves: dict[int, list[Move]] = {
+        2: [Flip(PREFILL, DECODE, 1)],
+        4: [Flip(DECODE, PREFILL, 2)],
+        6: [Flip(PREFILL, DECODE, 1)],
+    }
+    run = scripted((3, 2), moves, per_s=8.0).run()
+    check_calls(run)
+    roles = sorted(one.role for one in run.fleet.pools.values())
+    assert roles == sorted([PREFILL] * 3 + [DECODE] * 2)
+    assert len(set(run.fleet.pools)) == 5
+
+
+def test_a_drain_that_takes_too_long_moves_what_is_left() -> None:
+    run = scripted((2, 2), {2: [Take(DECODE, 1)]}, per_s=8.0)
+    run.steering._drain_s = 0.05
+    run.run()
+    check_calls(run)
+
+
+def test_devices_are_paid_from_the_asking_until_the_drain_is_over() -> None:
+    run = scripted((1, 2), {2: [Add(PREFILL, 1)], 4: [Take(DECODE, 1)]})
+    gone: list[float] = []
+    fleet = run.fleet
+    drained = fleet.on_drained
+    fleet.on_drained = lambda what: (gone.append(fleet.users.now), drained(what))
+    run.run()
+    assert len(gone) == 1
+    assert 20.0 <= gone[0] < 25.0
+    assert run.steering.device_s(40.0) == pytest.approx(2 * 40.0 + 30.0 + gone[0])
+
+
+def test_what_is_seen_adds_up_to_what_was_sent() -> None:
+    run = scripted((2, 2), {}).run()
+    seen = run.planner.seen  # pyright: ignore
+    assert sum(one.requests for one in seen) == len(run.records)
+    assert {one.input_tokens for one in seen if one.requests} == {200.0}
+    assert {one.output_tokens for one in seen if one.output_tokens} == {float(ANSWER)}
+    prompts_s = sum(one.pool(PREFILL).busy_s for one in seen)
+    assert prompts_s == pytest.approx(len(run.records) * TIMES.prefill_s(200), rel=0.2)
+    middle = seen[4].pool(DECODE)
+    by_little = 6.0 * (ANSWER - 1) * TIMES.decode_step_s(2, 0)
+    assert middle.running == pytest.approx(by_little, rel=0.6)
+
+
+def test_advice_alone_moves_nothing() -> None:
+    run = Run((1, 1), 12.0, 20.0, Planner(RULES, told()), advisory=True).run()
+    assert any(one.moves for one in run.steering.decisions)
+    assert all(one.reason for one in run.steering.decisions)
+    assert len(run.fleet.pools) == 2
+    assert run.steering.device_s(20.0) == 40.0
+
+
+def test_equal_runs_are_equal() -> None:
+    first, second = (Run((1, 1), 12.0, 20.0, Planner(RULES, told())).run() for _ in range(2))
+    assert first.steering.decisions == second.steering.decisions
+    assert first.records == second.records
+    assert len(first.fleet.pools) > 2
+
+
+def test_a_pool_whose_role_the_planner_leaves_out_is_refused() -> None:
+    run = scripted((1, 1), {})
+    rules = replace(RULES, roles=(PREFILL,))
+    templates = {role: pool(role, 1) for role in (Role.PREFILL, Role.DECODE)}
+    with pytest.raises(UsageError, match="decode"):
+        Steering(run.fleet, rules, templates, run.planner)
