@@ -84,8 +84,8 @@ def requests(options: argparse.Namespace) -> list[TraceAsk]:
         max_output_tokens=options.max_output,
         max_prompt_tokens=options.max_prompt,
     )
-    rows = thinned(read_mooncake(file), options.share, SEED)
-    return list(trace_asks(rows, scale, seed=SEED, limit=options.requests))
+    rows = thinned(read_mooncake(file), options.share, options.seed)
+    return list(trace_asks(rows, scale, seed=options.seed, limit=options.requests))
 
 
 def ideal_hit_share(asks: Sequence[TraceAsk], block_tokens: int) -> float:
@@ -203,6 +203,7 @@ def arguments() -> argparse.Namespace:
     names = [setup.name for setup in SETUPS]
     parser.add_argument("--share", type=float, default=0.035, help="of conversations (0.035)")
     parser.add_argument("--requests", type=int, help="no more than so many (all)")
+    parser.add_argument("--seed", type=int, default=SEED, help="of which conversations (1)")
     parser.add_argument("--rate", type=float, help="requests a second (measured: see USE)")
     parser.add_argument("--block-tokens", type=int, default=32, help="for each hash id (32)")
     parser.add_argument("--max-prompt", type=int, default=2048, help="longer rows are left out")

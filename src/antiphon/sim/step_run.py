@@ -1,5 +1,6 @@
 """A plan that a virtual worker computes: once, or as often in a row as nothing comes between."""
 
+from dataclasses import replace
 from typing import Protocol
 
 from antiphon.types import Seconds, StepPlan, StepResult
@@ -62,8 +63,11 @@ class StepRun:
         return self.passes > 0
 
     def result(self) -> StepResult:
-        """What came of it, said at its end."""
-        return self._result or self._engine.forward(self.plan, self.passes)
+        """What came of it, said at its end: a slow device is seen to be slow."""
+        result = self._result or self._engine.forward(self.plan, self.passes)
+        if self._slow_factor == 1.0:
+            return result
+        return replace(result, elapsed_s=self._slow_factor * result.elapsed_s)
 
     def _over_at(self, passes: int) -> Seconds:
         slower_s = self._slower_s * (passes * (passes - 1) // 2)

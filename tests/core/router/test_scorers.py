@@ -104,11 +104,24 @@ def test_overlap_cost_weighs_what_is_computed_against_what_decodes() -> None:
     assert best("overlap-cost", near, far._replace(context_tokens=101)) == "a"
 
 
-def test_extra_work_counts_once_more_only_when_everybody_has_a_queue() -> None:
+def test_extra_work_counts_once_more_by_the_share_of_waiting() -> None:
     warm = option("a", ttft_s=1.3, queued_s=1.2, headroom=-0.3, effort=0.1)
     cold = option("b", ttft_s=1.2, queued_s=0.2, headroom=-0.2, effort=1.0)
     assert best("slo", warm, cold) == "a"
-    assert best("slo", warm, cold._replace(ttft_s=1.0, queued_s=0.0)) == "b"
+    idle = cold._replace(ttft_s=0.7, queued_s=0.0, headroom=0.3)
+    assert best("slo", warm, idle) == "b", "sooner by more than it costs others"
+    assert best("slo", warm, idle._replace(ttft_s=1.0, headroom=0.0)) == "a"
+    shared = cold._replace(effort=0.1)  # by all who begin alike
+    assert best("slo", warm._replace(headroom=-0.4), shared) == "b"
+
+
+def test_less_is_computed_where_predictions_are_too_close_to_tell() -> None:
+    """A tenth of what is predicted; the soonest of those that compute as little."""
+    warm = option("a", ttft_s=1.0, queued_s=0.9, headroom=0.41, effort=0.1)
+    cold = option("b", ttft_s=0.9, queued_s=0.0, headroom=0.45, effort=0.5)
+    near = cold._replace(effort=0.1)
+    assert best("slo", warm, cold) == "a"
+    assert best("slo", warm, near) == "b"
 
 
 def test_an_unknown_policy_is_a_bug() -> None:

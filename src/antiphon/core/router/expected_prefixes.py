@@ -25,6 +25,8 @@ class ExpectedPrefixes:
         """The bits of all of them."""
         self._wanted: dict[WorkerId, Counter[BlockKey]] = {}
         """How many requests bring each block there."""
+        self._sharing: Counter[BlockKey] = Counter()
+        """The same, over all workers."""
         self._requests: dict[RequestId, tuple[WorkerId, Sequence[BlockKey]]] = {}
 
     def __bool__(self) -> bool:
@@ -36,6 +38,7 @@ class ExpectedPrefixes:
         if not keys:
             return
         self._requests[request] = (worker, keys)
+        self._sharing.update(keys)
         slot = self._slots.get(worker)
         if slot is None:
             slot = self._open(worker)
@@ -50,8 +53,11 @@ class ExpectedPrefixes:
         worker, keys = self._requests.pop(request, (None, ()))
         if worker is None:
             return
-        slot, wanted = self._slots[worker], self._wanted[worker]
+        slot, wanted, sharing = self._slots[worker], self._wanted[worker], self._sharing
         for key in keys:
+            sharing[key] -= 1
+            if not sharing[key]:
+                del sharing[key]
             wanted[key] -= 1
             if not wanted[key]:
                 del wanted[key]
@@ -71,6 +77,10 @@ class ExpectedPrefixes:
         """
         ends = self._table.walk(keys, self._each).ends
         return HeldBlocks(ends, self._bit_of, self._worker_of)
+
+    def sharing(self, key: BlockKey) -> int:
+        """How many open requests have this block in their prompts. Does not mutate."""
+        return self._sharing.get(key, 0)
 
     def _open(self, worker: WorkerId) -> Slot:
         slot = self._slots[worker] = self._table.open()

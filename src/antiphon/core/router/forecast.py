@@ -49,8 +49,8 @@ class Forecast:
         """What this worker would have, fetch and compute of the prompt."""
         if self.held is None:
             return self._computed(0)
-        own, store = self.held.of(worker.info)
-        plan = self._computed(own)
+        own, store, sharing = self.held.of(worker.info)
+        plan = self._computed(own, sharing)
         if not store or self.fetches is None:
             return plan
         return cheapest(
@@ -59,17 +59,19 @@ class Forecast:
             self.fetches,
             kv_bytes_per_token=self.kv_bytes_per_token,
             pace=worker.pace.factor,
-            computed=self._computed,
+            computed=lambda cached: self._computed(cached, sharing),
         )
 
-    def _computed(self, cached: int) -> PrefixPlan:
+    def _computed(self, cached: int, sharing: int = 0) -> PrefixPlan:
         """All but `cached` tokens is computed: at least one, which is sampled from."""
         plan = self._plans.get(cached)
         if plan is None:
             tokens = self.demand.tokens
             uncached = max(1, tokens - min(cached, self.demand.prompt))
             seconds = self.times.prefill_s(uncached, tokens - uncached)
-            plan = self._plans[cached] = PrefixPlan(tokens - uncached, uncached, seconds)
+            plan = self._plans[cached] = PrefixPlan(
+                tokens - uncached, uncached, seconds, sharing=sharing
+            )
         return plan
 
     def is_short(self, worker: WorkerBelief) -> bool:
@@ -138,7 +140,7 @@ class Forecast:
             load.requests,
             worker.chosen,
             plan.fetch if plan else 0,
-            (ttft_s - queued_s) / slo.ttft_s,
+            (ttft_s - queued_s) / slo.ttft_s / (1 + (plan.sharing if plan else 0)),
             plan.cached / demand.tokens if plan else 0.0,
             load.queued_tokens + (plan.uncached if plan else 0),
             load.context_tokens + demand.context,

@@ -28,6 +28,11 @@ class HeldBlocks(Mapping[WorkerId, int]):
                 return blocks
         return default
 
+    @property
+    def most(self) -> int:
+        """Blocks of whoever has most; 0: nobody has any."""
+        return self._ends[-1][0] if self._ends else 0
+
     def __getitem__(self, key: WorkerId) -> int:
         if blocks := self.get(key):
             return blocks

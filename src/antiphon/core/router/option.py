@@ -26,7 +26,8 @@ class Option(NamedTuple):
     fetch: int = 0
     """Tokens that the prompt begins with and that are fetched from the store first."""
     effort: float = 0.0
-    """The part of the TTFT target that it takes by itself, without what it waits for others."""
+    """The part of the TTFT target that it takes by itself, without what it waits for others, and
+    shared with all open requests that begin alike: what is computed for one is there for all."""
     matched: float = 0.0
     """The share of the request's tokens that need not be computed."""
     prefill_tokens: int = 0

@@ -33,6 +33,9 @@ class HeldPrefix(NamedTuple):
 
     own: int
     store: tuple[StoredTokens, ...]
+    sharing: int = 0
+    """Other open requests with the longest prefix of it that any worker has: they would use it,
+    too, wherever it is computed again."""
 
 
 NOTHING = HeldPrefix(0, ())
@@ -51,7 +54,7 @@ class HeldPrefixes:
         if space is None:
             return NOTHING
         found = self._of(space)
-        return HeldPrefix(found.own.get(worker.id, 0), found.store)
+        return HeldPrefix(found.own.get(worker.id, 0), found.store, found.sharing)
 
     def longest(self, kinds: Iterable[WorkerInfo], most: int, turn: int) -> list[WorkerId]:
         """Those of these kinds of workers that have most of the prompt: of each at most so many."""
@@ -100,6 +103,8 @@ class Found(NamedTuple):
 
     own: Own
     store: tuple[StoredTokens, ...]
+    sharing: int = 0
+    """Other open requests that begin with the longest prefix that some worker has."""
 
 
 class PrefixBeliefs:
@@ -152,8 +157,11 @@ class PrefixBeliefs:
 
     def _look(self, keys: PromptKeys) -> Found:
         held, size = self.index.match(keys), keys.block_tokens
-        parts = (held.workers,)
+        parts, sharing = (held.workers,), 0
         if self._expected:
             parts = (held.workers, self._expected.match(keys))
+            longest = min(max(part.most for part in parts), _EXPECTED_BLOCKS)
+            sharing = self._expected.sharing(keys.first(longest)[-1]) if longest else 0
         own = OwnTokens(parts, size)
-        return Found(own, tuple(StoredTokens(run.tier, run.blocks * size) for run in held.store))
+        store = tuple(StoredTokens(run.tier, run.blocks * size) for run in held.store)
+        return Found(own, store, sharing)

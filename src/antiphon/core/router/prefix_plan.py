@@ -23,6 +23,8 @@ class PrefixPlan(NamedTuple):
     fetch_s: Seconds = 0.0
     fetch_tier: Tier | None = None
     """Where most of `fetch_s` is spent."""
+    sharing: int = 0
+    """Other open requests that begin alike."""
 
 
 def cheapest(

@@ -14,6 +14,9 @@ from .option import Option
 _SIMILAR = 0.02
 """Options whose headroom differs by less are equally good: a prediction is no closer than that,
 and whoever takes the better one always lets noise send every request to the same worker."""
+_UNSURE = 0.1
+"""Nor is one closer than that part of itself: within it a prompt goes where less of it is computed,
+for what lies in a worker's memory is known better than when the worker will come to it."""
 
 
 class Scorer(Protocol):
@@ -29,9 +32,10 @@ class Scorer(Protocol):
 class MostHeadroom:
     """Most headroom to the targets, then least work, then turn.
 
-    While somebody is free, a prompt goes where its first token comes soonest, though its beginning
-    be computed again. When everybody has a queue, whatever one option takes longer by itself than
-    another makes others wait: it counts once more, by the share of waiting in the least of queues.
+    Whatever one option takes longer by itself than another is work that makes others wait, as
+    likely as a worker has a queue: it counts once more, by the mean share of waiting in the time to
+    the first token. So a prefix is computed again where that is sooner by more than it costs
+    others; a hot one spreads, since its effort is shared by all who wait for it.
     """
 
     by_prediction = True
@@ -39,8 +43,13 @@ class MostHeadroom:
     def best(self, options: Sequence[Option]) -> Option:
         """Does not mutate."""
         values = self._values(options)
-        enough = max(values) - _SIMILAR
-        good = [option for option, value in zip(options, values, strict=True) if value >= enough]
+        most = max(values)
+        enough = most - max(_SIMILAR, _UNSURE * (1 - most))
+        near = [one for one in zip(options, values, strict=True) if one[1] >= enough]
+        least = min(option.effort for option, _ in near)
+        near = [one for one in near if one[0].effort <= least + _SIMILAR]
+        enough = max(value for _, value in near) - _SIMILAR
+        good = [option for option, value in near if value >= enough]
         return min(good, key=lambda option: (option.work_s, option.turn))
 
     def _values(self, options: Sequence[Option]) -> list[float]:
@@ -52,8 +61,9 @@ class MostHeadroom:
         return [option.headroom - share * (option.effort - least) for option in options]
 
     def _waiting(self, options: Sequence[Option]) -> float:
-        """What share of the time to the first token is waiting for others, wherever it goes."""
-        return min(option.queued_s / option.ttft_s if option.ttft_s else 0.0 for option in options)
+        """What share of the time to the first token is waiting for others, on average."""
+        shares = [option.queued_s / option.ttft_s if option.ttft_s else 0.0 for option in options]
+        return sum(shares) / len(shares)
 
 
 class LeastLoaded:

@@ -1,0 +1,143 @@
+"""What routers are known to do wrong, each on a small fleet in virtual time.
+
+The law of each: the default keeps the busiest worker at most 1.3 times as busy as the mean, and
+first tokens come no later than with the best of the baselines: by no more than 1 %, and 3 ms, of
+the 20 that the router takes for equal where the target is 1 s.
+"""
+
+from collections.abc import Sequence
+from random import Random
+
+import pytest
+from routed_fleet import POLICIES, Call, Outcome, Plant, means, own, poisson
+
+from antiphon.core.faults import At, ProcessFault, Stall
+from antiphon.types import Role
+
+EQUAL_S = 0.003
+
+
+def no_later(plant: Plant, *loads: Sequence[Call]) -> dict[str, float]:
+    """Means by policy, the default's no later than any other's."""
+    found = means(plant, loads)
+    assert found["slo"] <= 1.01 * min(found.values()) + EQUAL_S, found
+    return found
+
+
+def evenness(plant: Plant, load: Sequence[Call]) -> Outcome:
+    """The default's run, its busiest worker at most 1.3 times as busy as the mean."""
+    outcome = plant.play("slo", load)
+    assert outcome.unevenness() <= 1.3, outcome.busy_s
+    return outcome
+
+
+def hot_prefix(seed: int) -> list[Call]:
+    """Everybody's prompt begins alike; two thirds of what eight workers can do."""
+    begin = own(Random(99), 1024)
+    return [
+        Call(at, (*begin, *own(draw, draw.randint(20, 400))))
+        for at, draw in poisson(seed, 75.0, 200)
+    ]
+
+
+def conversations(seed: int) -> list[Call]:
+    """Forty beginnings, each asked for now and then, on workers that can't keep all of them."""
+    begins = [own(Random(1000 + number), 1024) for number in range(40)]
+    return [
+        Call(at, (*begins[draw.randrange(40)], *own(draw, draw.randint(20, 180))))
+        for at, draw in poisson(seed, 30.0, 240)
+    ]
+
+
+def single_turns(seed: int, rate: float, number: int) -> list[Call]:
+    """Nothing in common."""
+    return [
+        Call(at, own(draw, draw.randint(64, 1500)), 32) for at, draw in poisson(seed, rate, number)
+    ]
+
+
+def bursts(seed: int) -> list[Call]:
+    """Sixteen at once, every 0.6 s, of three lengths."""
+    return [
+        Call(burst * 0.6 + number * 1e-4, own(draw, draw.choice((100, 300, 1200))))
+        for burst in range(12)
+        for number, (_, draw) in enumerate(poisson(seed * 100 + burst, 1.0, 16))
+    ]
+
+
+def test_a_hot_prefix_does_not_fill_one_worker() -> None:
+    """dynamo 737: a system prompt that all share sent all to one of eight."""
+    found = no_later(Plant(), hot_prefix(1))
+    assert found["prefix-gated"] > 3 * found["slo"], "the negative control: gates herd"
+    evenness(Plant(), hot_prefix(1))
+
+
+def test_beginnings_that_come_again_are_computed_once_and_all_work() -> None:
+    """sglang 32195, 21199: balance throws reuse away, or reuse balance."""
+    plant = Plant(kv_tokens=16_384)
+    found = no_later(plant, conversations(1), conversations(2))
+    assert found["least-loaded"] > 2 * found["slo"]
+    assert evenness(plant, conversations(2)).hit_share > 0.7
+
+
+def test_no_decode_worker_stays_idle_under_single_turns() -> None:
+    """dynamo 7836: two of five decode workers idle, since nothing matched anywhere."""
+    plant = Plant(roles=((Role.PREFILL, 3), (Role.DECODE, 5)))
+    load = single_turns(1, 16.0, 120)
+    no_later(plant, load)
+    assert plant.play("slo", load).unevenness("decode") <= 1.3
+
+
+def test_single_turns_keep_all_workers_busy() -> None:
+    """llm-d-router 346: cold prompts are spread."""
+    no_later(Plant(), single_turns(1, 36.0, 160))
+    evenness(Plant(), single_turns(1, 36.0, 160))
+
+
+def test_a_burst_between_two_reports_is_spread() -> None:
+    """llm-d-router 298, dynamo 589: loads are a second old, and sixteen come at once."""
+    plant = Plant(heartbeat_s=1.0)
+    no_later(plant, bursts(1), bursts(2))
+    evenness(plant, bursts(1))
+
+
+def test_a_slow_worker_gets_less_not_more() -> None:
+    """sglang 14305, the death spiral: who does nothing has the shortest list of anything."""
+    plant, load = Plant(slow=4.0), single_turns(1, 24.0, 300)
+    found = no_later(plant, load)
+    assert found["round-robin"] > 3 * found["slo"], "the negative control: turns don't see it"
+    outcome = evenness(plant, load)
+    slow = next(busy for id, busy in outcome.busy_s.items() if id.startswith("slow"))
+    others = [busy for id, busy in outcome.busy_s.items() if not id.startswith("slow")]
+    assert slow / 4 < 0.6 * min(others), "it did less than any other"
+
+
+def test_a_stuck_worker_does_not_look_idle() -> None:
+    """It stands still for two seconds, and is not given up: what it has is not over."""
+    plant = Plant(faults=(ProcessFault(At(3.0), "mixed-0", Stall(2.0)),))
+    no_later(plant, single_turns(1, 24.0, 160))
+    evenness(plant, single_turns(1, 24.0, 160))
+
+
+@pytest.mark.parametrize("together", [1, 8])
+def test_equal_workers_take_turns(together: int) -> None:
+    """Infera 103, llm-d-router 2515: all loads are 0 each time, and ties went to the first."""
+    load = [
+        Call(number // together * 0.5, own(draw, 200))
+        for number, (_, draw) in enumerate(poisson(1, 1.0, 64))
+    ]
+    plant = Plant(heartbeat_s=1.0)
+    no_later(plant, load)
+    assert plant.play("slo", load).unevenness() <= 1.01
+    assert plant.play("random", load).unevenness() > 1.3, "the negative control"
+
+
+def test_the_baselines_are_those_that_config_names() -> None:
+    assert set(POLICIES) == {
+        "random",
+        "round-robin",
+        "least-loaded",
+        "prefix-gated",
+        "overlap-cost",
+        "slo",
+    }
