@@ -43,14 +43,17 @@ from antiphon.types import (
 
 from .beliefs import Beliefs
 from .demand import Demand, demand_of
+from .early_rejection import Ahead
 from .eligibility import could_adopt, could_run, is_open, of_numerics
 from .fetch_pace import FetchPace
 from .forecast import Forecast
-from .option import Option
-from .parts import STANDARD_PARTS, Parts, RouterLimits
-from .placement import Phase, Placement
+from .option import Option, reused
+from .parts import STANDARD_PARTS, Parts
+from .placement import Phase, Placement, decoding_at
 from .prefix_index import PrefixIndex
 from .route_choice import NoRoom, RouteChoice
+from .router_limits import RouterLimits
+from .turnover import Turnover
 from .worker_belief import WorkerBelief, exchange_of
 
 ROUTER = "router"
@@ -98,11 +101,14 @@ class Router:
         self._beliefs = Beliefs(times, parts.belief)
         self._prefixes = parts.prefixes(parts.index(), follow=limits.prefix_cache)
         self._fetches = FetchPace(fetch) if fetch is not None else None
+        self._turnover = Turnover()
+        self._rejection = parts.rejection(config, limits, self._turnover)
 
     @property
     def open_requests(self) -> int:
         """How many requests something is kept of."""
-        return len(self._beliefs.open_requests | self._prefixes.requests())
+        known, decoding = self._beliefs.open_requests, self._turnover.requests()
+        return len(known | decoding | self._prefixes.requests())
 
     @property
     def workers(self) -> Sequence[WorkerBelief]:
@@ -158,6 +164,7 @@ class Router:
     def prefilled(self, request: RequestId, now: Seconds) -> None:
         """Its first token is there: load moves from prefill to decode. Mutates, once."""
         self._beliefs.prefilled(request)
+        self._turnover.began(request, now)
 
     def fetched(
         self, request: RequestId, missing_tokens: int, seconds: Seconds, now: Seconds
@@ -187,11 +194,27 @@ class Router:
         if again:
             self._beliefs.lift(request)
             self._prefixes.moved(request)
+            self._turnover.broke_off(request)
         else:
+            self._turnover.ended(request, now)
             self._beliefs.settle(request)
             self._prefixes.forget(request)
 
     # ── decisions ────────────────────────────────────────────────────────────────────────────
+
+    def in_vain(
+        self, request: Request, now: Seconds, *, ahead_requests: int = 0, ahead_tokens: int = 0
+    ) -> Rejected | None:
+        """Why it should be refused at once: see `early_rejection`. Places nothing."""
+        if not self._rejection.sheds(request):
+            return None
+        demand = demand_of(request)
+        workers = self._candidates(request, demand, now)
+        if isinstance(workers, Hold | Rejected):
+            return None
+        ahead = Ahead(requests=ahead_requests, tokens=ahead_tokens)
+        forecast = self._forecast(request, demand, now)
+        return self._rejection.refusal(request, forecast, workers, ahead)
 
     def choose(
         self, request: Request, now: Seconds, *, whole: bool = False
@@ -254,17 +277,8 @@ class Router:
             self._beliefs.put_back(before)
             return self._hold(request, choice.reason, now)
         (worker,) = choice.workers
-        self._beliefs.place(
-            Placement(
-                demand=demand,
-                phase=Phase.DECODE,
-                here=worker,
-                next=None,
-                uncached=0,
-                left=0,
-                prefill_s=0.0,
-            )
-        )
+        self._beliefs.place(decoding_at(worker, demand))
+        self._turnover.began(request.id, now)
         return worker
 
     def _fade(self, now: Seconds) -> None:
@@ -334,6 +348,7 @@ class Router:
             scorer=self._scorer,
             max_sequences=self._limits.max_sequences,
             hold_s=self._config.hold_s,
+            queue_s=self._config.queue_s,
         )
 
     def _place(self, choice: Option, forecast: Forecast, request: Request) -> None:
@@ -341,6 +356,7 @@ class Router:
         worker = self._beliefs.find(first)
         assert worker is not None
         plan = forecast.plan(worker)
+        self._turnover.placed(forecast.demand.tokens, plan.uncached)
         self._beliefs.place(
             Placement(
                 demand=forecast.demand,
@@ -363,7 +379,7 @@ class Router:
             prefill=choice.workers[0] if len(choice.workers) == 2 else None,
             decode=choice.workers[-1],
             reason=f"{self._config.policy}: TTFT {choice.ttft_s * 1e3:.0f} ms, "
-            f"TPOT {choice.tpot_s * 1e3:.1f} ms predicted{_reused(choice)}",
+            f"TPOT {choice.tpot_s * 1e3:.1f} ms predicted{reused(choice)}",
             predicted_ttft_s=choice.ttft_s,
             exact=exact,
             fetch=choice.fetch,
@@ -373,9 +389,3 @@ class Router:
 def _all_equal(workers: Sequence[WorkerBelief]) -> bool:
     """They can't compute anything but what any of them computes."""
     return all(worker.info.model.numerics == workers[0].info.model.numerics for worker in workers)
-
-
-def _reused(choice: Option) -> str:
-    if choice.fetch:
-        return f", the first {choice.fetch} tokens from the store"
-    return f", {choice.matched:.0%} of it cached" if choice.matched else ""
