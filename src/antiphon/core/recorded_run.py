@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from antiphon.core.config import as_mapping, build
 from antiphon.core.costs import FetchTime, PhaseTime, TransferTime
 from antiphon.core.handover import LEASES
-from antiphon.core.requests import BOOK, RequestBook, SoleWorker
+from antiphon.core.requests import BOOK, SoleWorker, book_of
 from antiphon.core.router import ROUTER, Router, RouterLimits
 from antiphon.core.scheduler import SCHEDULER, Scheduler
 from antiphon.errors import ConfigError
@@ -66,6 +66,7 @@ def router_of(config: Config, model: ModelInfo, times: Times) -> Router:
             step_tokens=config.scheduler.max_batched_tokens,
             max_sequences=config.scheduler.max_num_seqs,
             prefix_cache=config.kv.prefix_cache,
+            usable_share=1 - config.scheduler.reserve_fraction,
         ),
     )
 
@@ -76,12 +77,11 @@ def fresh_machines(setup: Setup, times: Times | None = None) -> Mapping[str, obj
     Raises `ConfigError` for a setup that no run can have had: records may come from anywhere.
     """
     build(as_mapping(setup.config))
-    max_held = setup.config.router.max_held
     if setup.worker is None:
         if times is None:
             raise ConfigError("the record of a cluster needs the times that its router expects")
         router = router_of(setup.config, setup.model, times)
-        return {BOOK: RequestBook(router, max_held=max_held), ROUTER: router}
+        return {BOOK: book_of(setup.config.router, router), ROUTER: router}
     kv = setup.config.kv
     if setup.pages * kv.page_tokens * setup.model.kv_bytes_per_token > kv.memory_bytes:
         raise ConfigError(f"{setup.pages} pages are more than kv.memory_bytes has room for")
@@ -93,5 +93,5 @@ def fresh_machines(setup: Setup, times: Times | None = None) -> Mapping[str, obj
         max_model_len=setup.max_model_len,
         lease_ttl_s=setup.config.cluster.lease_ttl_s,
     )
-    book = RequestBook(SoleWorker(setup.worker), max_held=max_held)
+    book = book_of(setup.config.router, SoleWorker(setup.worker))
     return {SCHEDULER: scheduler, LEASES: scheduler.leases, BOOK: book}

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from antiphon.core.costs import FetchTime, PhaseTime, TransferTime
 from antiphon.core.faults import Node
-from antiphon.core.requests import RequestBook
+from antiphon.core.requests import RequestBook, book_of
 from antiphon.core.router import STANDARD_PARTS, Router, RouterLimits
 from antiphon.core.router import Parts as RouterParts
 from antiphon.errors import BugError
@@ -71,13 +71,13 @@ class VirtualCluster:
         self,
         setup: ClusterSetup,
         *,
-        make_book: MakeBook = RequestBook,
+        make_book: MakeBook | None = None,
         parts: WorkerParts = STANDARD_WORKER_PARTS,
         router: RouterParts = STANDARD_PARTS,
         expected: Expected = STEADY,
         log: ClusterLog | None = None,
     ) -> None:
-        """`log` hears of all that happens."""
+        """`make_book`: None, the book that the configuration asks for. `log` hears of all."""
         self.setup = setup
         self.loop = VirtualLoop()
         self.log = log or ClusterLog()
@@ -149,10 +149,13 @@ class VirtualCluster:
                 step_tokens=setup.scheduler.max_batched_tokens,
                 max_sequences=setup.scheduler.max_num_seqs,
                 prefix_cache=setup.kv.prefix_cache,
+                usable_share=1 - setup.scheduler.reserve_fraction,
             ),
             parts=self._router,
         )
         self.routers.append(router)
+        if self._make_book is None:
+            return book_of(setup.router, router)
         return self._make_book(router)
 
     def _happen(self, stimulus: Stimulus) -> None:

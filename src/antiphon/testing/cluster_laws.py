@@ -227,7 +227,12 @@ def check_nobody_failed_unasked(log: ClusterLog, stories: Mapping[RequestId, Sto
             raise LawBroken(f"I21: {id} is {record.outcome}: {record.message}")
 
 
-_TIMELY_REFUSALS = (RejectReason.QUEUE_FULL, RejectReason.DEADLINE)
+_TIMELY_REFUSALS = (
+    RejectReason.QUEUE_FULL,
+    RejectReason.DEADLINE,
+    RejectReason.TTFT_UNREACHABLE,
+    RejectReason.TPOT_UNREACHABLE,
+)
 
 
 def _is_suspect(log: ClusterLog, story: Story) -> bool:

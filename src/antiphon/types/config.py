@@ -90,6 +90,14 @@ class KvConfig:
 class SchedulerConfig:
     """Continuous batching and admission."""
 
+    admission: Annotated[
+        str,
+        Key(
+            "How long a sequence is taken to grow when memory is promised. past-future: as recent "
+            "answers did; conservative: to its max_tokens; aggressive: not at all.",
+            choices=("past-future", "conservative", "aggressive"),
+        ),
+    ] = "past-future"
     max_num_seqs: Annotated[int, Key("Most sequences that run at once.", 1, 65536)] = 64
     max_batched_tokens: Annotated[
         int, Key("Token budget of a step: decodes first, the rest is prefill.", 1, 2**20)
@@ -224,6 +232,31 @@ class RouterConfig:
         float, Key("A request that nobody can take is looked at again after that.", 0.001, 60.0)
     ] = 0.1
     max_held: Annotated[int, Key("Most requests that wait for a worker.", 0, 2**20)] = 4096
+    queue_s: Annotated[
+        float,
+        Key(
+            "Prompts for so many seconds are sent ahead to each worker; when all have more, "
+            "requests wait at the gateway, in fair order.",
+            0.0,
+            3600.0,
+        ),
+    ] = 1.0
+    quantum_tokens: Annotated[
+        int,
+        Key("Tokens of prompt and output that tenants of a class get in turn.", 1, 2**30),
+    ] = 8192
+    admission: Annotated[
+        str,
+        Key(
+            "all: whoever comes is served; early-reject: who would miss a target by prediction is "
+            "refused at once; load-reject: the same by present load, there to compare.",
+            choices=("all", "early-reject", "load-reject"),
+        ),
+    ] = "all"
+    shed_from: Annotated[
+        int,
+        Key("Early rejection refuses requests of this priority number and above.", 0, 2**31),
+    ] = 0
     profile: Annotated[
         str | None, Key("File of `antiphon profile` to predict with; without it: shipped times.")
     ] = None

@@ -81,6 +81,10 @@ class RejectReason(StrEnum):
     """This attempt of the request, or a later one, is already here."""
     NO_WORKER = "no_worker"
     """Nobody is there who could run it, now or soon."""
+    TTFT_UNREACHABLE = "ttft_unreachable"
+    """All are too busy for its first token to come in time: it would be computed in vain."""
+    TPOT_UNREACHABLE = "tpot_unreachable"
+    """All are too busy for its tokens to come fast enough after the first."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -63,9 +63,19 @@ class ScriptedRouter:
     calls: list[tuple[str, str]] = field(default_factory=list)
     seen: list[FleetEvent] = field(default_factory=list)
     asked: list[Request] = field(default_factory=list)
+    vain: dict[RequestId, Rejected] = field(default_factory=dict)
+    """Whom to refuse early."""
+    ahead: list[tuple[RequestId, int, int]] = field(default_factory=list)
+    """What it was told of those before each that it was asked about."""
 
     def observe(self, event: FleetEvent, now: float) -> None:
         self.seen.append(event)
+
+    def in_vain(
+        self, request: Request, now: float, *, ahead_requests: int = 0, ahead_tokens: int = 0
+    ) -> Rejected | None:
+        self.ahead.append((request.id, ahead_requests, ahead_tokens))
+        return self.vain.get(request.id)
 
     def choose(
         self, request: Request, now: float, *, whole: bool = False

@@ -75,6 +75,16 @@ class WilfulRouter:
             case _:
                 pass
 
+    def in_vain(
+        self, request: Request, now: float, *, ahead_requests: int = 0, ahead_tokens: int = 0
+    ) -> Rejected | None:
+        assert not any(request.resumed), "something of it was delivered"
+        assert ahead_requests >= 0 <= ahead_tokens
+        if self.kind or self.chance.random() > 0.1:
+            return None
+        reason = self.chance.choice([RejectReason.TTFT_UNREACHABLE, RejectReason.TPOT_UNREACHABLE])
+        return Rejected(request=request.id, reason=reason, message="by chance")
+
     def choose(
         self, request: Request, now: float, *, whole: bool = False
     ) -> Route | Hold | Rejected:

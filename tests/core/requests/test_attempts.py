@@ -705,16 +705,30 @@ def test_a_settled_request_makes_room_for_one_that_waits() -> None:
     book = book_of(router, "p")
     book.start(request(), 0.0)
     book.start(replace(request(), id=RequestId("r2")), 0.0)
+    assert book.heard(token(0), 0.5) == (Deliver(token(0)),)
     router.routes = [(None, "p")]
-    commands = finish(book, 0, 1.0)
+    commands = finish(book, 1, 1.0)
     assert isinstance(commands[-1], Dispatch)
     assert commands[-1].request.id == "r2"
+
+
+def test_a_computed_prompt_makes_room_for_one_that_waits() -> None:
+    router = ScriptedRouter(routes=[(None, "p"), hold(100.0)])
+    book = book_of(router, "p")
+    book.start(request(), 0.0)
+    book.start(replace(request(), id=RequestId("r2")), 0.0)
+    router.routes = [(None, "p")]
+    delivered, dispatched = book.heard(token(0), 1.0)
+    assert delivered == Deliver(token(0))
+    assert isinstance(dispatched, Dispatch)
+    assert dispatched.request.id == "r2"
+    assert book.heard(token(1), 1.0) == (Deliver(token(1)),)
 
 
 def test_held_requests_go_by_class_then_deadline_then_arrival() -> None:
     router = ScriptedRouter(routes=[hold(100.0)])
     book = book_of(router, "p")
-    shapes = {"a": (1, 50.0), "b": (1, 40.0), "c": (0, None), "d": (1, 50.0), "e": (0, 60.0)}
+    shapes = {"a": (1, 4.0), "b": (1, 3.0), "c": (0, None), "d": (1, 4.0), "e": (0, 4.5)}
     for name, (priority, deadline) in shapes.items():
         asked = replace(request(), id=RequestId(name), priority=priority, deadline=deadline)
         book.start(asked, 0.0)

@@ -174,8 +174,9 @@ def router(
     fetch: FetchTime | None = TierTimes(),  # noqa: B008  it has no state
     **config: Any,
 ) -> Router:
+    """`queue_s`, if it is not given: requests wait for nothing but room."""
     made = Router(
-        RouterConfig(policy=policy, **config),
+        RouterConfig(policy=policy, **{"queue_s": 3600.0, **config}),
         times=LinearTimes(),
         transfer=QuickLink(),
         fetch=fetch,

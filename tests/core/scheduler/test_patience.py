@@ -3,7 +3,7 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from antiphon.core.scheduler.sequence import PATIENCE_S
+from antiphon.core.urgency import PATIENCE_S
 from antiphon.sim import ConstantStepTime, ScriptedEngine, Submit, hashed_script, run_worker
 from antiphon.testing.strategies import VOCAB_SIZE, WorkerSetup
 from antiphon.types import (

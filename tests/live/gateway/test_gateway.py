@@ -64,6 +64,11 @@ class Chosen:
     def first(self, names: tuple[str, ...]) -> WorkerId | None:
         return next((WorkerId(name) for name in names if name in self.well), None)
 
+    def in_vain(
+        self, request: Request, now: float, *, ahead_requests: int = 0, ahead_tokens: int = 0
+    ) -> Rejected | None:
+        return None
+
     def choose(
         self, request: Request, now: float, *, whole: bool = False
     ) -> Route | Hold | Rejected:

@@ -46,6 +46,8 @@ async def settled(service) -> None:
         (RejectReason.TOO_LONG, 400, "context_length_exceeded"),
         (RejectReason.INVALID, 400, "invalid_value"),
         (RejectReason.QUEUE_FULL, 429, "queue_full"),
+        (RejectReason.TTFT_UNREACHABLE, 429, "ttft_unreachable"),
+        (RejectReason.TPOT_UNREACHABLE, 429, "tpot_unreachable"),
         (RejectReason.DRAINING, 503, "draining"),
         (RejectReason.DEADLINE, 504, "deadline_exceeded"),
     ],

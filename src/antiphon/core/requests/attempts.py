@@ -57,17 +57,17 @@ class Attempts:
     def seek(self, entry: OpenRequest, now: Seconds) -> list[Command]:
         """Find a worker for a request that none has, now if it is its turn, else in its turn."""
         queue = self._requests.queue(entry)
-        queue.put(entry.request, entry.arrival)
-        if not queue.is_next(entry.id, now):
-            return []
-        return self._ask(queue, (entry.id,), now)
+        queue.put(entry.request, entry.arrival, entry.arrived_at)
+        if queue.is_next(entry.id, now):
+            return self._ask(queue, (entry.id,), now)
+        return self._shed(queue, entry, queue.ahead(entry.id), now) or []
 
     def ask_all(self, now: Seconds) -> list[Command]:
         """Find workers for those who wait, in their order; who has an offer holds memory: first."""
         commands: list[Command] = []
         for queue in (self._requests.for_decode, self._requests.for_route):
             if len(queue):
-                commands += self._ask(queue, tuple(queue.ready(now)), now)
+                commands += self._ask(queue, queue.ready(now), now)
                 queue.asked(now)
         return commands
 
@@ -77,6 +77,9 @@ class Attempts:
         for id in ids:
             entry = self._requests.get(id)
             if entry is None:
+                continue
+            if (shed := self._shed(queue, entry, (0, 0), now)) is not None:
+                commands += shed
                 continue
             match self._dispatcher.place(entry, now):
                 case Hold(ask_again_at=at):
@@ -90,11 +93,24 @@ class Attempts:
                     queue.remove(id)
                     commands += self._unplaceable(entry, rejected, now)
                 case placed:
-                    queue.remove(id)
+                    queue.take(id)
                     commands += placed
             if holds == _HOLDS_A_PASS:
                 break
         return commands
+
+    def _shed(
+        self, queue: HeldRequests, entry: OpenRequest, ahead: tuple[int, int], now: Seconds
+    ) -> list[Command] | None:
+        """Refuse one that waits here behind `ahead`, if its targets can't be met; None: it stays.
+
+        Nobody is refused of whom something was delivered.
+        """
+        vain = self._dispatcher.in_vain(entry, ahead, now) if entry.untouched else None
+        if vain is None:
+            return None
+        queue.remove(entry.id)
+        return self._requests.refuse(entry, vain, now)
 
     def _all_refused(self, entry: OpenRequest, refusal: Rejected, now: Seconds) -> list[Command]:
         """A request that has begun waits; a new one is better off if its sender knows at once."""
@@ -103,7 +119,8 @@ class Attempts:
         wait_s = min(self._retry_s * 2.0 ** min(entry.refusals, 16), _LONGEST_WAIT_S)
         entry.refusals += 1
         entry.refused_by.clear()
-        self._requests.queue(entry).put(entry.request, entry.arrival, now + wait_s)
+        queue = self._requests.queue(entry)
+        queue.put(entry.request, entry.arrival, entry.arrived_at, now + wait_s)
         return []
 
     def _unplaceable(self, entry: OpenRequest, rejected: Rejected, now: Seconds) -> list[Command]:

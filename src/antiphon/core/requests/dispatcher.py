@@ -71,6 +71,13 @@ class Dispatcher:
 
     # ── to a worker ──────────────────────────────────────────────────────────────────────────
 
+    def in_vain(self, entry: OpenRequest, ahead: tuple[int, int], now: Seconds) -> Rejected | None:
+        """Why a request behind so many others and so many tokens of theirs had better not run."""
+        requests, tokens = ahead
+        return self._router.in_vain(
+            entry.request, now, ahead_requests=requests, ahead_tokens=tokens
+        )
+
     def drain(self, worker: WorkerId, until: Seconds, now: Seconds) -> None:
         """Mutates: this member gets nothing new."""
         self.workers.drain(worker, until)

@@ -82,6 +82,11 @@ class OpenRequest:
         return self._original.id
 
     @property
+    def arrived_at(self) -> Seconds:
+        """When the call came in."""
+        return self._arrived_at
+
+    @property
     def request(self) -> Request:
         """The request as the current attempt has it."""
         return self.attempt.request

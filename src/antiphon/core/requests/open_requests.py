@@ -10,22 +10,23 @@ from antiphon.types import (
     RejectReason,
     Request,
     RequestId,
+    RequestRecord,
     Seconds,
     Settle,
 )
 
 from .dispatcher import Dispatcher
-from .held_requests import HeldRequests
+from .held_requests import FairShares, HeldRequests
 from .open_request import OpenRequest
 
 
 class OpenRequests:
     """Forgets a request the moment it settles: nothing else here outlives it."""
 
-    def __init__(self, dispatcher: Dispatcher, kind: type[OpenRequest]) -> None:
+    def __init__(self, dispatcher: Dispatcher, kind: type[OpenRequest], shares: FairShares) -> None:
         self.for_decode = HeldRequests()
         """Those with an offer wait for a worker here."""
-        self.for_route = HeldRequests()
+        self.for_route = HeldRequests(shares)
         """All others that no worker has wait here."""
         self.deadlines = Deadlines()
         self.stirred = False
@@ -76,7 +77,7 @@ class OpenRequests:
     ) -> list[Command]:
         """End all that is left of a request that no worker has."""
         ends = [entry.end(sequence, reason, message) for sequence in entry.open_sequences()]
-        return [*ends, *self._close(entry, now), Settle(entry.record(now), rejected)]
+        return [*ends, *self._close(entry, entry.record(now), now, rejected)]
 
     def refuse(self, entry: OpenRequest, rejected: Rejected, now: Seconds) -> list[Command]:
         """Nobody serves it: with no ends if nothing came of it so far, else with errors."""
@@ -84,20 +85,26 @@ class OpenRequests:
             late = rejected.reason is RejectReason.DEADLINE
             reason = FinishReason.DEADLINE if late else FinishReason.ERROR
             return self.end(entry, reason, rejected.message, now, rejected)
-        settle = Settle(entry.refused_record(rejected.message, now), rejected)
-        return [*self._close(entry, now), settle]
+        return self._close(entry, entry.refused_record(rejected.message, now), now, rejected)
 
     def settle_if_over(self, entry: OpenRequest, now: Seconds) -> list[Command]:
         """Settle it if it has no open sequence."""
         if entry.open_sequences():
             return []
-        return [*self._close(entry, now), Settle(entry.record(now))]
+        return self._close(entry, entry.record(now), now)
 
-    def _close(self, entry: OpenRequest, now: Seconds) -> list[Command]:
+    def _close(
+        self,
+        entry: OpenRequest,
+        record: RequestRecord,
+        now: Seconds,
+        rejected: Rejected | None = None,
+    ) -> list[Command]:
         self.queue(entry).remove(entry.id)
+        self.for_route.over(record)
         self.stirred |= entry.was_routed
         released = self._dispatcher.give_up_offer(entry)
         self._dispatcher.forget(entry.id, now)
         self.deadlines.remove(entry.id)
         del self._open[entry.id]
-        return released
+        return [*released, Settle(record, rejected)]

@@ -56,11 +56,13 @@ from antiphon.types import (
 
 from .attempts import Attempts
 from .facts import DropReason, Fact
+from .held_requests import FairShares
 from .open_request import OpenRequest
 from .open_requests import OpenRequests
 from .parts import STANDARD_PARTS, Parts
 from .routing import Routing
 
+STANDARD_SHARES = FairShares()
 BOOK = "book"
 """The book's name in a record of decisions."""
 BOOK_METHODS = ("start", "heard", "cancel", "observe", "drain", "due")
@@ -76,16 +78,17 @@ class RequestBook:
         *,
         max_held: int = 4096,
         retry_s: Seconds = 0.1,
+        shares: FairShares = STANDARD_SHARES,
         parts: Parts = STANDARD_PARTS,
     ) -> None:
-        """At most `max_held` requests that have not begun wait for a worker.
+        """At most `max_held` requests that have not begun wait for a worker, in turn by `shares`.
 
         When every worker had no room for a request that has begun, it waits `retry_s` at first,
         then twice as long each time.
         """
         self._why_unusable = parts.why_unusable
         self._dispatcher = parts.dispatcher(router, parts.handovers())
-        self._requests = OpenRequests(self._dispatcher, parts.open_request)
+        self._requests = OpenRequests(self._dispatcher, parts.open_request, shares)
         self._attempts = Attempts(self._requests, self._dispatcher, retry_s)
         self._max_held = max_held
         self._dropped = dict.fromkeys(DropReason, 0)
@@ -138,15 +141,23 @@ class RequestBook:
             late = Rejected(request=request.id, reason=RejectReason.DEADLINE, message=message)
             return tuple(self._requests.refuse(entry, late, now))
         commands = self._attempts.seek(entry, now)
-        queue = self._requests.for_route
-        if request.id in queue and len(queue) > self._max_held:
-            full = Rejected(
-                request=request.id,
-                reason=RejectReason.QUEUE_FULL,
-                message=f"{self._max_held} requests wait for a worker already: come back later",
-            )
-            commands += self._requests.refuse(entry, full, now)
+        if request.id in self._requests.for_route:
+            commands += self._make_room(entry, now)
         return self._rounded(commands, now)
+
+    def _make_room(self, entry: OpenRequest, now: Seconds) -> Sequence[Command]:
+        """One more waits. If that is too many, one of whoever has most that wait is refused."""
+        queue = self._requests.for_route
+        if len(queue) <= self._max_held:
+            return ()
+        surplus = self._requests.get(queue.surplus() or entry.id) or entry
+        full = Rejected(
+            request=surplus.id,
+            reason=RejectReason.QUEUE_FULL,
+            message=f"{self._max_held} requests wait for a worker already: come back later",
+            attempt=surplus.request.attempt,
+        )
+        return self._requests.refuse(surplus, full, now)
 
     def heard(
         self, fact: Event | Admitted | Rejected | GrantAnswered, now: Seconds
@@ -245,10 +256,15 @@ class RequestBook:
             problem = f"the worker went on after max_tokens ({limit})"
             return self._rounded(self._requests.abort(entry, FinishReason.ERROR, problem, now), now)
         entry.attempt.known = True
-        if not entry.attempt.first_token:
+        computed = not entry.attempt.first_token
+        if computed:
             self._dispatcher.token(entry, now)
         entry.accept_tokens(fact.sequence, tokens, now)
-        return (Deliver(fact) if isinstance(fact, TokenGenerated) else DeliverRun(fact),)
+        deliver = Deliver(fact) if isinstance(fact, TokenGenerated) else DeliverRun(fact)
+        if computed and len(self._requests.for_route):  # its worker may take another prompt now
+            self._requests.stirred = True
+            return self._rounded([deliver], now)
+        return (deliver,)
 
     def _use(self, entry: OpenRequest, fact: Fact, now: Seconds) -> list[Command]:
         match fact:

@@ -32,6 +32,14 @@ class Routing(Protocol):
         """Who serves it; `whole`: on one worker. A `Route` counts as load at once."""
         ...
 
+    def in_vain(
+        self, request: Request, now: Seconds, *, ahead_requests: int = 0, ahead_tokens: int = 0
+    ) -> Rejected | None:
+        """Why a request that nothing was delivered of should be refused now: no worker would meet
+        its targets, with so many requests to be placed before it, and their prompts of so many
+        tokens in all. None: it may run, or wait. What it says is no decision about a worker."""
+        ...
+
     def choose_decode(
         self, offer: Offer, request: Request, now: Seconds
     ) -> WorkerId | Hold | Rejected:
@@ -97,6 +105,12 @@ class SoleWorker:
             case Health.SUSPECT | Health.DRAINING:
                 reason = f"worker {self._worker} is {self._health}"
                 return Hold(request=request.id, reason=reason, ask_again_at=now + self._hold_s)
+
+    def in_vain(
+        self, request: Request, now: Seconds, *, ahead_requests: int = 0, ahead_tokens: int = 0
+    ) -> Rejected | None:
+        """See `Routing`. Nothing is known of how fast the worker is."""
+        return None
 
     def choose_decode(
         self, offer: Offer, request: Request, now: Seconds

@@ -2,10 +2,11 @@
 
 from .demand import Demand, demand_of
 from .option import Option
-from .parts import STANDARD_PARTS, Parts, RouterLimits
+from .parts import STANDARD_PARTS, Parts
 from .prefix_beliefs import HeldPrefix, HeldPrefixes, PrefixBeliefs, StoredTokens
 from .prefix_index import Holdings, PrefixIndex, StoredRun
 from .router import KV_METHODS, ROUTER, ROUTER_METHODS, Router
+from .router_limits import RouterLimits
 from .scorers import Scorer, scorer_of
 from .worker_belief import Load, WorkerBelief
 

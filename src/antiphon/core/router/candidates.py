@@ -17,8 +17,8 @@ from antiphon.types import (
 from .beliefs import Beliefs
 from .demand import Demand
 from .eligibility import could_adopt, could_run, is_open
-from .parts import RouterLimits
 from .prefix_beliefs import HeldPrefixes
+from .router_limits import RouterLimits
 from .short_list import NAMED, ShortList
 from .worker_belief import WorkerBelief, exchange_of
 

@@ -54,6 +54,11 @@ def has_room(worker: WorkerBelief, demand: Demand, max_sequences: int | None) ->
     return worker.load.waiting < _KEPT_WAITING or has_memory(worker, demand, max_sequences)
 
 
+def has_enough(worker: WorkerBelief, queue_s: Seconds) -> bool:
+    """It has prompts for longer than that, so whatever more it gets would only wait there."""
+    return worker.pace.factor * worker.load.queued_s > queue_s
+
+
 def may_offer(worker: WorkerBelief, demand: Demand) -> bool:
     """Its prompt is within half of the pool, so that this worker may offer it at all.
 

@@ -89,19 +89,26 @@ class Forecast:
 
     def decode(self, worker: WorkerBelief) -> Option:
         """It goes on with a prompt that another one computed."""
-        stalls_s = worker.load.queued_s / _STALL_TOKENS
-        tpot_s = worker.pace.factor * (self._step_s(worker) + stalls_s)
+        tpot_s = worker.pace.factor * (self._step_s(worker) + self.stalls_s(worker, computes=False))
         return self._option(worker, None, 0.0, 0.0, tpot_s, 0.0)
 
     def whole(self, worker: WorkerBelief) -> Option:
         """It does all. Whatever decodes there waits meanwhile, and that counts as work."""
         load, pace, plan = worker.load, worker.pace.factor, self.plan(worker)
         own_s, queued_s = plan.compute_s, self._queued_s(worker, plan.uncached)
-        stalls_s = (load.queued_s + own_s) / _STALL_TOKENS if load.decoding else 0.0
-        tpot_s = pace * (self._step_s(worker) + stalls_s)
+        tpot_s = pace * (self._step_s(worker) + self.stalls_s(worker, computes=True))
         ttft_s = queued_s + plan.fetch_s + pace * own_s
         work_s = plan.fetch_s + own_s * (1 + load.decoding)
         return self._option(worker, plan, ttft_s, queued_s, tpot_s, work_s)
+
+    def stalls_s(self, worker: WorkerBelief, *, computes: bool) -> Seconds:
+        """What a token waits for prompts that are computed there, at the model's pace: for the
+        request's own prompt, too, if the worker `computes` it."""
+        load = worker.load
+        if not computes:
+            return load.queued_s / _STALL_TOKENS
+        own_s = self.plan(worker).compute_s
+        return (load.queued_s + own_s) / _STALL_TOKENS if load.decoding else 0.0
 
     def _queued_s(self, worker: WorkerBelief, uncached: int) -> Seconds:
         """What others take of the worker until the request has its first token there."""

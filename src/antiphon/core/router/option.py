@@ -66,3 +66,10 @@ def joined(prefill: Option, decode: Option) -> Option:
         prefill_tokens=prefill.prefill_tokens,
         context_tokens=decode.context_tokens,
     )
+
+
+def reused(choice: Option) -> str:
+    """What of the prompt is there already, for people."""
+    if choice.fetch:
+        return f", the first {choice.fetch} tokens from the store"
+    return f", {choice.matched:.0%} of it cached" if choice.matched else ""

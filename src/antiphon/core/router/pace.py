@@ -29,6 +29,8 @@ class Pace:
         self._before: WorkerView | None = None
         self._faded_at: Seconds | None = None
         self.factor = 1.0
+        self.step_s: Seconds | None = None
+        """What a step has taken of late, with all that was in it; None: nothing is known."""
 
     def fade(self, now: Seconds, *, idle: bool) -> None:
         """Mutates: time has passed; only while it is `idle` does it count."""
@@ -52,6 +54,8 @@ class Pace:
             return
         self._before = view
         measured_s = view.busy_s_total - before.busy_s_total
+        step_s = measured_s / (view.steps_total - before.steps_total)
+        self.step_s = step_s if self.step_s is None else (self.step_s + step_s) / 2
         predicted_s = self._predicted_s(before, view)
         if measured_s > 0 and predicted_s > 0:
             off = measured_s / predicted_s / self.factor

@@ -54,3 +54,16 @@ class Placement:
     def counted(self) -> int:
         """Tokens that its worker reports of it at most: what it has itself it finds out later."""
         return self.demand.tokens - self.fetch
+
+
+def decoding_at(worker: WorkerId, demand: Demand) -> Placement:
+    """It decodes there, and all of its prompt is computed."""
+    return Placement(
+        demand=demand,
+        phase=Phase.DECODE,
+        here=worker,
+        next=None,
+        uncached=0,
+        left=0,
+        prefill_s=0.0,
+    )

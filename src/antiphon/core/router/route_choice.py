@@ -17,7 +17,14 @@ from dataclasses import dataclass
 
 from antiphon.types import Role, Seconds
 
-from .eligibility import can_offer_now, could_adopt, has_memory, has_room, may_offer
+from .eligibility import (
+    can_offer_now,
+    could_adopt,
+    has_enough,
+    has_memory,
+    has_room,
+    may_offer,
+)
 from .forecast import Forecast
 from .option import Option, joined
 from .scorers import Scorer
@@ -36,6 +43,9 @@ class RouteChoice:
     """One request's choice of a route. `hold_s`: when it could be asked again.
 
     `conditional`: decode workers may compute prompts while there is a prefill pool.
+
+    Where all who could compute its prompt have prompts for more than `queue_s`, it waits: who is
+    next is decided when one of them has time, not long before.
     """
 
     forecast: Forecast
@@ -43,6 +53,7 @@ class RouteChoice:
     max_sequences: int | None
     hold_s: Seconds
     conditional: bool = True
+    queue_s: Seconds
 
     def best(self, workers: Sequence[WorkerBelief], *, whole: bool = False) -> Option | NoRoom:
         """The route, as an option of one or two workers, or of one if it is to be `whole`.
@@ -52,7 +63,8 @@ class RouteChoice:
         decoders = [worker for worker in workers if worker.role is not Role.PREFILL]
         if not decoders:
             ready = self._with_room(workers)
-            return self._pick(self._wholes(ready), f"all {len(workers)} prefill workers are full")
+            full = f"all {len(workers)} prefill workers are full"
+            return self._pick(self._wholes(ready), full, ready)
         ready = self._with_room(decoders)
         demand = self.forecast.demand
         partners = [one.exchange for one in decoders if could_adopt(one, demand, drawn=1)]
@@ -65,26 +77,38 @@ class RouteChoice:
         ]
         full = f"all {len(decoders)} workers that decode are full"
         if whole or not pool:
-            return self._pick(self._wholes(ready), full)
+            return self._pick(self._wholes(ready), full, ready)
         split = self._split(pool, ready)
-        mixed = self._wholes([worker for worker in ready if worker.role is Role.MIXED])
-        options = [*([split] if split else []), *mixed, *self._local(ready, split, pool)]
+        both = [worker for worker in ready if worker.role is Role.MIXED]
+        mixed = self._wholes(both)
+        remote = [split] if split and not self._have_enough(pool) else []
+        options = [*remote, *mixed, *self._local(ready, split, pool)]
         reason = f"half of the pool of all {len(pool)} prefill workers is taken" if ready else full
-        return self._pick(options, reason)
+        return self._pick(options, reason, [*pool, *both])
 
     def best_decode(self, workers: Sequence[WorkerBelief]) -> Option | NoRoom:
         """Who of `workers`, all able to read the offer, goes on."""
         options = [self.forecast.decode(worker) for worker in self._with_room(workers)]
-        return self._pick(options, f"all {len(workers)} workers that decode are full")
+        full = f"all {len(workers)} workers that decode are full"
+        return self.scorer.best(options) if options else NoRoom(full)
 
-    def _pick(self, options: Sequence[Option], otherwise: str) -> Option | NoRoom:
+    def _pick(
+        self, options: Sequence[Option], otherwise: str, computing: Sequence[WorkerBelief]
+    ) -> Option | NoRoom:
+        if not options and self._have_enough(computing):
+            otherwise = f"all {len(computing)} workers have prompts for {self.queue_s:g} s"
         return self.scorer.best(options) if options else NoRoom(otherwise)
+
+    def _have_enough(self, workers: Sequence[WorkerBelief]) -> bool:
+        return bool(workers) and all(has_enough(worker, self.queue_s) for worker in workers)
 
     def _with_room(self, workers: Sequence[WorkerBelief]) -> list[WorkerBelief]:
         demand = self.forecast.demand
         return [worker for worker in workers if has_room(worker, demand, self.max_sequences)]
 
     def _wholes(self, workers: Sequence[WorkerBelief]) -> list[Option]:
+        if self._have_enough(workers):
+            return []
         return [self.forecast.whole(worker) for worker in workers]
 
     def _split(self, pool: Sequence[WorkerBelief], ready: Sequence[WorkerBelief]) -> Option | None:
@@ -122,6 +146,8 @@ class RouteChoice:
         local: list[Option] = []
         for worker in ready:
             if worker.role is not Role.DECODE or not (busy or forecast.is_short(worker)):
+                continue
+            if has_enough(worker, self.queue_s):
                 continue
             option = forecast.whole(worker)
             starts = split is not None or has_memory(worker, forecast.demand, self.max_sequences)

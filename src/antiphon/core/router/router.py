@@ -42,15 +42,18 @@ from antiphon.types import (
 from .beliefs import Beliefs
 from .candidates import Candidates
 from .demand import Demand, demand_of
+from .early_rejection import Ahead
 from .eligibility import of_numerics
 from .fetch_pace import FetchPace
 from .forecast import Forecast
-from .option import Option
-from .parts import STANDARD_PARTS, Parts, RouterLimits
-from .placement import Phase, Placement
+from .option import Option, reused
+from .parts import STANDARD_PARTS, Parts
+from .placement import Phase, Placement, decoding_at
 from .prefix_index import PrefixIndex
 from .route_choice import NoRoom, RouteChoice
+from .router_limits import RouterLimits
 from .short_list import ShortList
+from .turnover import Turnover
 from .worker_belief import WorkerBelief
 
 ROUTER = "router"
@@ -107,11 +110,14 @@ class Router:
         )
         self._prefixes = parts.prefixes(parts.index(), follow=limits.prefix_cache)
         self._fetches = FetchPace(fetch) if fetch is not None else None
+        self._turnover = Turnover()
+        self._rejection = parts.rejection(config, limits, self._turnover)
 
     @property
     def open_requests(self) -> int:
         """How many requests something is kept of."""
-        return len(self._beliefs.open_requests | self._prefixes.requests())
+        known, decoding = self._beliefs.open_requests, self._turnover.requests()
+        return len(known | decoding | self._prefixes.requests())
 
     @property
     def workers(self) -> Sequence[WorkerBelief]:
@@ -167,6 +173,7 @@ class Router:
     def prefilled(self, request: RequestId, now: Seconds) -> None:
         """Its first token is there: load moves from prefill to decode. Mutates, once."""
         self._beliefs.prefilled(request)
+        self._turnover.began(request, now)
 
     def fetched(
         self, request: RequestId, missing_tokens: int, seconds: Seconds, now: Seconds
@@ -196,11 +203,28 @@ class Router:
         if again:
             self._beliefs.lift(request)
             self._prefixes.moved(request)
+            self._turnover.broke_off(request)
         else:
+            self._turnover.ended(request, now)
             self._beliefs.settle(request)
             self._prefixes.forget(request)
 
     # ── decisions ────────────────────────────────────────────────────────────────────────────
+
+    def in_vain(
+        self, request: Request, now: Seconds, *, ahead_requests: int = 0, ahead_tokens: int = 0
+    ) -> Rejected | None:
+        """Why it should be refused at once: see `early_rejection`. Places nothing."""
+        if not self._rejection.sheds(request):
+            return None
+        demand = demand_of(request)
+        forecast = self._forecast(request, demand, now)
+        workers = self._candidates.few(request, demand, forecast.held, now)
+        workers = workers or self._candidates.every(request, demand, now)
+        if isinstance(workers, Hold | Rejected):
+            return None
+        ahead = Ahead(requests=ahead_requests, tokens=ahead_tokens)
+        return self._rejection.refusal(request, forecast, workers, ahead)
 
     def choose(
         self, request: Request, now: Seconds, *, whole: bool = False
@@ -250,17 +274,8 @@ class Router:
                 self._beliefs.put_back(before)
             return best
         (worker,) = best.workers
-        self._beliefs.place(
-            Placement(
-                demand=demand,
-                phase=Phase.DECODE,
-                here=worker,
-                next=None,
-                uncached=0,
-                left=0,
-                prefill_s=0.0,
-            )
-        )
+        self._beliefs.place(decoding_at(worker, demand))
+        self._turnover.began(request.id, now)
         return worker
 
     def _route_among(
@@ -304,6 +319,7 @@ class Router:
             max_sequences=self._limits.max_sequences,
             hold_s=self._config.hold_s,
             conditional=self._config.conditional_split,
+            queue_s=self._config.queue_s,
         )
 
     def _place(self, choice: Option, forecast: Forecast, request: Request) -> None:
@@ -311,6 +327,7 @@ class Router:
         worker = self._beliefs.find(first)
         assert worker is not None
         plan = forecast.plan(worker)
+        self._turnover.placed(forecast.demand.tokens, plan.uncached)
         self._beliefs.place(
             Placement(
                 demand=forecast.demand,
@@ -333,7 +350,7 @@ class Router:
             prefill=choice.workers[0] if len(choice.workers) == 2 else None,
             decode=choice.workers[-1],
             reason=f"{self._config.policy}: TTFT {choice.ttft_s * 1e3:.0f} ms, "
-            f"TPOT {choice.tpot_s * 1e3:.1f} ms predicted{_reused(choice)}",
+            f"TPOT {choice.tpot_s * 1e3:.1f} ms predicted{reused(choice)}",
             predicted_ttft_s=choice.ttft_s,
             exact=exact,
             fetch=choice.fetch,
@@ -343,9 +360,3 @@ class Router:
 def _all_equal(workers: Sequence[WorkerBelief]) -> bool:
     """They can't compute anything but what any of them computes."""
     return all(worker.info.model.numerics == workers[0].info.model.numerics for worker in workers)
-
-
-def _reused(choice: Option) -> str:
-    if choice.fetch:
-        return f", the first {choice.fetch} tokens from the store"
-    return f", {choice.matched:.0%} of it cached" if choice.matched else ""

@@ -5,9 +5,9 @@ longest first, the first i are those alive when number i ends, and each has grow
 
     peak = max over i of  shared + own_1 + … + own_i  + growth of i sequences in b_i steps
 
-A sequence starts if the peak with it stays below the memory less a reserve. Lives come from
-`History.predict` (Past-Future scheduler, ASPLOS 2025), plus the steps that prefills wait for each
-other. So memory is filled, and what runs is (almost) never thrown out again.
+A sequence starts if the peak with it stays below the memory less a reserve. Lives come from a rule
+(`length_rules`: by default the Past-Future scheduler's, ASPLOS 2025), plus the steps that prefills
+wait for each other. So memory is filled, and what runs is (almost) never thrown out again.
 """
 
 from collections.abc import Collection, Iterable
@@ -19,6 +19,7 @@ from antiphon.core.kv import Match, PagePool
 from antiphon.types import SchedulerConfig
 
 from .history import History
+from .length_rules import length_rule
 from .sequence import SequenceState, follower_pages, is_prefill
 
 
@@ -111,7 +112,7 @@ class Admission:
         max_sequences: int,
     ) -> None:
         self._pool = pool
-        self._history = history
+        self._length = length_rule(config.admission, history)
         self._page_tokens = page_tokens
         self._step_tokens = config.max_batched_tokens
         self._max_sequences = max_sequences
@@ -242,7 +243,7 @@ class Admission:
         self, loads: list[Load], sequence: SequenceState, own: int, pages: int, delay: int
     ) -> None:
         generated = sequence.outputs
-        predicted = self._history.predict(generated, sequence.owner.max_tokens)
+        predicted = self._length(generated, sequence.owner.max_tokens)
         life = delay + predicted - generated
         slack = pages * self._page_tokens - (len(sequence.tokens) - 1)
         loads.append(Load(life, own, slack))

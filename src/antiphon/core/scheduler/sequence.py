@@ -21,6 +21,7 @@ from typing import TypeAlias
 
 from antiphon.core.end_marks import EndMarks
 from antiphon.core.kv import BlockKeys
+from antiphon.core.urgency import urgency
 from antiphon.types import (
     BlockKey,
     FinishReason,
@@ -38,13 +39,6 @@ from .adoption import Adoption
 
 Rank: TypeAlias = tuple[int, bool, float, int, int]
 """Order of service: class, preempted before fresh, urgency, arrival, sequence."""
-
-PATIENCE_S: Seconds = 5.0
-"""How far a short deadline gets ahead: whoever came so much earlier is served first all the same.
-
-So a stream of urgent requests can't starve the others of their class: each is overtaken only by
-requests that come within this time after it.
-"""
 
 
 @dataclass(slots=True, eq=False)
@@ -145,11 +139,9 @@ class SequenceState:
     def rank(self) -> Rank:
         """Its place in the order of service; unique."""
         request = self.owner.request
-        urgency = self.owner.arrived_at + PATIENCE_S
-        if request.deadline is not None:
-            urgency = min(urgency, request.deadline)
-        fresh = not self.preempted
-        return (request.priority, fresh, urgency, self.owner.arrival, self.key.sequence)
+        owner, fresh = self.owner, not self.preempted
+        due_at = urgency(request, owner.arrived_at)
+        return (request.priority, fresh, due_at, owner.arrival, self.key.sequence)
 
     @property
     def expendable(self) -> tuple[int, int, int]:

@@ -4,7 +4,7 @@
 |---|---|---|
 | wrong request | 400, 404, 405, 408, 413, 415, 421 | invalid_request_error |
 | no or wrong key | 401 | invalid_request_error |
-| full queue, too many calls of one key | 429 + Retry-After | rate_limit_error |
+| full queue, targets out of reach, too many calls | 429 + Retry-After | rate_limit_error |
 | our fault | 500 | server_error |
 | draining, loading, no worker | 503 + Retry-After | service_unavailable_error |
 | deadline passed | 504 | timeout_error |
@@ -95,6 +95,8 @@ def from_rejected(rejected: Rejected) -> HttpError:
             return HttpError(400, message, param, "invalid_value")
         case RejectReason.QUEUE_FULL:
             return HttpError(429, message, param, "queue_full", wait)
+        case RejectReason.TTFT_UNREACHABLE | RejectReason.TPOT_UNREACHABLE:
+            return HttpError(429, message, param, rejected.reason.value, wait)
         case RejectReason.DRAINING:
             return HttpError(503, message, param, "draining", wait)
         case RejectReason.NO_WORKER:

@@ -17,7 +17,7 @@ from dataclasses import replace
 from enum import StrEnum
 
 from antiphon.core.recorder import recorded
-from antiphon.core.requests import BOOK, BOOK_METHODS, RequestBook, Routing
+from antiphon.core.requests import BOOK, BOOK_METHODS, Routing, book_of
 from antiphon.core.token_runs import each_token
 from antiphon.errors import BugError, PeerError
 from antiphon.live.worker_link import WorkerLink
@@ -103,7 +103,7 @@ class Gateway:
         self._metrics = metrics
         self._ports = ports
         self._clock = ports.clock
-        self._book = RequestBook(router, max_held=config.router.max_held)
+        self._book = book_of(config.router, router)
         if ports.log_decision is not None:
             self._book = recorded(BOOK, self._book, BOOK_METHODS, ports.log_decision)
         self.fleet = Fleet(

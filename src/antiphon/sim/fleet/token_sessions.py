@@ -41,12 +41,14 @@ class TokenTurn:
 
 @dataclass(frozen=True, slots=True)
 class TokenSession:
-    """See `workload.TimedSession`."""
+    """See `workload.TimedSession`. `tenant` and `priority`: whose requests, and of which class."""
 
     at_s: Seconds
     number: int
     turns: tuple[TokenTurn, ...]
     slo_class: str = ""
+    tenant: str = ""
+    priority: int = 0
 
 
 def token_sessions(sessions: Iterable[TimedSession]) -> Iterator[TokenSession]:

@@ -180,6 +180,8 @@ class Users(ClusterLog):
             ),
             eos_token_ids=(EOS,),
             slo=slos.get(session.plan.slo_class) or slos.get(""),
+            priority=session.plan.priority,
+            tenant_salt=session.plan.tenant.encode(),
         )
         self._gateway.submit(request, rules.patience_s)
 

@@ -43,6 +43,12 @@ class ChosenRouter:
         wanted = self._preferences[request][role is Role.DECODE]
         return alive[wanted % len(alive)] if alive else None
 
+    def in_vain(
+        self, request: Request, now: Seconds, *, ahead_requests: int = 0, ahead_tokens: int = 0
+    ) -> Rejected | None:
+        """See `core.requests.Routing`."""
+        return None
+
     def choose(
         self, request: Request, now: Seconds, *, whole: bool = False
     ) -> Route | Hold | Rejected:
