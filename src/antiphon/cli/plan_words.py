@@ -6,8 +6,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from antiphon.errors import UsageError
-
-from .bench_slos import slos_of
+from antiphon.runs import slos_of
 
 if TYPE_CHECKING:
     from antiphon.perf.hardware import Device
