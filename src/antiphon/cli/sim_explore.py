@@ -44,9 +44,7 @@ def explore(
     ] = None,
     replay: Annotated[
         Path | None,
-        typer.Option(
-            help="Run a case again that -o DIR has kept, and nothing else.", metavar="FILE"
-        ),
+        typer.Option(help="Run a case that -o DIR has kept, nothing else.", metavar="FILE"),
     ] = None,
     output: Annotated[
         Path | None,

@@ -1,10 +1,11 @@
 """Runs a cluster under faults and holds every law against what happened."""
 
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from traceback import extract_tb
 
+from antiphon.core.faults import MessageFault
 from antiphon.core.requests import RequestBook
 from antiphon.core.router import STANDARD_PARTS as STANDARD_ROUTER_PARTS
 from antiphon.core.router import Parts as RouterParts
@@ -86,9 +87,7 @@ class Broken:
 
 def run_cluster(setup: ClusterSetup, family: Family, parts: Parts = STANDARD) -> ClusterReport:
     """Run a set-up to rest. Raises `BugError` if a law is broken."""
-    cluster = VirtualCluster(
-        setup, make_book=parts.make_book, parts=parts.worker, router=parts.router
-    )
+    cluster = _cluster(setup, parts)
     rested_at = cluster.run_to_rest(limit_s=REST_AFTER_S)
     stories = stories_of(cluster.log)
     check_tokens(setup, stories, lossless=family is not Family.HOSTILE)
@@ -112,6 +111,17 @@ def run_cluster(setup: ClusterSetup, family: Family, parts: Parts = STANDARD) ->
 def broken_by(setup: ClusterSetup, family: Family, parts: Parts = STANDARD) -> Broken | None:
     """How a set-up breaks a law; None: it does not."""
     return outcome_of(lambda: run_cluster(setup, family, parts))[1]
+
+
+def misfortunes_of(setup: ClusterSetup, parts: Parts = STANDARD) -> Sequence[MessageFault]:
+    """What hostile links did by chance in a run: planned, the same faults give the same run."""
+    cluster = _cluster(setup, parts)
+    outcome_of(lambda: ClusterReport(cluster.run_to_rest(limit_s=REST_AFTER_S), None, Counter()))
+    return cluster.network.misfortunes
+
+
+def _cluster(setup: ClusterSetup, parts: Parts) -> VirtualCluster:
+    return VirtualCluster(setup, make_book=parts.make_book, parts=parts.worker, router=parts.router)
 
 
 def outcome_of(run: Callable[[], ClusterReport]) -> tuple[ClusterReport | None, Broken | None]:

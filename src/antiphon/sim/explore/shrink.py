@@ -1,6 +1,7 @@
 """A run that breaks a law, made as small as it can be and still break the same law.
 
-faults ─ddmin─► calls ─ddmin─► workers ─ddmin─► simpler values ──► once more, until nothing changes
+chances ─► faults ─ddmin─► calls ─ddmin─► workers ─ddmin─► simpler values
+              └───────────────── until nothing changes ◄───────────────────┘
 """
 
 from collections.abc import Callable
@@ -9,7 +10,8 @@ from dataclasses import dataclass, replace
 from antiphon.errors import BugError
 
 from ..cluster_setup import ClusterSetup, WorkerSpec
-from .cluster_run import STANDARD, Broken, Parts, broken_by
+from ..network import Hostility
+from .cluster_run import STANDARD, Broken, Parts, broken_by, misfortunes_of
 from .ddmin import minimal
 from .drawn_cluster import Family
 from .simplify import simpler
@@ -75,6 +77,7 @@ class _Shrinking:
         self._runs = 1
 
     def shrunk(self) -> Shrunk:
+        self._plan_misfortunes()
         before = None
         while before != self._setup:
             before = self._setup
@@ -83,6 +86,14 @@ class _Shrinking:
         return Shrunk(
             self._family, self._setup, self._broken, self._runs, self._runs < self._most_runs
         )
+
+    def _plan_misfortunes(self) -> None:
+        """What happened by chance becomes faults, of which most can be left out."""
+        setup = self._setup
+        if setup.hostility != Hostility():
+            faults = (*setup.faults.faults, *misfortunes_of(setup, self._parts))
+            planned = replace(setup.faults, faults=faults)
+            self._fails(replace(setup, hostility=Hostility(), faults=planned))
 
     def _with_less(self) -> None:
         """Each `minimal` ends with the smallest of what was tried, which `_fails` keeps."""
