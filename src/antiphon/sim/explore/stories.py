@@ -7,6 +7,7 @@ from antiphon.core.token_runs import each_token
 from antiphon.types import (
     Adopt,
     Deliver,
+    DeliverRun,
     Dispatch,
     EndSequence,
     FinishReason,
@@ -72,7 +73,7 @@ def _command(stories: Mapping[RequestId, Story], at: Seconds, what: object) -> N
             _give(stories[request.id], request)
         case Grant(request=request, attempt=attempt):
             stories[request].attempt = attempt
-        case Deliver(token):
+        case Deliver(token) | DeliverRun(token):
             _deliver(stories[token.request], token)
         case EndSequence(request=request, sequence=sequence, reason=reason):
             _check_open(stories[request], sequence, "ends")
