@@ -47,8 +47,10 @@ def row(name: str, mutant: Mutant) -> bool:
 def main() -> int:
     """Exit code 1: one was not found, or elsewhere than `testing/mutants.py` says."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("names", nargs="*", default=list(MUTANTS), choices=list(MUTANTS))
-    names = parser.parse_args().names
+    parser.add_argument("names", nargs="*", metavar="NAME", help=", ".join(MUTANTS))
+    names = parser.parse_args().names or list(MUTANTS)
+    if unknown := [name for name in names if name not in MUTANTS]:
+        parser.error(f"{unknown[0]!r} is none of {list(MUTANTS)}")
     as_said = [row(name, MUTANTS[name]) for name in names]
     return 0 if all(as_said) else 1
 

@@ -30,6 +30,7 @@ from .replay import replay
 from .restart import restart
 from .role import role
 from .serve import serve
+from .sim import sim_app
 from .status import status
 from .store import store
 
@@ -85,6 +86,7 @@ app.command()(replay)
 app.add_typer(bench_app, name="bench")
 app.add_typer(config_app, name="config")
 app.add_typer(kv_app, name="kv")
+app.add_typer(sim_app, name="sim")
 
 
 @app.callback()

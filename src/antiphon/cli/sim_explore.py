@@ -40,7 +40,9 @@ def explore(
     ] = None,
     jobs: Annotated[
         int | None,
-        typer.Option(help="Processes.", min=1, max=512, show_default="one for each core"),
+        typer.Option(
+            "--jobs", "-j", help="Processes.", min=1, max=512, show_default="one for each core"
+        ),
     ] = None,
     replay: Annotated[
         Path | None,
