@@ -158,7 +158,7 @@ def _write(folder: Path, card: "Scorecard", cases: "Sequence[tuple[SeedRun, Shru
     from antiphon.sim.explore.case_json import case_text
     from antiphon.sim.explore.case_python import case_test
 
-    (folder / "explore.json").write_text(json.dumps(card.as_plain(), indent=2) + "\n")
+    (folder / "explore.json").write_text(_as_json(card, cases) + "\n")
     for run, small in cases:
         name = f"{_slug(small.broken.law)}-seed{run.seed}"
         (folder / f"case-{name}.json").write_text(case_text(_case(small)))
@@ -180,7 +180,7 @@ def _show(
     from antiphon.sim.explore.case_python import case_test
 
     if as_json:
-        tell(json.dumps(card.as_plain(), indent=2))
+        tell(_as_json(card, cases))
         return
     tell(_as_table(card))
     for run, small in cases:
@@ -191,19 +191,40 @@ def _show(
         tell(f"\nwritten to {folder}")
 
 
+def _as_json(card: "Scorecard", cases: "Sequence[tuple[SeedRun, Shrunk]]") -> str:
+    from antiphon.sim.explore.case_python import case_test
+
+    made_small = [
+        {
+            "law": small.broken.law,
+            "problem": small.broken.problem,
+            "seed": run.seed,
+            "family": run.family.value,
+            "left": small.size,
+            "runs": small.runs,
+            "is_minimal": small.is_minimal,
+            "test": case_test(_case(small), _title(run, small)),
+        }
+        for run, small in cases
+    ]
+    return json.dumps({**card.as_plain(), "cases": made_small}, indent=2)
+
+
 def _as_table(card: "Scorecard") -> str:
     from rich.box import SIMPLE_HEAD
     from rich.console import Console
     from rich.table import Table
 
     from antiphon.sim.explore.cluster_run import LAWS
+    from antiphon.sim.explore.drawn_cluster import Family
 
     table = Table(box=SIMPLE_HEAD, pad_edge=False)
     for name in ("family", "runs", "requests", "failed"):
         table.add_column(name, justify="left" if name == "family" else "right")
     table.add_column("faults that happened", ratio=1)
     table.add_column("slowest recovery", no_wrap=True)
-    for family, score in card.families.items():
+    for family in (one for one in Family if one in card.families):
+        score = card.families[family]
         slowest = next(iter(score.recoveries), None)
         table.add_row(
             family.value,

@@ -97,11 +97,14 @@ class Mix:
 def plan(seed: int, mix: Mix) -> FaultPlan:
     """Draws 1 … `mix.faults` faults; none if `mix.faults` is 0. Pure.
 
-    Raises `BugError` for a mix without nodes or kinds, or with faults of links and no two ends.
+    Raises `BugError` for a mix without nodes or kinds, with faults of links and no two ends, or of
+    copies and no boundary where one is made.
     """
     links = {Kind.PARTITION, Kind.CUT} & set(mix.kinds)
     if not mix.nodes or not mix.kinds or (links and len(mix.nodes) + len(mix.spared) < 2):
         raise BugError(f"no faults of kinds {mix.kinds} can hit {mix.nodes} and {mix.spared}")
+    if set(COPYING) & set(mix.kinds) and not set(COPIES) & set(mix.boundaries):
+        raise BugError(f"nothing is copied at {mix.boundaries}")
     draws = Draws(seed)
     count = 1 + draws.below(mix.faults, "count") if mix.faults else 0
     faults = tuple(_Drawn(draws, mix, number).fault() for number in range(count))

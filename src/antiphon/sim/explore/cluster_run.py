@@ -114,7 +114,8 @@ def broken_by(setup: ClusterSetup, family: Family, parts: Parts = STANDARD) -> B
 
 
 def misfortunes_of(setup: ClusterSetup, parts: Parts = STANDARD) -> Sequence[MessageFault]:
-    """What hostile links did by chance in a run: planned, the same faults give the same run."""
+    """What hostile links did by chance in a run. Planned, the same faults give the same run, but
+    where one message met with two at once."""
     cluster = _cluster(setup, parts)
     outcome_of(lambda: ClusterReport(cluster.run_to_rest(limit_s=REST_AFTER_S), None, Counter()))
     return cluster.network.misfortunes

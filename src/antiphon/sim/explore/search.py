@@ -2,7 +2,8 @@
 
 import signal
 from collections.abc import Iterator, Sequence
-from concurrent.futures import Future, ProcessPoolExecutor, as_completed
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from itertools import islice, product
 from multiprocessing import get_context
 
 from .cluster_run import STANDARD, Parts, outcome_of, run_cluster
@@ -24,19 +25,24 @@ def search(
 ) -> Iterator[SeedRun]:
     """Each seed in each family. With more than one job in the order in which they end; a caller
     that stops listening ends the other processes after what they are at."""
-    wanted = [(seed, family) for seed in seeds for family in families]
+    wanted = product(seeds, families)
     if jobs == 1:
         yield from (run_seed(seed, family, parts) for seed, family in wanted)
         return
-    batches = [wanted[at : at + _BATCH] for at in range(0, len(wanted), _BATCH)]
     context = get_context("spawn")
     pool = ProcessPoolExecutor(jobs, mp_context=context, initializer=_leave_interrupts)
+    batches = iter(lambda: list(islice(wanted, _BATCH)), [])
+    under_way: dict[Future[list[SeedRun]], None] = {}
     try:
-        futures: list[Future[list[SeedRun]]] = [
-            pool.submit(_run_batch, batch, parts) for batch in batches
-        ]
-        for future in as_completed(futures):
-            yield from future.result()
+        while True:
+            for batch in islice(batches, 2 * jobs - len(under_way)):
+                under_way[pool.submit(_run_batch, batch, parts)] = None
+            if not under_way:
+                return
+            done = wait(under_way, return_when=FIRST_COMPLETED).done
+            for future in [one for one in under_way if one in done]:
+                del under_way[future]
+                yield from future.result()
     finally:
         pool.shutdown(wait=True, cancel_futures=True)
 
