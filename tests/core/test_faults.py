@@ -10,11 +10,14 @@ from hypothesis import strategies as st
 
 from antiphon.core.draws import Draws
 from antiphon.core.faults import (
+    COPIES,
     DISHONEST,
     HONEST,
     At,
+    CopyFault,
     Crash,
     FaultPlan,
+    FillDisk,
     Kind,
     LinkFault,
     MessageFault,
@@ -23,7 +26,9 @@ from antiphon.core.faults import (
     Party,
     ProcessFault,
     Stall,
+    StoreFault,
     When,
+    action_name,
     parse_plan,
     plan,
     plan_text,
@@ -53,13 +58,13 @@ def test_a_plan_keeps_to_its_mix(seed: int, mix: Mix) -> None:
     assert (1 if mix.faults else 0) <= len(drawn.faults) <= mix.faults
     assert drawn.spared == mix.spared
     for fault in drawn.faults:
-        assert Kind(type(fault.action).__name__.lower()) in mix.kinds
+        assert Kind(action_name(fault.action)) in mix.kinds
         match fault.trigger:
             case At(seconds):
                 assert 0 <= seconds <= mix.duration_s
             case When(_, occurrence):
                 assert occurrence >= 1
-                assert mix.by_messages or isinstance(fault, MessageFault)
+                assert mix.by_messages or isinstance(fault, MessageFault | CopyFault)
         match fault:
             case ProcessFault(trigger, Party(), _):
                 assert isinstance(trigger, When)
@@ -71,12 +76,15 @@ def test_a_plan_keeps_to_its_mix(seed: int, mix: Mix) -> None:
                 assert link is not None
                 assert set(link) <= {*mix.nodes, *mix.spared}
                 assert link[0] != link[1]
-            case MessageFault():
+            case CopyFault(When(boundary, _), _):
+                assert boundary in COPIES
+                assert boundary in mix.boundaries
+            case MessageFault() | StoreFault():
                 pass
         match fault.action:
             case Crash(restart_after_s):
                 assert (restart_after_s is not None) == mix.restarts
-            case Stall(for_s) | Partition(for_s):
+            case Stall(for_s) | Partition(for_s) | FillDisk(for_s):
                 assert 0 < for_s <= mix.longest_s
             case _:
                 pass

@@ -3,13 +3,13 @@
 from collections.abc import Sequence
 
 from antiphon.sim import Call, ClusterSetup, ShadowKv, VirtualCluster, WorkerParts, WorkerSpec
-from antiphon.testing.cluster_laws import (
+from antiphon.sim.explore.cluster_laws import (
     check_drained,
     check_ended,
     check_nothing_failed,
     check_tokens,
-    stories_of,
 )
+from antiphon.sim.explore.stories import stories_of
 from antiphon.types import (
     ClusterConfig,
     KvConfig,

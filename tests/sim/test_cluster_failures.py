@@ -21,14 +21,13 @@ from antiphon.core.faults import (
 )
 from antiphon.sim import GATEWAY, Call, ClusterSetup, GiveUp, VirtualCluster, WorkerSpec
 from antiphon.sim.cluster_setup import Stimulus
-from antiphon.testing.cluster_laws import (
-    Story,
+from antiphon.sim.explore.cluster_laws import (
     check_drained,
     check_ended,
     check_leases,
     check_tokens,
-    stories_of,
 )
+from antiphon.sim.explore.stories import Story, stories_of
 from antiphon.types import (
     ClusterConfig,
     Health,

@@ -8,10 +8,11 @@ from antiphon.core.draws import Draws
 from antiphon.core.faults import FaultPlan
 from antiphon.sim import VirtualCluster
 from antiphon.sim.cluster_setup import ClusterSetup
+from antiphon.sim.explore.cluster_laws import check_drained, check_ended, check_tokens
+from antiphon.sim.explore.cluster_run import run_cluster
+from antiphon.sim.explore.drawn_cluster import Family, setup_of
+from antiphon.sim.explore.stories import stories_of
 from antiphon.sim.network import LinkTimes
-from antiphon.testing.chaos import Family, setup_of
-from antiphon.testing.chaos_run import run_cluster
-from antiphon.testing.cluster_laws import check_drained, check_ended, check_tokens, stories_of
 from antiphon.types import (
     DeliverRun,
     FinishReason,

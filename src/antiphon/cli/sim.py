@@ -8,6 +8,7 @@ import typer
 from antiphon.errors import UsageError
 
 from .bench_group import DEFAULT, UrlOrCommand
+from .sim_explore import explore
 
 _JOBS = 2
 
@@ -19,9 +20,7 @@ sim_app = typer.Typer(
 )
 
 
-@sim_app.callback()
-def _root() -> None:
-    """Keeps `run` a command of its own, though it is the only one yet."""
+sim_app.command()(explore)
 
 
 @sim_app.command(DEFAULT, hidden=True)

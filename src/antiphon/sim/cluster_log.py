@@ -5,7 +5,16 @@ from dataclasses import dataclass, field
 from typing import TypeAlias, TypeVar
 
 from antiphon.core.faults import Node
-from antiphon.types import Command, FinishReason, Incarnation, LeaseId, Request, RequestId, Seconds
+from antiphon.types import (
+    Command,
+    FinishReason,
+    Incarnation,
+    LeaseId,
+    PageId,
+    Request,
+    RequestId,
+    Seconds,
+)
 
 T = TypeVar("T")
 
@@ -31,6 +40,15 @@ class GivenUp:
     request: RequestId
     sequence: int | None
     reason: FinishReason
+
+
+@dataclass(frozen=True, slots=True)
+class AbortHeard:
+    """A worker learned that an attempt, or one sequence of it, is not wanted any more."""
+
+    request: RequestId
+    attempt: int
+    sequence: int | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +81,13 @@ class LeaseUsed:
     lease: LeaseId
     taker: Incarnation
     attempt: int
+
+
+@dataclass(frozen=True, slots=True)
+class BadCopy:
+    """A taker found that a page was not what it had been offered."""
+
+    page: PageId
 
 
 @dataclass(frozen=True, slots=True)

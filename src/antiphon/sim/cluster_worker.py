@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 
-from antiphon.core.faults import Boundary, Node
+from antiphon.core.faults import Boundary, Damage, Node
 from antiphon.core.kv import ignore
 from antiphon.core.scheduler import Scheduler
 from antiphon.types import (
@@ -35,7 +35,7 @@ from antiphon.types import (
     WorkerInfo,
 )
 
-from .cluster_log import ClusterLog, LeaseGranted, LifeBegan, LifeEnded, Note
+from .cluster_log import AbortHeard, ClusterLog, LeaseGranted, LifeBegan, LifeEnded, Note
 from .cluster_messages import (
     Add,
     ClusterMessage,
@@ -71,7 +71,7 @@ class ClusterWorker:
         *,
         log: ClusterLog,
         store: ShadowStore,
-        crossed: Callable[[Boundary, Node, Node], None],
+        crossed: Callable[[Boundary, Node, Node], Damage | None],
         parts: WorkerParts = STANDARD_WORKER_PARTS,
     ) -> None:
         self.process = process
@@ -265,6 +265,7 @@ class WorkerLife:
         if self._attempts.get(request) == attempt:
             if sequence is None:
                 self.taker.cancel(request, attempt)
+            self.note(AbortHeard(request, attempt, sequence))
             self.note(self.scheduler.abort(request, self.now, sequence))
 
     def _grant(self, order: GrantTo) -> None:
@@ -337,6 +338,7 @@ class WorkerLife:
         self.say(self.scheduler.expire(self.now))
         if plan is None:
             return
+        self.note(plan)
         self._computing = True
         if plan.awaits is not None:
             self._compute_early(plan, plan.awaits)

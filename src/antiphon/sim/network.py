@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from antiphon.core.draws import Draws
-from antiphon.core.faults import Boundary, Drop, Duplicate, Node, Reorder
+from antiphon.core.faults import Boundary, Drop, Duplicate, MessageFault, Node, Reorder, When
 from antiphon.types import Seconds
 
 from .stream import End, Fate, Stream, Traffic
@@ -57,6 +57,8 @@ class Network:
         self.loop = loop
         self.traffic = Traffic()
         self.crossed: Counter[Boundary] = Counter()
+        self.misfortunes: list[MessageFault] = []
+        """What hostile links did, as faults that could have been planned."""
         self.fated: Callable[[Boundary], Sequence[Fate]] = lambda _: ()
         self.noticed: Callable[[Boundary, Node, Node], None] = lambda *_: None
         self._times = times or LinkTimes()
@@ -137,7 +139,11 @@ class Network:
     def fates(self, boundary: Boundary, sender: Node, receiver: Node) -> Sequence[Fate]:
         """What planned faults and hostile links do to the message that is sent now."""
         self.crossed[boundary] += 1
-        return (*self.fated(boundary), *self._misfortunes())
+        misfortunes = self._misfortunes()
+        for fate in misfortunes:
+            when = When(boundary, self.crossed[boundary])
+            self.misfortunes.append(MessageFault(when, fate))
+        return (*self.fated(boundary), *misfortunes)
 
     def sent(self, boundary: Boundary, sender: Node, receiver: Node) -> None:
         """A message is under way."""

@@ -18,8 +18,9 @@ from antiphon.core.handover import (
 )
 from antiphon.types import Incarnation, OfferedPage, PageId, Pull, RequestId, Seconds, WorkerId
 
+from .cluster_log import BadCopy
 from .cluster_messages import Answer, Ask, Mapped, ToTaker, boundary_of
-from .shadow_kv import PageContent, ShadowKv
+from .shadow_kv import PageContent, PageCopy, ShadowKv
 from .stream import End
 from .worker_host import WorkerHost
 
@@ -77,9 +78,9 @@ class PageTaker:
             if link.end is not None:
                 link.end.close()
 
-    def take_page(self, memory: ShadowKv, source: OfferedPage) -> PageContent | None:
-        """What is copied from another's page; None: it is not what was offered."""
-        return memory.read(source)
+    def take_page(self, copied: PageCopy, source: OfferedPage) -> PageContent | None:
+        """What was copied from another's page; None: it is not what was offered."""
+        return copied.verified(source)
 
     def put_page(self, target: PageId, content: PageContent) -> None:
         """Into a page of our own."""
@@ -143,11 +144,15 @@ class PageTaker:
 
     def _copy_page(self, copying: Copying) -> None:
         page = copying.pull.pages[len(copying.good)]
-        self._life.crossed(Boundary.READ, copying.pull.offer.owner, self._life.process.name)
+        owner, name = copying.pull.offer.owner, self._life.process.name
+        damage = self._life.crossed(Boundary.READ, owner, name)
         if not self._life.process.alive:
             return  # it died in the midst of this
-        content = self.take_page(copying.memory, page.source)
-        if content is not None:
+        copied = copying.memory.copy(page.source.page)
+        content = self.take_page(copied.damaged(damage) if damage else copied, page.source)
+        if content is None:
+            self._life.note(BadCopy(page.source.page))
+        else:
             self.put_page(page.target, content)
         copying.good.append(content is not None)
         self.next_page(copying)

@@ -11,11 +11,40 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
+from antiphon.core.faults import Corrupt, Damage, PartialWrite, StaleGeneration
 from antiphon.errors import BugError
 from antiphon.types import Chunk, OfferedPage, PageId, SequenceKey, StepPlan, TokenId
 
 _EMPTY = 0
 PageContent: TypeAlias = tuple[int, ...]
+
+
+GARBAGE = -1
+"""What no slot holds that was computed."""
+
+
+@dataclass(frozen=True, slots=True)
+class PageCopy:
+    """What somebody got who copied a page: its content, and its generation meanwhile."""
+
+    generation: int
+    content: PageContent
+
+    def damaged(self, damage: Damage) -> "PageCopy":
+        """What he got instead. Pure."""
+        first, rest = self.content[:-1], self.content[-1:]
+        match damage:
+            case Corrupt():
+                return PageCopy(self.generation, (*first, *(one + 1 for one in rest)))
+            case PartialWrite():
+                return PageCopy(self.generation, (*first, GARBAGE))
+            case StaleGeneration():
+                return PageCopy(self.generation + 2, (GARBAGE,) * len(self.content))
+
+    def verified(self, wanted: OfferedPage) -> PageContent | None:
+        """The content, if it is what was promised; None: it is not."""
+        good = self.generation == wanted.generation and checksum(self.content) == wanted.checksum
+        return self.content if good else None
 
 
 @dataclass(slots=True)
@@ -56,16 +85,16 @@ class ShadowKv:
                 raise BugError(f"page {page} is sealed and was never written")
             self._generations[page] = generation + generation % 2
         return tuple(
-            OfferedPage(page, self._generations[page], _checksum(self._page(page)))
-            for page in pages
+            OfferedPage(page, self._generations[page], checksum(self._page(page))) for page in pages
         )
+
+    def copy(self, page: PageId) -> PageCopy:
+        """What another worker gets when it copies that page now, whatever it is."""
+        return PageCopy(self._generations.get(page, 0), tuple(self._page(page)))
 
     def read(self, wanted: OfferedPage) -> PageContent | None:
         """What another worker gets when it copies that page now; None: it is not what it was."""
-        content = self._page(wanted.page)
-        if self._generations.get(wanted.page, 0) != wanted.generation:
-            return None
-        return tuple(content) if _checksum(content) == wanted.checksum else None
+        return self.copy(wanted.page).verified(wanted)
 
     def content(self, page: PageId) -> PageContent:
         """What a page holds now."""
@@ -143,5 +172,6 @@ class ShadowKv:
                 )
 
 
-def _checksum(content: Sequence[int]) -> int:
+def checksum(content: Sequence[int]) -> int:
+    """Two pages with the same checksum hold the same, as far as anybody can tell."""
     return hash(tuple(content)) % 2**64

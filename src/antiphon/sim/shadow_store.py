@@ -11,6 +11,7 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import TypeAlias
 
+from antiphon.core.faults import Boundary, Corrupt, Damage
 from antiphon.types import (
     BlockKey,
     BlockRemoved,
@@ -22,13 +23,14 @@ from antiphon.types import (
     StepPlan,
 )
 
-from .shadow_kv import PageContent, ShadowKv
+from .shadow_kv import GARBAGE, PageContent, PageCopy, ShadowKv, checksum
 
 Lost: TypeAlias = Callable[[Fetch], Collection[int]]
 """Which blocks of a fetch, by number, can't be had though they were put."""
 Late: TypeAlias = Callable[[Fetch], Seconds]
 """How much later than usual the last layers of a fetch come."""
-GARBAGE = -1
+Crossed: TypeAlias = Callable[[Boundary], Damage | None]
+"""A block is copied into the store or out of it: what befalls the copy."""
 
 
 def nothing_is_lost(_fetch: Fetch) -> Collection[int]:
@@ -41,27 +43,76 @@ def nothing_is_late(_fetch: Fetch) -> Seconds:
     return 0.0
 
 
+def nothing_befalls(_boundary: Boundary) -> Damage | None:
+    """Every copy is good."""
+    return None
+
+
+@dataclass(frozen=True, slots=True)
+class _Block:
+    content: tuple[PageContent, ...]
+    sums: tuple[int, ...]
+    """What was meant to be in each page."""
+
+
 class ShadowStore:
     """Blocks by key, shared by all workers of a run."""
 
     def __init__(self) -> None:
-        self._blocks: dict[BlockKey, tuple[PageContent, ...]] = {}
+        self.fills = self.losses = self.damaged = 0
+        """Times that the disk got full and that all was lost; blocks that came damaged."""
+        self.bad = 0
+        """Copies into the store and out of it that were found to be wrong."""
+        self._full = 0
+        self._blocks: dict[BlockKey, _Block] = {}
 
     def __len__(self) -> int:
         """Blocks that it has."""
         return len(self._blocks)
 
-    def put(self, key: BlockKey, content: tuple[PageContent, ...]) -> None:
-        """Keep a block, unless it is known."""
-        self._blocks.setdefault(key, content)
+    def put(
+        self, key: BlockKey, content: tuple[PageContent, ...], damage: Corrupt | None = None
+    ) -> bool:
+        """Keep a block, unless it is known; with `damage` its last page lies there changed.
+
+        False: there is no room.
+        """
+        self.damaged += damage is not None
+        if self._full:
+            return False
+        if key not in self._blocks:
+            sums = tuple(map(checksum, content))
+            if damage is not None:
+                content = (*content[:-1], PageCopy(0, content[-1]).damaged(damage).content)
+            self._blocks[key] = _Block(content, sums)
+        return True
+
+    def fill(self) -> None:
+        """Its disk is full, until each `fill` has had its `make_room`."""
+        self.fills += 1
+        self._full += 1
+
+    def make_room(self) -> None:
+        """End one `fill`."""
+        self._full -= 1
+
+    def lose_all(self) -> None:
+        """Nobody can have any block any more."""
+        self.losses += 1
+        self._blocks.clear()
 
     def forget(self, key: BlockKey) -> None:
         """Nobody can have it any more; fine if it is not here."""
         self._blocks.pop(key, None)
 
     def get(self, key: BlockKey) -> tuple[PageContent, ...] | None:
-        """What the block's pages held; None: it is not here."""
-        return self._blocks.get(key)
+        """What the block's pages hold; None: it is not here."""
+        block = self._blocks.get(key)
+        return None if block is None else block.content
+
+    def sums(self, key: BlockKey) -> tuple[int, ...]:
+        """The checksum of each page of a block that is here."""
+        return self._blocks[key].sums
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +130,7 @@ class StoreSide:
     comes in `groups` groups of layers; what its pages hold is known with the last.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913  how a store may behave
         self,
         store: ShadowStore,
         memory: ShadowKv,
@@ -89,7 +140,9 @@ class StoreSide:
         put_s: Seconds = 0.01,
         fetch_s: Seconds = 0.03,
         groups: int = 1,
+        crossed: Crossed = nothing_befalls,
     ) -> None:
+        self._crossed = crossed
         self.put_s = put_s
         self.fetch_s = fetch_s
         self.groups = groups
@@ -124,16 +177,22 @@ class StoreSide:
         return list(sealed.values())
 
     def put(self, block: SealedBlock) -> bool:
-        """Whether the block could be copied: its pages are what they were, and nobody doubts it."""
+        """Whether the block could be copied: its pages are what they were, nobody doubts it, and
+        there is room."""
         if self._sealed.get(block.key) is not block:
             return False
         del self._sealed[block.key]
-        pages = [self._memory.read(page) for page in block.pages]
+        copies = [self._memory.copy(page.page) for page in block.pages]
+        damage = self._crossed(Boundary.PUT)
+        if damage is not None and not isinstance(damage, Corrupt):
+            copies[-1] = copies[-1].damaged(damage)
+            damage = None
+        pages = [copy.verified(page) for copy, page in zip(copies, block.pages, strict=True)]
         content = tuple(page for page in pages if page is not None)
         if len(content) < len(pages):
+            self._store.bad += 1
             return False
-        self._store.put(block.key, content)
-        return True
+        return self._store.put(block.key, content, damage)
 
     def copy(self, fetch: Fetch) -> tuple[bool, ...]:
         """Fill the pages of a fetch; for each block, whether it could be had.
@@ -142,7 +201,7 @@ class StoreSide:
         """
         lost = self._lost(fetch)
         return tuple(
-            self._copy_block(None if number in lost else self._store.get(key), targets)
+            self._copy_block(None if number in lost else key, targets)
             for number, (key, targets) in enumerate(zip(fetch.keys, fetch.targets, strict=True))
         )
 
@@ -152,11 +211,23 @@ class StoreSide:
             for page in chunk.new_pages[chunk.start // self._memory.page_tokens :]:
                 self._memory.pull(page, (GARBAGE,) * self._memory.page_tokens)
 
-    def _copy_block(
-        self, content: tuple[PageContent, ...] | None, targets: tuple[int, ...]
-    ) -> bool:
-        for number, target in enumerate(targets):
-            held = self._memory.content(target)
-            page = (GARBAGE,) * len(held) if content is None else content[number]
-            self._memory.pull(target, page)
-        return content is not None
+    def is_good(self, copy: PageCopy, promised: OfferedPage) -> bool:
+        """Is what was copied out of the store what was put?"""
+        return copy.verified(promised) is not None
+
+    def _copy_block(self, key: BlockKey | None, targets: tuple[int, ...]) -> bool:
+        content = None if key is None else self._store.get(key)
+        if key is None or content is None:
+            for target in targets:
+                self._memory.pull(target, (GARBAGE,) * self._memory.page_tokens)
+            return False
+        sums, copies = self._store.sums(key), [PageCopy(0, page) for page in content]
+        damage = self._crossed(Boundary.FETCH)
+        if damage is not None:
+            copies[-1] = copies[-1].damaged(damage)
+        good = True
+        for copy, total, target in zip(copies, sums, targets, strict=True):
+            self._memory.pull(target, copy.content)
+            good &= self.is_good(copy, OfferedPage(target, 0, total))
+        self._store.bad += not good
+        return good

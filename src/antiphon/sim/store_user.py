@@ -1,6 +1,7 @@
 """A virtual worker beside a store: puts what its scheduler names, fetches what it asks for."""
 
 from antiphon.core.draws import Draws
+from antiphon.core.faults import STORE, Boundary, Damage, PartialWrite
 from antiphon.types import Fetch, RequestId, Seconds
 
 from .cluster_setup import StoreSpec
@@ -43,6 +44,8 @@ class StoreUser:
 
     def _fetched(self, fetch: Fetch, good: tuple[bool, ...]) -> None:
         life = self._life
+        if not life.process.alive:
+            return  # it died while it copied
         self._fetching -= 1
         problem = "" if all(good) else "lost"
         events = life.scheduler.fetched(
@@ -94,5 +97,15 @@ def store_user(life: WorkerHost, store: ShadowStore, side: type[StoreSide]) -> S
             put_s=spec.put_s,
             fetch_s=spec.fetch_s,
             groups=spec.groups,
+            crossed=lambda boundary: _befallen(life, boundary),
         ),
     )
+
+
+def _befallen(life: WorkerHost, boundary: Boundary) -> Damage | None:
+    """What happens to a copy into or out of the store. Who dies in the midst of it has not ended
+    it."""
+    name = life.process.name
+    ends = (name, STORE) if boundary is Boundary.PUT else (STORE, name)
+    damage = life.crossed(boundary, *ends)
+    return damage if life.process.alive else PartialWrite()

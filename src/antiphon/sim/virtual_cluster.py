@@ -62,6 +62,8 @@ class Expected:
 
 
 STEADY = Expected(SteadyTimes(), SteadyTransfer())
+_STUCK_AFTER_S: Seconds = 6.0
+"""No lease, no wait for an answer and no stall lasts so long."""
 
 
 class VirtualCluster:
@@ -102,7 +104,7 @@ class VirtualCluster:
             GATEWAY: self.gateway.process,
             **{worker.process.name: worker.process for worker in self.workers.values()},
         }
-        self.faults = FaultInjector(setup.faults, self.network, self.processes)
+        self.faults = FaultInjector(setup.faults, self.network, self.processes, self.store)
         for process in self.processes.values():
             process.start()
         for stimulus in setup.stimuli:
@@ -176,16 +178,21 @@ class VirtualCluster:
     def run_to_rest(self, *, limit_s: Seconds, slice_s: Seconds = 0.25) -> Seconds:
         """Until nothing is open anywhere for two slices; returns when that was.
 
-        Raises `BugError` if that does not come within `limit_s`: something is stuck or leaks.
+        Raises `BugError` if that does not come within `limit_s`, or nothing changes any more though
+        nobody asks for anything: something is stuck or leaks.
         """
         last = max((stimulus.at for stimulus in self.setup.stimuli), default=0.0)
         self.run_until(last)
-        rested = 0
+        rested, left, changed_at = 0, self.unrest(), self.loop.now
         while rested < 2:
-            if self.loop.now > limit_s:
-                raise BugError(f"after {limit_s} s there is still {', '.join(self.unrest())}")
+            stuck = self.loop.now >= changed_at + _STUCK_AFTER_S and not self.gateway_leftovers()
+            if stuck or self.loop.now > limit_s:
+                at = limit_s if not stuck else self.loop.now
+                raise BugError(f"I24: after {at} s there is still {', '.join(left)}")
             self.run_until(self.loop.now + slice_s)
-            rested = 0 if self.unrest() else rested + 1
+            before, left = left, self.unrest()
+            changed_at = changed_at if left == before else self.loop.now
+            rested = 0 if left else rested + 1
         return self.loop.now
 
     def unrest(self) -> list[str]:

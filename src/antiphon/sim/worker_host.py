@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Protocol
 
-from antiphon.core.faults import Boundary, Node
+from antiphon.core.faults import Boundary, Damage, Node
 from antiphon.core.scheduler import Scheduler
 from antiphon.types import Incarnation, SchedulerEvent, Seconds, WorkerInfo
 
@@ -41,8 +41,8 @@ class WorkerHost(Protocol):
         """Into the log, with the time of the world."""
         ...
 
-    def crossed(self, boundary: Boundary, sender: Node, receiver: Node, /) -> None:
-        """Something that is no message passes a boundary."""
+    def crossed(self, boundary: Boundary, sender: Node, receiver: Node, /) -> Damage | None:
+        """Something that is no message passes a boundary. Returns what befalls it."""
         ...
 
     def say(self, events: Sequence[SchedulerEvent]) -> None:

@@ -8,6 +8,7 @@ from dataclasses import replace
 
 from antiphon.core.handover import LeaseBook
 from antiphon.core.requests import RequestBook
+from antiphon.core.requests.dispatcher import Dispatcher
 from antiphon.core.requests.facts import DropReason, Fact, why_unusable
 from antiphon.core.requests.open_request import OpenRequest
 from antiphon.core.requests.parts import Parts as BookParts
@@ -15,10 +16,11 @@ from antiphon.core.requests.routing import Routing
 from antiphon.core.router import PrefixIndex
 from antiphon.core.router.kv_feed import KvFeed
 from antiphon.core.scheduler import STANDARD_PARTS
-from antiphon.sim import STANDARD_WORKER_PARTS, WorkerParts
+from antiphon.sim import STANDARD_WORKER_PARTS, StoreSide, WorkerParts
 from antiphon.sim.page_taker import PageTaker
-from antiphon.sim.shadow_kv import PageContent, ShadowKv
+from antiphon.sim.shadow_kv import PageContent, PageCopy
 from antiphon.types import (
+    Command,
     Incarnation,
     KvEvents,
     KvReplay,
@@ -29,15 +31,17 @@ from antiphon.types import (
     PageId,
     Request,
     Seconds,
+    TokenGenerated,
+    TokensGenerated,
 )
 
 
 class Unfenced(PageTaker):
     """Takes what lies in a page for what was offered: generations and checksums are ignored."""
 
-    def take_page(self, memory: ShadowKv, source: OfferedPage) -> PageContent | None:
+    def take_page(self, copied: PageCopy, source: OfferedPage) -> PageContent | None:
         """Never notices that a page was used anew."""
-        return memory.content(source.page)
+        return copied.content
 
 
 class ForgetsRelease(LeaseBook):
@@ -87,6 +91,29 @@ def ignores_attempts(entry: OpenRequest, fact: Fact) -> DropReason | None:
     return why_unusable(entry, replace(fact, attempt=attempt))
 
 
+def takes_repeats(entry: OpenRequest, fact: Fact) -> DropReason | None:
+    """Takes a repeated token for a new one."""
+    reason = why_unusable(entry, fact)
+    is_token = isinstance(fact, TokenGenerated | TokensGenerated)
+    return None if is_token and reason is DropReason.DUPLICATE else reason
+
+
+class ForgetsCancel(Dispatcher):
+    """Whoever has a request that ended is not told."""
+
+    def stop(self, entry: OpenRequest, sequence: int | None = None) -> list[Command]:
+        """Nobody."""
+        return []
+
+
+class BelievesStore(StoreSide):
+    """Takes whatever came out of the store for what was put."""
+
+    def is_good(self, copy: PageCopy, promised: OfferedPage) -> bool:
+        """Always."""
+        return True
+
+
 class LosesResumePoint(OpenRequest):
     """The next attempt is not told what was delivered: it begins at the beginning."""
 
@@ -98,6 +125,16 @@ class LosesResumePoint(OpenRequest):
 def book_that_ignores_attempts(router: Routing) -> RequestBook:
     """A request book without the fence between attempts."""
     return RequestBook(router, parts=BookParts(why_unusable=ignores_attempts))
+
+
+def book_that_takes_repeats(router: Routing) -> RequestBook:
+    """A request book that delivers what comes twice twice."""
+    return RequestBook(router, parts=BookParts(why_unusable=takes_repeats))
+
+
+def book_that_forgets_cancels(router: Routing) -> RequestBook:
+    """A request book that never takes anything back from a worker."""
+    return RequestBook(router, parts=BookParts(dispatcher=ForgetsCancel))
 
 
 def book_that_loses_resume_points(router: Routing) -> RequestBook:

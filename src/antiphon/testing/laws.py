@@ -3,8 +3,8 @@
 from collections.abc import Iterable, Mapping, Sequence
 
 from antiphon.core.token_runs import each_token
-from antiphon.errors import BugError
 from antiphon.sim import RunLog
+from antiphon.sim.law import LawBroken
 from antiphon.types import (
     Aborted,
     Admitted,
@@ -23,10 +23,6 @@ from antiphon.types import (
     TokensGenerated,
     WorkerView,
 )
-
-
-class LawBroken(BugError):
-    """A run broke a numbered law."""
 
 
 def check_conservation(log: RunLog, requests: Iterable[Request]) -> None:
@@ -124,12 +120,6 @@ def check_causality(log: RunLog, arrivals: Mapping[RequestId, Seconds]) -> None:
         for chunk in plan.chunks:
             if at < arrivals[chunk.request.id]:
                 raise LawBroken(f"I6: {chunk.request.id} was computed before it came")
-
-
-def check_pages(view: WorkerView) -> None:
-    """I3: free + held + cached pages are all pages."""
-    if view.free_pages + view.held_pages + view.cached_pages != view.total_pages:
-        raise LawBroken(f"I3: pages do not add up in {view}")
 
 
 def check_drained(view: WorkerView) -> None:

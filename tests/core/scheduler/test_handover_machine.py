@@ -19,6 +19,7 @@ from hypothesis.stateful import (
 from antiphon.core.handover import LeaseBook
 from antiphon.core.scheduler.receiving import Receiving
 from antiphon.errors import BugError
+from antiphon.sim.law import check_pages
 from antiphon.testing import laws
 from antiphon.testing.strategies import WorkerSetup, fetches, requests, worker_setups
 
@@ -139,7 +140,7 @@ class HandoverMachine(RuleBasedStateMachine):
             return
         for side in (self.pair.prefill, self.pair.decode):
             view = side.scheduler.view(self.pair.now)
-            laws.check_pages(view)
+            check_pages(view)
             assert 2 * view.offered_pages <= view.total_pages, "more than half is offered"
         self.pair.check_sealed()
 
@@ -152,7 +153,7 @@ class HandoverMachine(RuleBasedStateMachine):
             self.pair.expire()
         for side in (self.pair.prefill, self.pair.decode):
             laws.check_drained(side.scheduler.view(self.pair.now))
-            laws.check_pages(side.scheduler.view(self.pair.now))
+            check_pages(side.scheduler.view(self.pair.now))
         for entry in self.pair.book.values():
             assert not self.pair.open_of(entry), f"I1: {entry.request.id} does not end"
             self.pair.check_tokens(entry)

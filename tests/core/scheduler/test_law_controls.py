@@ -147,8 +147,8 @@ class CountsTooMuch(sequence_memory.SequenceMemory):
         return answer
 
 
-def spendthrift(running, memory, *, number, budget, ended):
-    return batching.batch(running, memory, number=number, budget=budget + 8, ended=ended)
+def spendthrift(running, memory, *, budget, **others):
+    return batching.batch(running, memory, budget=budget + 8, **others)
 
 
 MUTANTS: dict[str, tuple[str, dict[str, Any]]] = {

@@ -24,6 +24,7 @@ from antiphon.sim import (
     hashed_script,
     run_worker,
 )
+from antiphon.sim.law import check_pages
 from antiphon.testing import laws
 from antiphon.testing.strategies import (
     EOS,
@@ -101,8 +102,8 @@ def checks(
         lambda: laws.check_started(log, requests),
         lambda: laws.check_causality(log, {item.request.id: item.at for item in submits}),
         *(partial(laws.check_budget, plan, **limits) for _, plan in log.plans),
-        *(partial(laws.check_pages, view) for _, view in log.views),
-        lambda: laws.check_pages(end),
+        *(partial(check_pages, view) for _, view in log.views),
+        lambda: check_pages(end),
         lambda: laws.check_drained(end),
     ]
 

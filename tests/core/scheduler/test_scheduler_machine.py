@@ -27,6 +27,7 @@ from antiphon.sim import (
     StoreSide,
     hashed_script,
 )
+from antiphon.sim.law import check_pages
 from antiphon.testing import laws
 from antiphon.testing.strategies import VOCAB_SIZE, WorkerSetup, fetches, requests, worker_setups
 from antiphon.types import Admitted, Fetch, Request, RequestId, StepPlan
@@ -143,7 +144,7 @@ class SchedulerMachine(RuleBasedStateMachine):
     @invariant()
     def i3_pages_are_conserved(self) -> None:
         if hasattr(self, "scheduler"):
-            laws.check_pages(self.scheduler.view(self.now))
+            check_pages(self.scheduler.view(self.now))
 
     def teardown(self) -> None:
         """I1, I2, I4, I9: run to the end; all has ended once, and nothing is left."""

@@ -5,6 +5,7 @@ it hits, and an action. The simulator carries out all of them; on live processes
 out what it can: `Crash` is SIGKILL, `Stall` is SIGSTOP and SIGCONT.
 """
 
+import re
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import TypeAlias
@@ -41,6 +42,16 @@ class Boundary(StrEnum):
     ABORT = "abort"
     KV = "kv"
     """A worker tells which blocks it has, or is asked to tell it again."""
+    PUT = "put"
+    """A worker copies a block into the store: no message, like `READ`."""
+    FETCH = "fetch"
+    """A worker copies a block out of the store: no message, like `READ`."""
+
+
+COPIES = (Boundary.READ, Boundary.PUT, Boundary.FETCH)
+"""Where KV is copied, by somebody who can't trust what he gets."""
+WITHOUT_STORE = tuple(one for one in Boundary if one not in (Boundary.PUT, Boundary.FETCH))
+"""What is crossed in a cluster that has no store."""
 
 
 class Party(StrEnum):
@@ -128,7 +139,53 @@ class Reorder:
     by_s: Seconds
 
 
-Action: TypeAlias = Crash | Stall | Slow | Partition | Cut | Delay | Drop | Duplicate | Reorder
+@dataclass(frozen=True, slots=True)
+class Corrupt:
+    """Some bytes of KV are changed: where they lie, or while they are copied."""
+
+
+@dataclass(frozen=True, slots=True)
+class PartialWrite:
+    """A copy of KV ends in the middle: what comes after is whatever was there before."""
+
+
+@dataclass(frozen=True, slots=True)
+class StaleGeneration:
+    """What is copied was used anew meanwhile: it is of another generation, and says so."""
+
+
+@dataclass(frozen=True, slots=True)
+class FillDisk:
+    """For a while, nothing more can be written to the store."""
+
+    for_s: Seconds
+
+
+@dataclass(frozen=True, slots=True)
+class LoseBlocks:
+    """The store forgets all that it has, as one that begins a new life without a disk does."""
+
+
+Damage: TypeAlias = Corrupt | PartialWrite | StaleGeneration
+Action: TypeAlias = (
+    Crash
+    | Stall
+    | Slow
+    | Partition
+    | Cut
+    | Delay
+    | Drop
+    | Duplicate
+    | Reorder
+    | Damage
+    | FillDisk
+    | LoseBlocks
+)
+
+
+def action_name(action: Action) -> str:
+    """What reports call it: `PartialWrite` is partial-write."""
+    return re.sub(r"(?<!^)(?=[A-Z])", "-", type(action).__name__).lower()
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,7 +214,23 @@ class MessageFault:
     action: Delay | Drop | Duplicate | Reorder
 
 
-Fault: TypeAlias = ProcessFault | LinkFault | MessageFault
+@dataclass(frozen=True, slots=True)
+class CopyFault:
+    """Something happens to the KV that is copied when this is set off: at one of `COPIES`."""
+
+    trigger: When
+    action: Damage
+
+
+@dataclass(frozen=True, slots=True)
+class StoreFault:
+    """Something happens to the store, whoever uses it then."""
+
+    trigger: Trigger
+    action: FillDisk | LoseBlocks
+
+
+Fault: TypeAlias = ProcessFault | LinkFault | MessageFault | CopyFault | StoreFault
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,8 @@ from typing import Any
 from .fault import (
     At,
     Boundary,
+    CopyFault,
+    Corrupt,
     Crash,
     Cut,
     Delay,
@@ -14,15 +16,20 @@ from .fault import (
     Duplicate,
     Fault,
     FaultPlan,
+    FillDisk,
     LinkFault,
+    LoseBlocks,
     MessageFault,
     Node,
+    PartialWrite,
     Partition,
     Party,
     ProcessFault,
     Reorder,
     Slow,
+    StaleGeneration,
     Stall,
+    StoreFault,
     When,
 )
 
@@ -30,7 +37,8 @@ _TYPES = {
     kind.__name__: kind
     for kind in (
         *(At, When, Crash, Stall, Slow, Partition, Cut, Delay, Drop, Duplicate, Reorder),
-        *(ProcessFault, LinkFault, MessageFault),
+        *(Corrupt, PartialWrite, StaleGeneration, FillDisk, LoseBlocks),
+        *(ProcessFault, LinkFault, MessageFault, CopyFault, StoreFault),
     )
 }
 
@@ -74,7 +82,7 @@ def _fault_fields(fault: Fault) -> dict[str, Any]:
             fields["node"] = node
         case LinkFault(link=link):
             fields["link"] = link
-        case MessageFault():
+        case MessageFault() | CopyFault() | StoreFault():
             pass
     return fields
 
@@ -102,5 +110,9 @@ def _parse_fault(fields: dict[str, Any]) -> Fault:
             return LinkFault(trigger, None if link is None else (link[0], link[1]), action)
         case "MessageFault":
             return MessageFault(trigger, action)
+        case "CopyFault":
+            return CopyFault(trigger, action)
+        case "StoreFault":
+            return StoreFault(trigger, action)
         case other:
             raise ValueError(f"{other} is no kind of fault")

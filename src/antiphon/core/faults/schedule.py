@@ -17,7 +17,7 @@ from antiphon.core.draws import Draws
 from antiphon.errors import UsageError
 from antiphon.types import Role, Seconds
 
-from .fault import At, Crash, Cut, Node, Slow, Stall, When
+from .fault import At, Corrupt, Crash, Cut, FillDisk, Node, Slow, Stall, When
 
 GATEWAY: Node = "gateway"
 STORE: Node = "store"
@@ -35,18 +35,6 @@ class Lag:
     """For a while, all that passes on a link arrives later."""
 
     by_s: Seconds
-    for_s: Seconds
-
-
-@dataclass(frozen=True, slots=True)
-class Corrupt:
-    """A byte of a stored block is changed where it lies."""
-
-
-@dataclass(frozen=True, slots=True)
-class FillDisk:
-    """For a while, nothing more can be written to the store's disk."""
-
     for_s: Seconds
 
 

@@ -53,9 +53,9 @@ class BulkTaker(PageTaker):
 
     def _all_here(self, copying: Copying) -> None:
         life = self._life
-        life.crossed(Boundary.READ, copying.pull.offer.owner, life.process.name)
+        damage = life.crossed(Boundary.READ, copying.pull.offer.owner, life.process.name)
         if not life.process.alive:
             return  # it died in the midst of this
         if not copying.unwanted:
-            copying.good = [True] * len(copying.pull.pages)
+            copying.good = [damage is None] * len(copying.pull.pages)
         self.end_copy(copying)

@@ -6,7 +6,7 @@ from typing import TypeAlias
 
 from antiphon.core.requests import RequestBook
 from antiphon.core.token_runs import each_token
-from antiphon.testing.laws import LawBroken
+from antiphon.sim.law import LawBroken
 from antiphon.types import (
     Abort,
     Adopt,

@@ -17,7 +17,7 @@ from typing import TypeAlias
 from antiphon.core.handover import LeaseBook, Puller
 from antiphon.core.requests import RequestBook
 from antiphon.errors import BugError
-from antiphon.testing.laws import LawBroken
+from antiphon.sim.law import LawBroken
 from antiphon.types import RequestId, Role, Seconds, WorkerId
 
 from .chosen_router import ChosenRouter

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from antiphon.testing.laws import LawBroken
+from antiphon.sim.law import LawBroken
 from antiphon.types import OfferedPage, PageId, RequestId
 
 FREE = "something else"

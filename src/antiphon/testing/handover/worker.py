@@ -15,7 +15,7 @@ from antiphon.core.handover import (
     StopCopy,
     Take,
 )
-from antiphon.testing.laws import LawBroken
+from antiphon.sim.law import LawBroken
 from antiphon.types import (
     Abort,
     Adopt,

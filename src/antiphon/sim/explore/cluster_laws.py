@@ -1,22 +1,21 @@
 """The laws of `docs/invariants.md` that can be read off the log of a virtual cluster."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 
 from antiphon.core.end_marks import EndMarks
-from antiphon.core.token_runs import each_token
-from antiphon.sim import ClusterLog, VirtualCluster, hashed_script
-from antiphon.sim.cluster_log import Arrived, GivenUp, LeaseGranted, LeaseUsed, LifeEnded
-from antiphon.sim.cluster_setup import GATEWAY, ClusterSetup
+from antiphon.core.faults import (
+    CopyFault,
+    Corrupt,
+    Crash,
+    FillDisk,
+    LoseBlocks,
+    Node,
+    Slow,
+)
 from antiphon.types import (
     Adopt,
-    Deliver,
-    DeliverRun,
-    Dispatch,
-    EndSequence,
     Fetched,
     FinishReason,
-    Grant,
     Health,
     HealthChanged,
     Incarnation,
@@ -26,112 +25,22 @@ from antiphon.types import (
     Request,
     RequestId,
     Seconds,
-    Settle,
     Started,
-    TokenGenerated,
+    StepPlan,
     TokenId,
-    TokensGenerated,
 )
 
-from .laws import LawBroken, check_pages
+from ..cluster_log import AbortHeard, BadCopy, ClusterLog, LeaseGranted, LeaseUsed, LifeBegan
+from ..cluster_setup import ClusterSetup
+from ..law import LawBroken, check_pages
+from ..network import Hostility
+from ..scripted_engine import hashed_script
+from ..virtual_cluster import VirtualCluster
+from .stories import Story
 
 MAX_FRUITLESS = 3
 """So many attempts in a row that have begun may be ended by lost workers before a request is
 given up."""
-
-
-@dataclass(slots=True)
-class Story:
-    """What one client saw."""
-
-    request: Request
-    arrived_at: Seconds
-    attempt: int = 0
-    """The newest that was given to a worker, or for which an offer was granted."""
-    tokens: dict[int, list[TokenId]] = field(default_factory=dict)
-    ends: dict[int, FinishReason] = field(default_factory=dict)
-    given_up: dict[int, FinishReason] = field(default_factory=dict)
-    """Sequences that the client, or a stop string, ended."""
-    settle: Settle | None = None
-    settled_at: Seconds = 0.0
-    broken: bool = False
-    """Its gateway died before it was over."""
-
-
-def stories_of(log: ClusterLog) -> Mapping[RequestId, Story]:
-    """The stories of all calls that a gateway took.
-
-    Raises `LawBroken` where one can't be told: I1 (nothing follows the end of a sequence or of a
-    request, each of which comes once) and I14 (each (sequence, index) comes once and in order).
-    """
-    stories: dict[RequestId, Story] = {}
-    for at, node, what in log.entries:
-        match what:
-            case Arrived(request):
-                stories[request.id] = Story(request, at)
-            case LifeEnded() if node == GATEWAY:
-                for story in stories.values():
-                    story.broken = story.broken or story.settle is None
-            case GivenUp() if what.request in stories:
-                _give_up(stories[what.request], what)
-            case _ if node == GATEWAY:
-                _command(stories, at, what)
-            case _:
-                pass
-    return stories
-
-
-def _command(stories: Mapping[RequestId, Story], at: Seconds, what: object) -> None:
-    match what:
-        case Dispatch(request=request) | Adopt(request=request):
-            _give(stories[request.id], request)
-        case Grant(request=request, attempt=attempt):
-            stories[request].attempt = attempt
-        case Deliver(token) | DeliverRun(token):
-            _deliver(stories[token.request], token)
-        case EndSequence(request=request, sequence=sequence, reason=reason):
-            _check_open(stories[request], sequence, "ends")
-            stories[request].ends[sequence] = reason
-        case Settle(record):
-            story = stories[record.request]
-            if story.settle is not None or story.broken:
-                raise LawBroken(f"I1: {record.request} is settled twice")
-            story.settle, story.settled_at = what, at
-        case _:
-            pass
-
-
-def _give_up(story: Story, what: GivenUp) -> None:
-    every = range(story.request.sampling.n)
-    for sequence in every if what.sequence is None else (what.sequence,):
-        story.given_up.setdefault(sequence, what.reason)
-
-
-def _check_open(story: Story, sequence: int, what: str) -> None:
-    if sequence in story.ends or story.settle is not None or story.broken:
-        raise LawBroken(f"I1: {story.request.id}/{sequence} {what} after its end")
-
-
-def _give(story: Story, request: Request) -> None:
-    """I14: whoever gets a request is told all that its client has, and nothing else."""
-    story.attempt = request.attempt
-    has = tuple(tuple(story.tokens.get(s, ())) for s in range(request.sampling.n))
-    if (request.resumed or ((),) * len(has)) != has:
-        raise LawBroken(f"I14: {request.id} goes on from {request.resumed}, its client has {has}")
-    if set(request.done) != set(story.ends):
-        raise LawBroken(f"I14: {request.id} goes on without {request.done}, not {story.ends}")
-
-
-def _deliver(story: Story, said: TokenGenerated | TokensGenerated) -> None:
-    name = f"{said.request}/{said.sequence}"
-    _check_open(story, said.sequence, "goes on")
-    if said.attempt != story.attempt:
-        raise LawBroken(f"I14: {name} hears attempt {said.attempt} in attempt {story.attempt}")
-    tokens = story.tokens.setdefault(said.sequence, [])
-    for token in each_token(said):
-        if token.index != len(tokens):
-            raise LawBroken(f"I14: {name} gets token {token.index} where {len(tokens)} is due")
-        tokens.append(token.token)
 
 
 def check_leases(log: ClusterLog) -> None:
@@ -272,6 +181,46 @@ def check_index(cluster: VirtualCluster, patience_s: Seconds = 10.0) -> None:
         raise LawBroken(f"I25: after quiet the index is wrong about {', '.join(wrong)}")
 
 
+def check_cancels(cluster: VirtualCluster, stories: Mapping[RequestId, Story]) -> None:
+    """I35: what nobody wants any more is not computed any more.
+
+    A step that a worker begins after it has heard an abort computes nothing of that attempt. Where
+    nothing held messages back, no worker computes what was settled longer ago than they take.
+    """
+    prompt = _is_prompt(cluster)
+    unwanted: set[tuple[Node, RequestId, int, int | None]] = set()
+    for at, node, what in cluster.log.entries:
+        match what:
+            case LifeBegan():
+                unwanted = {one for one in unwanted if one[0] != node}
+            case AbortHeard(request, attempt, sequence):
+                unwanted.add((node, request, attempt, sequence))
+            case StepPlan(chunks=chunks):
+                for chunk in chunks:
+                    id, attempt = chunk.request.id, chunk.request.attempt
+                    if {(node, id, attempt, None), (node, id, attempt, chunk.sequence)} & unwanted:
+                        raise LawBroken(f"I35: {node} computes {id}, though it was aborted")
+                    if prompt and _is_long_over(cluster, stories[id], at):
+                        raise LawBroken(f"I35: {node} computes {id}, which is long over")
+            case _:
+                pass
+
+
+def _is_prompt(cluster: VirtualCluster) -> bool:
+    """Did every message of the run arrive when it should?"""
+    disturbed = any(
+        not isinstance(one.fault.action, _DISTURBS_NO_LINK) for one in cluster.faults.injected
+    )
+    return cluster.setup.hostility == Hostility() and not disturbed
+
+
+def _is_long_over(cluster: VirtualCluster, story: Story, at: Seconds) -> bool:
+    return story.settle is not None and at > story.settled_at + cluster.setup.times.most_s
+
+
+_DISTURBS_NO_LINK = (Crash, Slow, Corrupt, FillDisk, LoseBlocks)
+
+
 def check_faults_happened(cluster: VirtualCluster) -> None:
     """Each fault that is said to be injected has left its mark, and nothing else has."""
     counts, traffic, chances = (
@@ -288,6 +237,8 @@ def check_faults_happened(cluster: VirtualCluster) -> None:
         "drop": traffic.dropped,
         "duplicate": traffic.repeated,
         "reorder": traffic.aside,
+        "fill-disk": cluster.store.fills,
+        "lose-blocks": cluster.store.losses,
     }
     by_chance = {"drop": chances.drop, "duplicate": chances.duplicate, "reorder": chances.reorder}
     for what, count in seen.items():
@@ -295,3 +246,12 @@ def check_faults_happened(cluster: VirtualCluster) -> None:
             raise LawBroken(f"{counts[what]} faults of kind {what} are injected, {count} are seen")
     if bool(counts["cut"]) != bool(traffic.cuts):
         raise LawBroken(f"{counts['cut']} cuts are injected, {traffic.cuts} streams were cut")
+    _check_damage(cluster)
+
+
+def _check_damage(cluster: VirtualCluster) -> None:
+    """I19, I28: whoever copied KV that was damaged has found it, or has it lying in the store."""
+    spoiled = [one.fault for one in cluster.faults.injected if isinstance(one.fault, CopyFault)]
+    found = sum(1 for _ in cluster.log.of_type(BadCopy)) + cluster.store.bad
+    if len(spoiled) > found + cluster.store.damaged:
+        raise LawBroken(f"I19: of {len(spoiled)} damaged copies only {found} were found")

@@ -7,9 +7,18 @@ from dataclasses import replace
 from enum import StrEnum
 
 from antiphon.core.draws import Draws
-from antiphon.core.faults import DISHONEST, HONEST, FaultPlan, Kind, Mix, plan
-from antiphon.sim import GATEWAY, Hostility
-from antiphon.sim.cluster_setup import Call, ClusterSetup, Empty, GiveUp, Stimulus, WorkerSpec
+from antiphon.core.faults import (
+    COPYING,
+    DISHONEST,
+    HONEST,
+    STORING,
+    Boundary,
+    FaultPlan,
+    Kind,
+    Mix,
+    Node,
+    plan,
+)
 from antiphon.types import (
     ClusterConfig,
     KvConfig,
@@ -25,8 +34,20 @@ from antiphon.types import (
     WorkerId,
 )
 
-from .strategies import EOS, VOCAB_SIZE
+from ..cluster_setup import (
+    GATEWAY,
+    Call,
+    ClusterSetup,
+    Empty,
+    GiveUp,
+    Stimulus,
+    StoreSpec,
+    WorkerSpec,
+)
+from ..network import Hostility
 
+VOCAB_SIZE = 16
+EOS: TokenId = 0
 LONGEST_PROMPT = 40
 LONGEST_OUTPUT = 20
 PATIENCE_S: Seconds = 60.0
@@ -35,6 +56,25 @@ HOSTILE_PATIENCE_S: Seconds = 4.0
 """Where a message may get lost, only deadlines end what waits for it."""
 BUSY_S: Seconds = 0.6
 """Calls come and faults begin within this time."""
+
+_HAND_OVER = (
+    Boundary.OFFER,
+    Boundary.GRANT,
+    Boundary.GRANT_ANSWER,
+    Boundary.ADOPT,
+    Boundary.TAKE,
+    Boundary.TAKE_ANSWER,
+    Boundary.READ,
+    Boundary.ACKNOWLEDGE,
+    Boundary.PULLED,
+    Boundary.RENEW,
+    Boundary.RELEASE,
+    Boundary.ABORT,
+)
+_AT_HAND_OVERS = (
+    *(Kind.CRASH, Kind.STALL, Kind.STALL, Kind.SLOW, Kind.PARTITION, Kind.CUT, Kind.DELAY),
+    *COPYING,
+)
 
 
 class Family(StrEnum):
@@ -49,6 +89,12 @@ class Family(StrEnum):
     """As impatient, and the gateway may die, stop and be slow, too."""
     HOSTILE = "hostile"
     """As gateway, and links lose, repeat and reorder messages. Only safety is promised."""
+    STORE = "store"
+    """As honest, beside a store whose disk fills up and that loses blocks; and KV is damaged
+    wherever it is copied, from worker to worker or between worker and store."""
+    HANDOVER = "handover"
+    """As impatient, in clusters that hand over; faults come just where KV changes hands, and last
+    longer than leases. Memory is scarce."""
 
 
 def setup_of(seed: int, family: Family, faults: FaultPlan | None = None) -> ClusterSetup:
@@ -62,27 +108,19 @@ class _Drawn:
         self._seed = seed
         self._family = family
         self._draws = Draws(seed)
+        self._is_patient = family in (Family.HONEST, Family.STORE)
 
     def setup(self) -> ClusterSetup:
         draws = self._draws
         workers = self._workers()
         names = tuple(str(worker.id) for worker in workers)
-        gateway_fails = self._family in (Family.GATEWAY, Family.HOSTILE)
-        mix = Mix(
-            nodes=(*names, GATEWAY) if gateway_fails else names,
-            spared=() if gateway_fails else (GATEWAY,),
-            kinds=tuple(Kind) if self._family is Family.HOSTILE else HONEST,
-            faults=8,
-            duration_s=BUSY_S,
-            longest_s=0.8,
-        )
         calls = [self._call(number) for number in range(2 + draws.below(11, "calls"))]
         block = draws.choice((2, 4, 8), "block")
         page = draws.choice([size for size in (1, 2, 4, 8) if block % size == 0], "page")
-        return ClusterSetup(
+        setup = ClusterSetup(
             workers=tuple(self._sized(worker, page) for worker in workers),
             stimuli=(*calls, *self._impatience(calls, workers)),
-            faults=plan(self._seed, mix),
+            faults=plan(self._seed, self._mix(names)),
             hostility=self._hostility(),
             cluster=ClusterConfig(heartbeat_s=0.02, lost_after_s=0.1, lease_ttl_s=0.15),
             router=RouterConfig(
@@ -94,7 +132,7 @@ class _Drawn:
             scheduler=SchedulerConfig(
                 max_num_seqs=draws.choice((3, 4, 8), "seqs"),
                 max_batched_tokens=draws.choice((4, 8, 24), "budget"),
-                max_queue=100 if self._family is Family.HONEST else draws.choice((2, 100), "queue"),
+                max_queue=100 if self._is_patient else draws.choice((2, 100), "queue"),
                 output_history=4,
                 reserve_fraction=draws.choice((0.0, 0.03), "reserve"),
             ),
@@ -108,12 +146,51 @@ class _Drawn:
             page_pull_s=draws.choice((0.0001, 0.002, 0.02), "pull"),
             stops=self._stops(calls),
         )
+        return self._beside_store(setup) if self._family is Family.STORE else setup
+
+    def _mix(self, workers: tuple[Node, ...]) -> Mix:
+        gateway_fails = self._family in (Family.GATEWAY, Family.HOSTILE)
+        mix = Mix(
+            nodes=(*workers, GATEWAY) if gateway_fails else workers,
+            spared=() if gateway_fails else (GATEWAY,),
+            faults=8,
+            duration_s=BUSY_S,
+            longest_s=0.8,
+        )
+        match self._family:
+            case Family.HOSTILE:
+                return replace(mix, kinds=(*HONEST, *DISHONEST))
+            case Family.STORE:
+                kinds = (*HONEST, *COPYING, *COPYING, *STORING, *STORING)
+                return replace(mix, kinds=kinds, boundaries=tuple(Boundary), latest=20)
+            case Family.HANDOVER:
+                return replace(mix, kinds=_AT_HAND_OVERS, boundaries=_HAND_OVER, latest=20)
+            case Family.HONEST | Family.IMPATIENT | Family.GATEWAY:
+                return mix
+
+    def _beside_store(self, setup: ClusterSetup) -> ClusterSetup:
+        """Each call comes once more, a while later, and finds the store full of what it needs."""
+        draws = self._draws
+        again = (
+            replace(one, at=one.at + BUSY_S, request=replace(one.request, id=f"{one.request.id}+"))
+            for one in setup.stimuli
+            if isinstance(one, Call)
+        )
+        store = StoreSpec(
+            believed_tokens=LONGEST_PROMPT,
+            lost_share=draws.choice((0.0, 0.1), "lost"),
+            fetch_s=draws.choice((0.003, 0.03), "fetch"),
+            groups=draws.choice((1, 4), "groups"),
+            late_share=0.2,
+            late_s=draws.choice((0.0, 0.3), "late"),
+        )
+        return replace(setup, stimuli=(*setup.stimuli, *again), store=store)
 
     def _workers(self) -> list[WorkerSpec]:
         draws = self._draws
-        shape = draws.choice(
-            ((1, 1, 0), (2, 1, 0), (1, 2, 0), (2, 2, 0), (1, 1, 1), (0, 0, 2)), "shape"
-        )
+        handing_over = ((1, 1, 0), (2, 1, 0), (1, 2, 0), (2, 2, 0), (1, 1, 1))
+        others = () if self._family is Family.HANDOVER else ((0, 0, 2),)
+        shape = draws.choice((*handing_over, *others), "shape")
         roles = (Role.PREFILL, Role.DECODE, Role.MIXED)
         workers: list[WorkerSpec] = []
         for role, count in zip(roles, shape, strict=True):
@@ -132,7 +209,8 @@ class _Drawn:
     def _sized(self, worker: WorkerSpec, page_tokens: int) -> WorkerSpec:
         """Memory for one to four of the longest requests."""
         longest = 3 * (LONGEST_PROMPT + LONGEST_OUTPUT)
-        tokens = longest + self._draws.below(longest, "memory", worker.id)
+        most = 1 if self._family is Family.HANDOVER else longest
+        tokens = longest + self._draws.below(most, "memory", worker.id)
         return WorkerSpec(
             id=worker.id,
             role=worker.role,
@@ -145,7 +223,7 @@ class _Drawn:
         draws, name = self._draws, f"r{number}"
         hostile = self._family is Family.HOSTILE
         patience_s: Seconds = HOSTILE_PATIENCE_S if hostile else PATIENCE_S
-        if self._family is not Family.HONEST and draws.below(3, name, "hurry") == 0:
+        if not self._is_patient and draws.below(3, name, "hurry") == 0:
             patience_s = draws.choice((0.02, 0.1, 0.5), name, "patience")
         n = draws.choice((1, 1, 1, 2, 3), name, "n")
         return Call(
@@ -175,7 +253,7 @@ class _Drawn:
         return tokens[:LONGEST_PROMPT]
 
     def _impatience(self, calls: list[Call], workers: list[WorkerSpec]) -> list[Stimulus]:
-        if self._family is Family.HONEST:
+        if self._is_patient:
             return []
         draws = self._draws
         stimuli: list[Stimulus] = []
@@ -193,7 +271,7 @@ class _Drawn:
         return stimuli
 
     def _stops(self, calls: list[Call]) -> dict[SequenceKey, int]:
-        if self._family is Family.HONEST:
+        if self._is_patient:
             return {}
         draws = self._draws
         keys = [
