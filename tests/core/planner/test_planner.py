@@ -294,3 +294,15 @@ def test_rules_that_nobody_can_keep_are_refused(changed: dict[str, object], word
 def test_a_role_without_capacity_is_refused() -> None:
     with pytest.raises(UsageError, match="decode"):
         Planner(rules(), {PREFILL: KIND})
+
+
+def test_a_queue_that_stands_still_asks_for_one_more() -> None:
+    calm = Calm(rules(ready_s=15, clear_s=15))
+    stuck = replace(need(2, 5), waits=True)
+    assert calm.settle(0, pool(PREFILL, 2), stuck, 5.0) == 2
+    assert calm.settle(15, pool(PREFILL, 2), stuck, 5.0) == 2
+    assert calm.settle(30, pool(PREFILL, 2), stuck, 5.0) == 3
+    assert calm.settle(45, pool(PREFILL, 2, starting=1), stuck, 5.0) == 3, "help is coming"
+    assert calm.settle(60, pool(PREFILL, 3), stuck, 5.0) == 3
+    assert calm.settle(75, pool(PREFILL, 3), need(2, 5), 5.0) == 3
+    assert calm.settle(105, pool(PREFILL, 3), stuck, 5.0) == 3, "it has not stood still since"

@@ -30,7 +30,7 @@ class Blind(Planner):
 
     def decide(self, seen: Observation) -> object:  # pyright: ignore
         pools = tuple(
-            replace(pool, held=0, queued=0, queued_tokens=0, running=0, steps=0)
+            replace(pool, held=0, queued=0, queued_tokens=0, running=0, busy_s=0)
             for pool in seen.pools
         )
         return super().decide(replace(seen, pools=pools))

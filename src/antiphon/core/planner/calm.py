@@ -27,17 +27,20 @@ class Calm:
         self._since: Seconds = 0.0
         self._given_up = 0
         """The largest size that was given up."""
+        self._waits_since: Seconds | None = None
+        """Since when too much waits, with nobody coming to help."""
         self._needed: dict[int, tuple[float, Seconds]] = {}
         """Sizes that were given up and needed again: at which load, and until when that counts."""
 
     def settle(self, at: Seconds, pool: PoolSeen, need: Need, per_s: float) -> int:
         """How many workers of the role there should be now. Mutates."""
         now = pool.workers
-        if need.workers > now:
+        wanted = max(need.workers, self._impatient(at, pool, need))
+        if wanted > now:
             self._enough.clear()
-            for size in range(now + 1, min(need.workers, self._given_up) + 1):
+            for size in range(now + 1, min(wanted, self._given_up) + 1):
                 self._needed[size] = (per_s, at + self._rules.memory_s)
-            return need.workers
+            return wanted
         enough = max(need.enough + pool.pinned, self._remembered(at, now, per_s))
         if enough >= now or pool.starting or pool.cold:
             self._enough.clear()
@@ -51,6 +54,21 @@ class Calm:
         self._enough.clear()
         self._given_up = max(self._given_up, now)
         return stay
+
+    def _impatient(self, at: Seconds, pool: PoolSeen, need: Need) -> int:
+        """One more than there are, if a queue that was to be gone is still there; else 0.
+
+        What is believed of the workers' pace must be wrong: a queue that stands still tells so.
+        """
+        if not need.waits or pool.starting or pool.cold:
+            self._waits_since = None
+            return 0
+        if self._waits_since is None:
+            self._waits_since = at
+        if at - self._waits_since < self._rules.ready_s + self._rules.clear_s:
+            return 0
+        self._waits_since = None
+        return pool.workers + 1
 
     def _remembered(self, at: Seconds, now: int, per_s: float) -> int:
         """The largest size, of those that there are, that this load has needed before."""

@@ -31,12 +31,13 @@ class Load:
 class Need:
     """`workers`: with fewer, targets will be missed. `enough`: no fewer may stay, if some go.
 
-    Between the two a pool is left as it is.
+    Between the two a pool is left as it is. `waits`: more than would be gone within the target.
     """
 
     workers: int
     enough: int
     why: str
+    waits: bool = False
 
 
 def need_of(
@@ -64,6 +65,7 @@ def need_of(
         workers=workers,
         enough=max(workers, min(most, max(calm, stay))),
         why=why,
+        waits=reaction > 0,
     )
 
 

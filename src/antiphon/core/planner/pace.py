@@ -15,8 +15,8 @@ _WEIGHT = 0.2
 """Of the newest interval. The first ones weigh more: the profile counts as one of them."""
 _FURTHEST = 4.0
 """One measurement says no more than so many times as slow, or as quick."""
-_LEAST_STEPS = 20
-"""Fewer passes say nothing."""
+_LEAST_SHARE = 0.05
+"""Of an interval that was computed in; less says nothing."""
 
 
 class Pace:
@@ -33,7 +33,7 @@ class Pace:
         Cold workers are not in what a pool did: caches fill and kernels compile in their steps. Of
         mixed workers nothing is learned: one pass does both.
         """
-        if pool.steps < _LEAST_STEPS or pool.busy_s <= 0:
+        if pool.busy_s <= _LEAST_SHARE * seconds:
             return
         match self._role:
             case Role.PREFILL:
