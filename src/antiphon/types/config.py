@@ -244,7 +244,7 @@ class RouterConfig:
     quantum_tokens: Annotated[
         int,
         Key("Tokens of prompt and output that tenants of a class get in turn.", 1, 2**30),
-    ] = 8192
+    ] = 512
     admission: Annotated[
         str,
         Key(

@@ -21,7 +21,7 @@ class FairShares:
     """`quantum_tokens`: what a tenant may be served in a round. `ttft_s`: the target of requests
     that bring none."""
 
-    quantum_tokens: int = 8192
+    quantum_tokens: int = 512
     ttft_s: Seconds = float("inf")
 
 
