@@ -28,7 +28,7 @@ def _root() -> None:
 def run(
     scenarios: Annotated[
         list[Path],
-        typer.Argument(help="Fleets, loads and faults, one TOML file each.", metavar="SCENARIO…"),
+        typer.Argument(help="Fleets, loads and faults, one TOML file each.", metavar="SCENARIO"),
     ],
     seed: Annotated[
         int | None,
