@@ -183,7 +183,7 @@ def test_where_all_calls_fail_the_exit_code_says_so(scenario: Path) -> None:
 
 def test_help_teaches() -> None:
     result = CliRunner().invoke(app, ["sim", "--help"], prog_name="antiphon")
-    assert result.output.startswith("Usage: antiphon sim [OPTIONS] SCENARIO")
+    assert result.output.startswith("Usage: antiphon sim [OPTIONS] {SCENARIO}")
     for part in ("virtual time", "--find-goodput", "bench compare", "Exit code 0"):
         assert part in result.output
     assert "Usage: antiphon sim" in run().output
