@@ -27,7 +27,7 @@ sim_app.command()(explore)
 def run(
     scenarios: Annotated[
         list[Path],
-        typer.Argument(help="Fleets, loads and faults, one TOML file each.", metavar="SCENARIO…"),
+        typer.Argument(help="Fleets, loads and faults, one TOML file each.", metavar="SCENARIO"),
     ],
     seed: Annotated[
         int | None,
