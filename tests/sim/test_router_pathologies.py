@@ -77,7 +77,7 @@ def test_beginnings_that_come_again_are_computed_once_and_all_work() -> None:
     plant = Plant(kv_tokens=16_384)
     found = no_later(plant, conversations(1), conversations(2))
     assert found["least-loaded"] > 2 * found["slo"]
-    assert evenness(plant, conversations(2)).hit_share > 0.7
+    assert plant.play("slo", conversations(2)).hit_share > 0.7
 
 
 def test_no_decode_worker_stays_idle_under_single_turns() -> None:
