@@ -52,7 +52,7 @@ def test_one_odd_report_moves_it_little() -> None:
     busy_s = reports(pace, 1.0, 100)
     before = pace.factor
     reports(pace, 1.0, 1, first=100, busy_s=busy_s + 1e6)
-    assert before < pace.factor < before * 1.05
+    assert before < pace.factor < before * 1.15
 
 
 def test_a_worker_that_reports_no_busy_time_keeps_the_model_s_pace() -> None:
