@@ -36,6 +36,7 @@ CHATS = parse_workload(
 SLO = Slo(ttft_s=1.0, tpot_s=0.03)
 WARMUP_S = 3.0
 FULL_S = 60.0
+PROFILE = result.RESULTS / "profile.json"
 KV_BYTES_PER_TOKEN = 30 * 2 * 3 * 64 * 2
 KV_BYTES = 2**30
 
@@ -164,9 +165,14 @@ async def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--profile", type=Path, required=True, help="of one core of this machine")
+    parser.add_argument(
+        "--profile", type=Path, default=PROFILE, help="of one core of this machine; it has to be"
+    )
     parser.add_argument("--seconds", type=float, default=FULL_S, help="of load at each rate")
     options = parser.parse_args()
+    machine = read_profile(options.profile).engine.machine
+    if result.cpu_model() not in machine:
+        print(f"The profile is of another machine ({machine}): measure one of this, see --help")
     print("| cluster | rate | attainment | TTFT p50 | TPOT p50 | TTFT p99 | TPOT p99 |")
     print("|---|---|---|---|---|---|---|")
     found: list[dict[str, object]] = []

@@ -47,7 +47,7 @@ def test_a_virtual_worker_takes_the_time_of_the_profile() -> None:
     # pairs. Then its last 8 beside 8 of the other's: the same tokens, two chunks, a sample.
     one = 0.5 + 2 + 1 + 0.03125 + 16 / 1024 + 136 / 4096
     two = 0.5 + 2 + 1 + 0.0625 + 2 * 0.03125 + (24 + 8) / 1024 + (8 * 16 + 36 + 36) / 4096
-    assert first["a"] == one + two
+    assert first[RequestId("a")] == one + two
 
 
 def test_more_load_means_longer_steps() -> None:

@@ -64,6 +64,8 @@ class Membership:
         self._lost_after_s = lost_after_s
         self._lives: dict[WorkerId, _Life] = {}
         self._ended: OrderedDict[Incarnation, None] = OrderedDict()
+        self._not_before: Seconds | None = None
+        """Nothing changes before then. Signs of life move it no later: `due` does, for all."""
 
     def health(self, worker: WorkerId) -> Health:
         """What was last said of the worker; LOST if it is not there."""
@@ -96,7 +98,8 @@ class Membership:
             message = f"worker {worker}: another worker lives under this incarnation"
             return JoinRefused(reason=JoinRefusal.INVALID, message=message)
         lost = () if before is None else (self._end(worker),)
-        self._lives[worker] = _Life(incarnation, now)
+        self._lives[worker] = life = _Life(incarnation, now)
+        self._foresee(self._next_change(life))
         return lost
 
     def heard(self, worker: WorkerId, incarnation: Incarnation, now: Seconds) -> bool:
@@ -109,6 +112,8 @@ class Membership:
             return False
         life.heard_at = max(life.heard_at, now)
         life.recovered = life.told is Health.SUSPECT
+        if life.recovered:
+            self._foresee(life.heard_at)
         return True
 
     def drain(self, worker: WorkerId, on: bool) -> Sequence[HealthChanged]:
@@ -134,7 +139,7 @@ class Membership:
         A call that comes late by more than a heartbeat means that this process stood still: what
         the workers said meanwhile lies unread, so its own absence is not counted as their silence.
         """
-        next_at = self.next_deadline()
+        next_at = self._first_change()
         if next_at is not None and (overslept_s := now - next_at) > self._heartbeat_s:
             for life in self._lives.values():
                 life.heard_at = min(now, life.heard_at + overslept_s)
@@ -147,10 +152,22 @@ class Membership:
                 changes += self._tell(worker, life, Health.SUSPECT)
             else:
                 changes += self._tell(worker, life, _well(life))
+        self._not_before = self._first_change()
         return tuple(changes)
 
     def next_deadline(self) -> Seconds | None:
-        """When `due` must be called next, at the latest; None: nobody is there. Does not mutate."""
+        """When `due` must be called next; None: nobody is there. Does not mutate.
+
+        Never too late, and too early if somebody was heard since: with a thousand workers this is
+        asked at each of their messages.
+        """
+        return self._not_before
+
+    def _foresee(self, change: Seconds) -> None:
+        if self._not_before is None or change < self._not_before:
+            self._not_before = change
+
+    def _first_change(self) -> Seconds | None:
         return min((self._next_change(life) for life in self._lives.values()), default=None)
 
     def _next_change(self, life: _Life) -> Seconds:

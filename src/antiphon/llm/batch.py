@@ -20,6 +20,7 @@ from antiphon.types import (
     Abort,
     Command,
     Deliver,
+    DeliverRun,
     Dispatch,
     EndSequence,
     FinishReason,
@@ -110,7 +111,7 @@ class Batch:
                     now = time.monotonic()
                     answer = replace(self._scheduler.add(request, now), attempt=request.attempt)
                     self._execute(self._book.heard(answer, now))
-                case Deliver(token=said):
+                case Deliver(said) | DeliverRun(said):
                     sequence = self._answers[said.request].sequences[said.sequence]
                     if any(sequence.push(token) for token in each_token(said)):
                         now = time.monotonic()

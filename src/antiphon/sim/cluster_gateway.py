@@ -13,6 +13,7 @@ from antiphon.types import (
     ClusterConfig,
     Command,
     Deliver,
+    DeliverRun,
     Dispatch,
     Drained,
     EndSequence,
@@ -245,15 +246,21 @@ class GatewayLife:
                 return  # it died in the midst of this
             self._gateway.note(command)
             self._execute(command)
-            if isinstance(command, Deliver):
-                token = command.token
-                key = SequenceKey(token.request, token.sequence)
-                stop = self._gateway.stops.get(key)
-                if stop is not None and any(one.index == stop for one in each_token(token)):
-                    stops.append(key)
+            stops += self._stopped(command)
         for key in stops:
             self.cancel(key.request, key.sequence, FinishReason.STOP)
         self._wake()
+
+    def _stopped(self, command: Command) -> Sequence[SequenceKey]:
+        """Whose text meets its stop string with what is delivered."""
+        match command:
+            case Deliver(said) | DeliverRun(said):
+                key = SequenceKey(said.request, said.sequence)
+                stop = self._gateway.stops.get(key)
+                met = stop is not None and any(one.index == stop for one in each_token(said))
+                return (key,) if met else ()
+            case _:
+                return ()
 
     def _execute(self, command: Command) -> None:
         now = self._process.now
@@ -269,7 +276,7 @@ class GatewayLife:
                 self._send(owner, command)
             case Abort(worker=worker):
                 self._send(worker, command)
-            case Deliver() | EndSequence() | Settle() | Drained():
+            case Deliver() | DeliverRun() | EndSequence() | Settle() | Drained():
                 pass  # the log is the client
             case _:
                 assert_never(command)

@@ -104,6 +104,8 @@ class ClusterSetup:
     """How long one page takes from one worker's memory to another's."""
     store: StoreSpec | None = None
     kv_bytes_per_token: int = 1
+    kept_changes: int = 32
+    """Changes of its blocks that a worker can say again: few, so that dumps are needed too."""
     most_repeats: int = 1
     """Steps of decodes that a worker may run in a row as one event."""
     stops: Mapping[SequenceKey, int] = field(default_factory=dict)

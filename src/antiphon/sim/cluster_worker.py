@@ -115,7 +115,8 @@ class WorkerLife:
         self._spec, self._model = spec, worker.model
         self.memory = parts.memory(setup.kv.page_tokens)
         self.store = store_user(self, worker.store, parts.store)
-        self.teller = KvTeller(ignore if self.store is None else self.store.side.listen)
+        also = ignore if self.store is None else self.store.side.listen
+        self.teller = KvTeller(also, setup.kept_changes)
         self.scheduler = Scheduler(
             config=spec.scheduler or setup.scheduler,
             kv=setup.kv,

@@ -12,17 +12,17 @@ from antiphon.types import (
     Tier,
 )
 
-_KEPT = 32
-"""Changes that can be said again: few, so that dumps are needed too."""
-
 
 class KvTeller:
     """Numbers the changes of one life of a process. `listen` is for the scheduler."""
 
-    def __init__(self, also: KvListener) -> None:
+    def __init__(self, also: KvListener, kept: int) -> None:
+        """`kept`: so many changes can be said again; more are a dump."""
         self.held: dict[BlockKey, None] = {}
         self._also = also
+        self._most = kept
         self._kept: list[KvChange] = []
+        """The last `kept` at least."""
         self._next = self._said = 0
 
     def listen(self, event: KvEvent) -> None:
@@ -32,7 +32,9 @@ class KvTeller:
             self.held[event.key] = None
         else:
             self.held.pop(event.key, None)
-        self._kept = [*self._kept[1 - _KEPT :], KvChange(event.key, Tier.DEVICE, stored)]
+        self._kept.append(KvChange(event.key, Tier.DEVICE, stored))
+        if len(self._kept) > 2 * self._most:
+            del self._kept[: -self._most]
         self._next += 1
         self._also(event)
 
@@ -48,7 +50,7 @@ class KvTeller:
     def again(self, wish: KvReplay) -> KvEvents | KvDump:
         """All changes from that number on, or all that is there if they are forgotten."""
         self._said, first = self._next, wish.first
-        if not self._next - len(self._kept) <= first <= self._next:
+        if not self._next - min(len(self._kept), self._most) <= first <= self._next:
             return self.dump()
         changes = self._kept[len(self._kept) - (self._next - first) :]
         return KvEvents(first=first, changes=tuple(changes))

@@ -129,6 +129,8 @@ class Network:
 
     def delay_s(self) -> Seconds:
         """The next message's time on its way."""
+        if self._times.least_s == self._times.most_s:
+            return self._times.least_s
         self._numbered += 1
         return self._draws.between(self._times.least_s, self._times.most_s, self._numbered)
 

@@ -33,10 +33,15 @@ class StepRun:
         self, engine: PassEngine, plan: StepPlan, began_at: Seconds, slow_factor: float = 1.0
     ) -> None:
         self.plan = plan
-        self.passes = engine.passes(plan)
+        self.passes = passes = engine.passes(plan)
         self._engine = engine
         self._began_at = began_at
-        self._slow_factor = slow_factor
+        self._first_s = slow_factor * engine.passes_s(plan, 1)
+        self._slower_s = 0.0
+        """Each pass takes so much longer than the one before: contexts grow evenly."""
+        if passes > 1:
+            more_s = slow_factor * engine.passes_s(plan, passes) - passes * self._first_s
+            self._slower_s = 2 * more_s / (passes * (passes - 1))
         self._result = engine.forward(plan) if plan.repeat == 1 else None
 
     @property
@@ -65,7 +70,8 @@ class StepRun:
         return replace(result, elapsed_s=self._slow_factor * result.elapsed_s)
 
     def _over_at(self, passes: int) -> Seconds:
-        return self._began_at + self._slow_factor * self._engine.passes_s(self.plan, passes)
+        slower_s = self._slower_s * (passes * (passes - 1) // 2)
+        return self._began_at + passes * self._first_s + slower_s
 
     def _over_by(self, now: Seconds) -> int:
         """How many passes are over by then."""

@@ -11,6 +11,7 @@ from antiphon.sim.cluster_setup import GATEWAY, ClusterSetup
 from antiphon.types import (
     Adopt,
     Deliver,
+    DeliverRun,
     Dispatch,
     EndSequence,
     Fetched,
@@ -86,7 +87,7 @@ def _command(stories: Mapping[RequestId, Story], at: Seconds, what: object) -> N
             _give(stories[request.id], request)
         case Grant(request=request, attempt=attempt):
             stories[request].attempt = attempt
-        case Deliver(token):
+        case Deliver(token) | DeliverRun(token):
             _deliver(stories[token.request], token)
         case EndSequence(request=request, sequence=sequence, reason=reason):
             _check_open(stories[request], sequence, "ends")

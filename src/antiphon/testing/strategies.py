@@ -62,6 +62,7 @@ class WorkerSetup:
     pages: int
     max_model_len: int = CONTEXT_LEN
     parts: Parts = STANDARD_PARTS
+    most_repeats: int = 1
 
     def build(self, listen: KvListener = ignore) -> Scheduler:
         """A new scheduler of `MODEL`."""
@@ -72,6 +73,7 @@ class WorkerSetup:
             model=MODEL,
             max_model_len=self.max_model_len,
             listen=listen,
+            most_repeats=self.most_repeats,
             parts=self.parts,
         )
 

@@ -143,9 +143,16 @@ class Drained:
 
 @dataclass(frozen=True, slots=True)
 class Deliver:
-    """Pass this token, or these, on to the client: each (sequence, index) comes once, in order."""
+    """Pass this token on to the client: each (sequence, index) comes once and in order."""
 
-    token: TokenGenerated | TokensGenerated
+    token: TokenGenerated
+
+
+@dataclass(frozen=True, slots=True)
+class DeliverRun:
+    """The same for all tokens of a run, in their order."""
+
+    run: TokensGenerated
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -167,5 +174,15 @@ class Settle:
 
 
 Command: TypeAlias = (
-    Dispatch | Grant | Adopt | Renew | Release | Abort | Deliver | EndSequence | Settle | Drained
+    Dispatch
+    | Grant
+    | Adopt
+    | Renew
+    | Release
+    | Abort
+    | Deliver
+    | DeliverRun
+    | EndSequence
+    | Settle
+    | Drained
 )

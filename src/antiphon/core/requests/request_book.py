@@ -29,6 +29,7 @@ from antiphon.types import (
     AttemptFailed,
     Command,
     Deliver,
+    DeliverRun,
     Drained,
     Event,
     Fetched,
@@ -247,7 +248,7 @@ class RequestBook:
         if not entry.attempt.first_token:
             self._dispatcher.token(entry, now)
         entry.accept_tokens(fact.sequence, tokens, now)
-        return (Deliver(fact),)
+        return (Deliver(fact) if isinstance(fact, TokenGenerated) else DeliverRun(fact),)
 
     def _use(self, entry: OpenRequest, fact: Fact, now: Seconds) -> list[Command]:
         match fact:

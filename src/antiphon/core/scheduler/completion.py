@@ -55,9 +55,7 @@ class Completion:
         """
         passes = len(result.runs[0].tokens)
         if not 1 <= passes <= flight.plan.repeat or result.samples or result.faults:
-            raise BugError(
-                f"step {result.number} was not to be run {passes} times, with this result"
-            )
+            raise BugError(f"step {result.number} was not to be run {passes} times")
         memory, sampling = self._memory, flight.sampling
         between_s = result.elapsed_s * (passes - 1) / passes
         for run in result.runs:

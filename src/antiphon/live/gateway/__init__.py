@@ -4,10 +4,11 @@ from .app import create_app
 from .auth import Keyring
 from .fleet import Fleet
 from .fleet_control import FleetControl
-from .gateway import Gateway, Ports, State
+from .gateway import Gateway, State
 from .intake import Served
 from .kv_metrics import KvSeen
 from .metrics import Metrics
+from .ports import Ports
 from .prompts import Prompts
 from .request_log import RequestLog
 from .service import Service

@@ -11,17 +11,15 @@ but for those that wait for a worker to be emptied.
 """
 
 import asyncio
-import secrets
 from collections import Counter
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import replace
 from enum import StrEnum
 
-from antiphon.core.recorder import Entry, recorded
+from antiphon.core.recorder import recorded
 from antiphon.core.requests import BOOK, BOOK_METHODS, RequestBook, Routing
 from antiphon.core.token_runs import each_token
 from antiphon.errors import BugError, PeerError
-from antiphon.live.kv_journal import KvNews
 from antiphon.live.worker_link import WorkerLink
 from antiphon.text import SequenceText, Tokenizer
 from antiphon.types import (
@@ -31,6 +29,7 @@ from antiphon.types import (
     Command,
     Config,
     Deliver,
+    DeliverRun,
     Dispatch,
     Drained,
     EndSequence,
@@ -40,19 +39,16 @@ from antiphon.types import (
     Grant,
     GrantAnswered,
     JoinRefused,
-    KvReplay,
     Rejected,
     Release,
     Renew,
     Request,
     RequestId,
-    RequestRecord,
     Role,
     Seconds,
     Settle,
     Stage,
     TokenGenerated,
-    TokensGenerated,
     WorkerId,
     WorkerInfo,
 )
@@ -64,6 +60,7 @@ from .fleet import Fleet
 from .intake import Call, Served, request_of
 from .law import Law
 from .metrics import Metrics
+from .ports import Ports
 from .reply import Reply
 
 _DEFAULTS = Config()
@@ -87,23 +84,6 @@ class _Open:
         self.call = call
         self.reply = reply
         self.texts = [SequenceText(request, tokenizer) for _ in range(request.sampling.n)]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Ports:
-    """What a gateway needs of its process.
-
-    `clock` is monotonic. `log_decision` gets every decision of the book, `log_request` the record
-    of each request that is over; neither may raise. `on_lost` gets each link that was given up.
-    `heard_kv` gets what workers say of their KV, and returns what they are to say again.
-    """
-
-    clock: Callable[[], Seconds]
-    draw_seed: Callable[[], int] = lambda: secrets.randbits(63)
-    log_decision: Callable[[Entry], None] | None = None
-    log_request: Callable[[RequestRecord, Rejected | None], None] = lambda record, rejected: None
-    on_lost: Callable[[WorkerLink, str], None] = lambda link, reason: None
-    heard_kv: Callable[[WorkerInfo, KvNews], KvReplay | None] = lambda worker, news: None
 
 
 class Gateway:
@@ -328,6 +308,8 @@ class Gateway:
             match command:
                 case Deliver():
                     self._deliver(command.token, self._clock())
+                case DeliverRun(run):
+                    any(self._deliver(token, self._clock()) for token in each_token(run))
                 case EndSequence():
                     self._end(command)
                 case Settle():
@@ -344,13 +326,7 @@ class Gateway:
                 case Dispatch() | Adopt() | Grant() | Renew() | Release() | Abort():
                     self._courier.carry(command)
 
-    def _deliver(self, said: TokenGenerated | TokensGenerated, now: Seconds) -> None:
-        if isinstance(said, TokenGenerated):
-            self._deliver_token(said, now)
-        else:
-            any(self._deliver_token(token, now) for token in each_token(said))
-
-    def _deliver_token(self, token: TokenGenerated, now: Seconds) -> bool:
+    def _deliver(self, token: TokenGenerated, now: Seconds) -> bool:
         """Whether its sequence's text has met a stop string: nothing more of it is wanted."""
         entry = self._open[token.request]
         text = entry.texts[token.sequence]

@@ -33,6 +33,7 @@ from .users import UserRules, Users
 
 _SLICE_S: Seconds = 5.0
 _MOST_ACTIONS = 10**12
+_KEPT_CHANGES = 4096
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -196,5 +197,6 @@ class Fleet:
             max_model_len=spec.max_model_len,
             vocab_size=VOCAB_SIZE,
             kv_bytes_per_token=spec.kv_bytes_per_token,
+            kept_changes=_KEPT_CHANGES,
             most_repeats=spec.repeats,
         )

@@ -92,4 +92,4 @@ def _spelt(copy: int, kind: int, number: int) -> tuple[TokenId, ...]:
 
 @lru_cache(maxsize=1)
 def _filler() -> tuple[TokenId, ...]:
-    return tuple(1 + place % (VOCAB_SIZE - 1) for place in range(1 << 20))
+    return tuple(1 + place % (VOCAB_SIZE - 1) for place in range(1 << 18))

@@ -12,6 +12,7 @@ from antiphon.types import (
     CallError,
     CallRecord,
     Deliver,
+    DeliverRun,
     Drained,
     Outcome,
     Request,
@@ -240,7 +241,7 @@ class Users(ClusterLog):
     def note(self, at: Seconds, node: Node, what: Entry) -> None:
         """See `ClusterLog`: nothing is kept but what users see."""
         match what:
-            case Deliver(said):
+            case Deliver(said) | DeliverRun(said):
                 self._hear(said)
             case Settle(record):
                 self._over(record.request, _ERRORS.get(record.outcome), record)

@@ -12,6 +12,7 @@ from antiphon.types import (
     Adopt,
     Command,
     Deliver,
+    DeliverRun,
     Dispatch,
     Drained,
     EndSequence,
@@ -83,9 +84,9 @@ class HandoverGateway:
                     send(command.owner, GrantTo(request, attempt, lease, incarnation_of(taker)))
                 case Renew(owner=owner) | Release(owner=owner):
                     send(owner, command)
-                case Deliver(token):
-                    for one in each_token(token):
-                        self._deliver(one)
+                case Deliver(said) | DeliverRun(said):
+                    for token in each_token(said):
+                        self._deliver(token)
                 case EndSequence():
                     self._end(command)
                 case Settle():

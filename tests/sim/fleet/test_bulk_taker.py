@@ -1,0 +1,30 @@
+"""Links of a fleet: each carries one hand-over after another."""
+
+import pytest
+
+from antiphon.perf import LinkTime
+from antiphon.sim.fleet.bulk_taker import Links
+
+
+def test_hand_overs_over_other_links_do_not_wait() -> None:
+    links = Links(LinkTime(setup_s=0.5, bytes_per_s=100.0), bytes_per_page=10)
+    assert links.take("a", "x", 20, 0.0, 1.0) == pytest.approx(2.5)
+    assert links.take("b", "y", 20, 0.0, 1.0) == pytest.approx(2.5)
+
+
+@pytest.mark.parametrize(("owner", "taker"), [("a", "y"), ("b", "x"), ("a", "x")])
+def test_hand_overs_that_share_an_end_follow_each_other(owner: str, taker: str) -> None:
+    links = Links(LinkTime(setup_s=0.5, bytes_per_s=100.0), bytes_per_page=10)
+    links.take("a", "x", 20, 1.0, 1.0)
+    assert links.take(owner, taker, 20, 2.0, 1.0) == pytest.approx(3.5 + 2.5)
+
+
+def test_in_and_out_of_a_worker_are_two_links() -> None:
+    links = Links(LinkTime(setup_s=0.0, bytes_per_s=100.0), bytes_per_page=10)
+    links.take("a", "x", 20, 0.0, 1.0)
+    assert links.take("x", "a", 20, 0.0, 1.0) == pytest.approx(2.0)
+
+
+def test_a_slow_worker_takes_longer() -> None:
+    links = Links(LinkTime(setup_s=1.0, bytes_per_s=100.0), bytes_per_page=10)
+    assert links.take("a", "x", 10, 0.0, 3.0) == pytest.approx(6.0)
