@@ -36,6 +36,7 @@ class StepRun:
         self.passes = passes = engine.passes(plan)
         self._engine = engine
         self._began_at = began_at
+        self._slow_factor = slow_factor
         self._first_s = slow_factor * engine.passes_s(plan, 1)
         self._slower_s = 0.0
         """Each pass takes so much longer than the one before: contexts grow evenly."""
