@@ -116,9 +116,11 @@ def facts(case: Case, records: Sequence[CallRecord]) -> dict[str, object]:
 
 def line(run: dict[str, object]) -> str:
     claim = f"{run['claim_s']:6.2f}" if run["claim_s"] else "     –"
+    ttft = run["ttft_s"]
+    assert isinstance(ttft, dict)
     return (
         f"\r{run['case']:14} TTFT mean {run['ttft_mean_s']:7.2f} s (Mooncake: {claim})  "
-        f"p50 {run['ttft_s']['p50']:6.2f}  p99 {run['ttft_s']['p99']:6.2f}  "
+        f"p50 {ttft['p50']:6.2f}  p99 {ttft['p99']:6.2f}  "
         f"hits {run['hit_share']:5.1%}  within SLO {run['within_slo']:5.1%}"
     )
 

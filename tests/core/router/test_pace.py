@@ -33,7 +33,7 @@ def reports(
 @given(st.floats(0.1, 10.0))
 def test_it_finds_the_true_speed(speed: float) -> None:
     pace = Pace(LinearTimes())
-    reports(pace, speed, 40)
+    reports(pace, speed, 150)
     assert pace.factor == pytest.approx(speed, rel=0.05)
 
 
@@ -49,10 +49,10 @@ def test_a_cold_start_says_nothing() -> None:
 
 def test_one_odd_report_moves_it_little() -> None:
     pace = Pace(LinearTimes())
-    busy_s = reports(pace, 1.0, 10)
+    busy_s = reports(pace, 1.0, 100)
     before = pace.factor
-    reports(pace, 1.0, 1, first=10, busy_s=busy_s + 1e6)
-    assert pace.factor == pytest.approx(before * 2**0.2)
+    reports(pace, 1.0, 1, first=100, busy_s=busy_s + 1e6)
+    assert before < pace.factor < before * 1.15
 
 
 def test_a_worker_that_reports_no_busy_time_keeps_the_model_s_pace() -> None:

@@ -151,7 +151,8 @@ def test_sglang_21199_a_match_is_not_worth_a_longer_wait() -> None:
 
 @pytest.mark.parametrize("queue", [0, 50, 100, 200, 400, 800])
 def test_sglang_25466_time_decides_and_no_gate(queue: int) -> None:
-    """What the best match may cost is what a prediction can't tell: 2 % of the target."""
+    """What the best match may cost is what a prediction can't tell, 2 % of the target, and what
+    others would wait for: what it saves, by the mean share of waiting, here less than a half."""
     for matched in range(0, 400, 25):
         made = router(
             info("a"), info("b"), parts=Parts(prefixes=holding({"b": matched})), ttft_s=2.0
@@ -160,7 +161,7 @@ def test_sglang_25466_time_decides_and_no_gate(queue: int) -> None:
         (route,) = routes(made, [request("r", 400)])
         assert route.predicted_ttft_s is not None
         best_s = min(400, queue + 400 - matched) * 1e-3
-        assert route.predicted_ttft_s <= best_s + 0.02 * 2.0 + 1e-9
+        assert route.predicted_ttft_s <= best_s + 0.02 * 2.0 + 0.5e-3 * matched + 1e-9
 
 
 def test_dynamo_9655_a_full_favourite_does_not_refuse_what_another_could_take() -> None:

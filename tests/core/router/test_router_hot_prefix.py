@@ -30,6 +30,7 @@ REPORT_S = 0.25
 DECODE_S = 0.2
 TOKEN_S = 1e-3
 HOT = tuple(range(1, 1025))
+HOT_S = len(HOT) * TOKEN_S
 
 
 def keys_of(tokens: Sequence[int]) -> list[BlockKey]:
@@ -213,7 +214,8 @@ def test_a_hot_prefix_keeps_equal_workers_equally_busy(seed: int, rate: float) -
     found = outcome_of(hot_arrivals(seed, rate, 600))
     assert found.unevenness <= 1.3
     for chosen_s, idle_s in found.idle_beside_queue:
-        assert chosen_s <= idle_s + 0.03, "it waits though an idle worker would be sooner"
+        # What is computed again makes others wait: it counts by how many wait.
+        assert chosen_s <= idle_s + 0.2 * HOT_S, "it waits though an idle worker is much sooner"
 
 
 def chats(seed: int, rate: float, number: int, prefixes: int) -> list[tuple[float, Request]]:

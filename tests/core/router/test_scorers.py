@@ -115,15 +115,6 @@ def test_extra_work_counts_once_more_by_the_share_of_waiting() -> None:
     assert best("slo", warm._replace(headroom=-0.4), shared) == "b"
 
 
-def test_less_is_computed_where_predictions_are_too_close_to_tell() -> None:
-    """A tenth of what is predicted; the soonest of those that compute as little."""
-    warm = option("a", ttft_s=1.0, queued_s=0.9, headroom=0.41, effort=0.1)
-    cold = option("b", ttft_s=0.9, queued_s=0.0, headroom=0.45, effort=0.5)
-    near = cold._replace(effort=0.1)
-    assert best("slo", warm, cold) == "a"
-    assert best("slo", warm, near) == "b"
-
-
 def test_an_unknown_policy_is_a_bug() -> None:
     with pytest.raises(BugError, match="no scorer named"):
         scorer_of("best", 0)

@@ -1,5 +1,7 @@
 """How far a worker is from its predicted speed, learned from its own reports."""
 
+from math import exp
+
 from antiphon.core.costs import PhaseTime
 from antiphon.types import Seconds, WorkerView
 
@@ -8,16 +10,22 @@ _WARM_UP_STEPS = 16
 samples for load and asked for more workers)."""
 _FEWEST_STEPS = 4
 """An interval of fewer steps waits for the next report."""
-_WEIGHT = 0.2
+_MEMORY_S: Seconds = 6.0
+"""Of busy time: what was measured before that counts by a third."""
+_PRIOR_S: Seconds = 0.1
+"""So much predicted time is taken to have been right before anything is measured."""
 _LARGEST_MOVE = 2.0
-"""One interval counts as at most that far off: an odd one moves the factor by 15 %."""
+"""One interval counts as at most that far off."""
 _FARTHEST = 32.0
 _HALF_LIFE_S: Seconds = 120.0
 """Without work, what was learned fades: half of it, as a power of the factor, in that time."""
 
 
 class Pace:
-    """`factor` is measured time over predicted time, smoothed; 1 until something is measured.
+    """`factor` is measured time over predicted time, of the last busy seconds; 1 before that.
+
+    A model may be wrong by different shares for prompts and for decodes, and a worker does now the
+    one and now the other: so times are summed before they are divided, and over seconds.
 
     The model says how times relate to each other, the factor how fast this machine is: another
     CPU, fewer cores, a noisy neighbour. A worker that was slow and gets no work for it reports no
@@ -28,6 +36,8 @@ class Pace:
         self._times = times
         self._before: WorkerView | None = None
         self._faded_at: Seconds | None = None
+        self._predicted_before_s = _PRIOR_S
+        """What `factor` is known from, less what is forgotten."""
         self.factor = 1.0
         self.step_s: Seconds | None = None
         """What a step has taken of late, with all that was in it; None: nothing is known."""
@@ -60,8 +70,14 @@ class Pace:
         if measured_s > 0 and predicted_s > 0:
             off = measured_s / predicted_s / self.factor
             off = min(max(off, 1 / _LARGEST_MOVE), _LARGEST_MOVE)
-            self.factor = min(max(self.factor * off**_WEIGHT, 1 / _FARTHEST), _FARTHEST)
+            self._learn(predicted_s, self.factor * off * predicted_s)
             self._faded_at = now
+
+    def _learn(self, predicted_s: Seconds, measured_s: Seconds) -> None:
+        kept_s = self._predicted_before_s * exp(-max(measured_s, predicted_s) / _MEMORY_S)
+        self._predicted_before_s = kept_s + predicted_s
+        factor = (self.factor * kept_s + measured_s) / self._predicted_before_s
+        self.factor = min(max(factor, 1 / _FARTHEST), _FARTHEST)
 
     def _predicted_s(self, before: WorkerView, view: WorkerView) -> Seconds:
         """What the steps between two reports should have taken.

@@ -14,9 +14,6 @@ from .option import Option
 _SIMILAR = 0.02
 """Options whose headroom differs by less are equally good: a prediction is no closer than that,
 and whoever takes the better one always lets noise send every request to the same worker."""
-_UNSURE = 0.1
-"""Nor is one closer than that part of itself: within it a prompt goes where less of it is computed,
-for what lies in a worker's memory is known better than when the worker will come to it."""
 
 
 class Scorer(Protocol):
@@ -43,13 +40,8 @@ class MostHeadroom:
     def best(self, options: Sequence[Option]) -> Option:
         """Does not mutate."""
         values = self._values(options)
-        most = max(values)
-        enough = most - max(_SIMILAR, _UNSURE * (1 - most))
-        near = [one for one in zip(options, values, strict=True) if one[1] >= enough]
-        least = min(option.effort for option, _ in near)
-        near = [one for one in near if one[0].effort <= least + _SIMILAR]
-        enough = max(value for _, value in near) - _SIMILAR
-        good = [option for option, value in near if value >= enough]
+        enough = max(values) - _SIMILAR
+        good = [option for option, value in zip(options, values, strict=True) if value >= enough]
         return min(good, key=lambda option: (option.work_s, option.turn))
 
     def _values(self, options: Sequence[Option]) -> list[float]:
