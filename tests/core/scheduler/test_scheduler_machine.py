@@ -186,9 +186,9 @@ class NeverStarts(admission.Admission):
         return admission.Deferred(admission.DeferReason.BUDGET, "not today")
 
 
-def favours(running, memory, *, number, budget, ended):
+def favours(running, memory, **others):
     """Leaves out all but one of those that run."""
-    return batching.batch([*running][:1], memory, number=number, budget=budget, ended=ended)
+    return batching.batch([*running][:1], memory, **others)
 
 
 class CountsBadBlocks(Receiving):
