@@ -6,7 +6,6 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from functools import partial
 
 import httpx
 import pytest
@@ -362,7 +361,10 @@ class NeverStops(Dispatcher):
     ids=["the resume point lost", "a release forgotten", "no abort"],
 )
 async def test_a_faulty_book_is_found(tokenizer, template, config, monkeypatch, fault):
-    monkeypatch.setattr(gateway_module, "RequestBook", partial(RequestBook, parts=fault))
+    def faulty_book(config, router):
+        return RequestBook(router, max_held=config.max_held, parts=fault)
+
+    monkeypatch.setattr(gateway_module, "book_of", faulty_book)
     with pytest.raises((AssertionError, KeyError)):
         await test_no_token_is_lost_or_repeated_while_workers_are_killed(
             tokenizer, template, config

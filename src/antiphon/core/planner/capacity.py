@@ -183,4 +183,4 @@ class Capacity:
 
 
 def _whole(workers: float, most: int) -> int:
-    return most if workers >= most else max(1, ceil(workers))
+    return max(1, ceil(workers)) if workers < most else most  # also for what is no number
