@@ -18,15 +18,15 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from support import result
+from support.host_fleet import KV_BYTES_PER_TOKEN, PROFILE, host_fleet
 
 from antiphon.bench import LoadLimits, Server, probe, run_load
 from antiphon.core.config import build
 from antiphon.core.goodput import Attainment, Distribution, tpot_s, ttft_s
 from antiphon.drill import started
-from antiphon.perf import DEFAULT_LINK_TIME, FittedPhaseTime, read_profile
-from antiphon.sim.fleet import Fleet, FleetSpec, Pool, TokenSession, TokenTurn, UserRules
+from antiphon.perf import FittedPhaseTime, read_profile
+from antiphon.sim.fleet import Fleet, Pool, TokenSession, TokenTurn, UserRules
 from antiphon.sim.fleet.token_sessions import answer_tokens
-from antiphon.sim.virtual_cluster import Expected
 from antiphon.types import CallRecord, Role, Slo
 from antiphon.workload import Poisson, parse_workload, timed
 
@@ -36,8 +36,6 @@ CHATS = parse_workload(
 SLO = Slo(ttft_s=1.0, tpot_s=0.03)
 WARMUP_S = 3.0
 FULL_S = 60.0
-PROFILE = result.RESULTS / "profile.json"
-KV_BYTES_PER_TOKEN = 30 * 2 * 3 * 64 * 2
 KV_BYTES = 2**30
 
 
@@ -102,14 +100,7 @@ def simulated(setup: Setup, calls: Sequence[CallRecord], profile: Path) -> Seque
         )
         for role in dict.fromkeys(setup.roles)
     )
-    spec = FleetSpec(
-        pools=pools,
-        config=config,
-        expected=Expected(phases, DEFAULT_LINK_TIME),
-        transfer=DEFAULT_LINK_TIME,
-        kv_bytes_per_token=KV_BYTES_PER_TOKEN,
-        max_model_len=8192,
-    )
+    spec = host_fleet(pools, config, phases)
     records: list[CallRecord] = []
     Fleet(spec, sessions_of(calls), UserRules(slos=(("", SLO),)), records.append).run()
     return records

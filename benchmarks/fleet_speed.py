@@ -19,62 +19,20 @@ from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
 from support import result
+from support.mooncake_fleet import TRACE, mooncake_fleet
 
-from antiphon.core.config import build
-from antiphon.perf import LinkTime
-from antiphon.perf.hardware import Deployment, Parallelism, device_of, shape_of
-from antiphon.sim.fleet import Fleet, FleetSpec, Pool, TraceLoad, UserRules, trace_sessions
-from antiphon.sim.virtual_cluster import Expected
+from antiphon.sim.fleet import Fleet, TraceLoad
 from antiphon.types import CallRecord, Role, Slo
-from antiphon.workload import read_mooncake
 
-TRACES = Path(__file__).resolve().parents[2] / "shared/traces"
 SLO = Slo(ttft_s=10.0, tpot_s=0.1)
 GOALS_S = {16: 60.0, 200: 600.0, 1000: 2400.0}
 
 
 def fleet_of(workers: int, trace: Path, seconds: float) -> tuple[Fleet, list[CallRecord]]:
     """A fleet whose load a worker is that of 16 workers under the trace."""
-    model = Deployment(
-        model=shape_of("llama-3-70b"),
-        device=device_of("h800"),
-        parallelism=Parallelism(tensor=4),
-        step_tokens=8192,
-    )
-    config = build(
-        {
-            "kv": {"block_tokens": 512, "page_tokens": 64},
-            "scheduler": {"max_batched_tokens": 8192, "max_num_seqs": 256, "max_queue": 100_000},
-            "cluster": {"heartbeat_s": 1.0, "lost_after_s": 5.0},
-            "router": {"ttft_s": SLO.ttft_s, "tpot_s": SLO.tpot_s},
-        }
-    )
-    pools = tuple(
-        Pool(
-            name=role.value,
-            role=role,
-            workers=workers // 2,
-            step_time=model,
-            phases=model,
-            kv_tokens=model.kv_tokens,
-            devices=4,
-        )
-        for role in (Role.PREFILL, Role.DECODE)
-    )
-    link = LinkTime(setup_s=0.002, bytes_per_s=50e9)
-    spec = FleetSpec(
-        pools=pools,
-        config=config,
-        expected=Expected(model, link),
-        transfer=link,
-        kv_bytes_per_token=round(model.kv_bytes_per_token),
-        max_model_len=131_072,
-    )
     load = TraceLoad(copies=max(1, round(workers / 16)), duration_s=seconds)
-    records: list[CallRecord] = []
-    rules = UserRules(slos=(("", SLO),), max_tokens=4096, all_stamps=False)
-    sessions = trace_sessions(read_mooncake(trace), load, seed=1)
-    return Fleet(spec, sessions, rules, records.append), records
+    half = workers // 2
+    return mooncake_fleet({Role.PREFILL: half, Role.DECODE: half}, trace, load, SLO)
 
 
 def measure(workers: int, trace: Path, seconds: float) -> dict[str, object]:
@@ -106,7 +64,7 @@ def main() -> None:
     parser.add_argument("--all", action="store_true", help="200 and 1,000 workers too")
     parser.add_argument("--workers", type=int, help="this many only; nothing is kept")
     parser.add_argument("--seconds", type=float, default=3600.0, help="of the trace")
-    parser.add_argument("--trace", type=Path, default=TRACES / "conversation_trace.jsonl")
+    parser.add_argument("--trace", type=Path, default=TRACE)
     parser.add_argument("--profile", action="store_true", help="16 workers under cProfile")
     options = parser.parse_args()
     if options.profile:

@@ -17,21 +17,15 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from support import result
+from support.mooncake_fleet import TRACE, mooncake_fleet
 from support.quantiles import quantiles
 
-from antiphon.core.config import build
 from antiphon.core.goodput import Attainment, ttft_s
-from antiphon.perf import LinkTime
-from antiphon.perf.hardware import Deployment, Parallelism, device_of, shape_of
-from antiphon.sim.fleet import Fleet, FleetSpec, Pool, TraceLoad, UserRules, trace_sessions
-from antiphon.sim.virtual_cluster import Expected
+from antiphon.sim.fleet import TraceLoad
 from antiphon.types import CallRecord, Role, Slo
-from antiphon.workload import read_mooncake
 
-TRACE = Path(__file__).resolve().parents[2] / "shared/traces/conversation_trace.jsonl"
 SLO = Slo(ttft_s=30.0, tpot_s=0.1)
 """Mooncake's targets for this trace."""
-LINK = LinkTime(setup_s=0.002, bytes_per_s=50e9)
 FULL_S = 3600.0
 
 
@@ -55,45 +49,8 @@ CASES = (
 
 def play(case: Case, options: argparse.Namespace) -> Sequence[CallRecord]:
     """One policy's run."""
-    model = Deployment(
-        model=shape_of("llama-3-70b"),
-        device=device_of("h800"),
-        parallelism=Parallelism(tensor=4),
-        step_tokens=8192,
-    )
-    config = build(
-        {
-            "kv": {"block_tokens": 512, "page_tokens": 64},
-            "scheduler": {"max_batched_tokens": 8192, "max_num_seqs": 256, "max_queue": 100_000},
-            "cluster": {"heartbeat_s": 1.0, "lost_after_s": 5.0},
-            "router": {"policy": case.policy, "ttft_s": SLO.ttft_s, "tpot_s": SLO.tpot_s},
-        }
-    )
-    pools = tuple(
-        Pool(
-            name=role.value,
-            role=role,
-            workers=workers,
-            step_time=model,
-            phases=model,
-            kv_tokens=model.kv_tokens,
-            devices=4,
-        )
-        for role, workers in case.roles
-    )
-    spec = FleetSpec(
-        pools=pools,
-        config=config,
-        expected=Expected(model, LINK),
-        transfer=LINK,
-        kv_bytes_per_token=round(model.kv_bytes_per_token),
-        max_model_len=131_072,
-    )
     load = TraceLoad(speed=options.speed, duration_s=options.seconds / options.speed)
-    records: list[CallRecord] = []
-    rules = UserRules(slos=(("", SLO),), max_tokens=4096, all_stamps=False)
-    sessions = trace_sessions(read_mooncake(options.trace), load, seed=1)
-    fleet = Fleet(spec, sessions, rules, records.append)
+    fleet, records = mooncake_fleet(dict(case.roles), options.trace, load, SLO, policy=case.policy)
     fleet.run(on_progress=lambda now: print(f"\r{case.name} {now:6.0f} s", end="", flush=True))
     return records
 

@@ -19,23 +19,21 @@ from pathlib import Path
 
 from routing import SETUPS, TRACES, requests
 from support import result
+from support.host_fleet import KV_BYTES_PER_TOKEN, PROFILE, host_fleet
 
 from antiphon.core.config import build
 from antiphon.core.draws import Draws
 from antiphon.core.goodput import ttft_s
 from antiphon.perf import (
-    DEFAULT_LINK_TIME,
     DEFAULT_STEP_TIME,
     FittedPhaseTime,
     FittedStepTime,
     read_profile,
 )
-from antiphon.sim.fleet import Fleet, FleetSpec, Pool, TokenSession, UserRules, token_sessions
-from antiphon.sim.virtual_cluster import Expected
+from antiphon.sim.fleet import Fleet, Pool, TokenSession, UserRules, token_sessions
 from antiphon.types import CallRecord, Role, Seconds, StepPlan
 from antiphon.workload import Session, TimedSession, TraceAsk, Turn, at_rate
 
-KV_BYTES_PER_TOKEN = 30 * 2 * 3 * 64 * 2
 KV_BYTES = 256 * 2**20
 POLICIES = tuple(setup.policy for setup in SETUPS if not setup.store)
 
@@ -84,14 +82,7 @@ def play(
         )
         for number, pace in enumerate(options.paces)
     )
-    spec = FleetSpec(
-        pools=pools,
-        config=config,
-        expected=Expected(expected, DEFAULT_LINK_TIME),
-        transfer=DEFAULT_LINK_TIME,
-        kv_bytes_per_token=KV_BYTES_PER_TOKEN,
-        max_model_len=8192,
-    )
+    spec = host_fleet(pools, config, expected)
     records: list[CallRecord] = []
     Fleet(spec, sessions(asks, options.rate), UserRules(), records.append).run()
     return records
@@ -125,7 +116,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--profile", type=Path, required=True, help="of one core of this machine")
+    parser.add_argument("--profile", type=Path, default=PROFILE, help="of one core")
     parser.add_argument("--paces", type=float, nargs="+", default=[1.3, 1.05])
     parser.add_argument("--jitter", type=float, default=0.2, help="of each step, as a power of e")
     parser.add_argument("--rate", type=float, default=4.5, help="requests a second (4.5)")

@@ -9,6 +9,7 @@ import typer
 
 from antiphon.errors import UsageError
 
+from . import options
 from .bench_group import DEFAULT, UrlOrCommand
 from .key_file import first_key
 
@@ -123,18 +124,13 @@ def run(
     max_open: Annotated[
         int, typer.Option(help="Most requests open at once; more fail.", min=1, max=65_536)
     ] = 4096,
-    find_goodput: Annotated[
-        bool, typer.Option("--find-goodput", help="Search for the highest rate that is within SLO.")
-    ] = False,
+    find_goodput: options.FindGoodput = False,
     min_rate: Annotated[
         float | None,
         typer.Option(help="Of --find-goodput, requests a second.", show_default="0.05"),
     ] = None,
-    max_rate: Annotated[float | None, typer.Option(help="The same.", show_default="1000")] = None,
-    tolerance: Annotated[
-        float | None,
-        typer.Option(help="How exact that is to be: 0.05 is 5 %.", show_default="0.05"),
-    ] = None,
+    max_rate: options.MaxRate = None,
+    tolerance: options.Tolerance = None,
     find_slo_scale: Annotated[
         bool,
         typer.Option("--find-slo-scale", help="At --rate: how tight may targets be, by factors?"),
@@ -156,9 +152,7 @@ def run(
             "--output", "-o", help="Keep all requests there, and a report.", metavar="FOLDER"
         ),
     ] = None,
-    overwrite: Annotated[
-        bool, typer.Option("--overwrite", help="Replace a run that is in that folder.")
-    ] = False,
+    overwrite: options.OverwriteRun = False,
     as_json: AsJson = False,
     list_workloads: Annotated[
         bool, typer.Option("--list-workloads", help="Print workloads and arrivals, and end.")

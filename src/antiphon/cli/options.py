@@ -70,3 +70,15 @@ DrainTimeout: TypeAlias = Annotated[
 Worker: TypeAlias = Annotated[
     str, typer.Argument(help="A worker's id, as `antiphon status` shows it.", show_default=False)
 ]
+FindGoodput: TypeAlias = Annotated[
+    bool, typer.Option("--find-goodput", help="Search for the highest rate that is within SLO.")
+]
+MaxRate: TypeAlias = Annotated[float | None, typer.Option(help="The same.", show_default="1000")]
+"""Comes after `--min-rate`."""
+Tolerance: TypeAlias = Annotated[
+    float | None,
+    typer.Option(help="How exact that is to be: 0.05 is 5 %.", show_default="0.05"),
+]
+OverwriteRun: TypeAlias = Annotated[
+    bool, typer.Option("--overwrite", help="Replace a run that is in that folder.")
+]

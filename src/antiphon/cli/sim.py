@@ -7,6 +7,7 @@ import typer
 
 from antiphon.errors import UsageError
 
+from . import options
 from .bench_group import DEFAULT, UrlOrCommand
 from .sim_explore import explore
 
@@ -53,18 +54,13 @@ def run(
             show_default="the scenario's",
         ),
     ] = None,
-    find_goodput: Annotated[
-        bool, typer.Option("--find-goodput", help="Search for the highest rate that is within SLO.")
-    ] = False,
+    find_goodput: options.FindGoodput = False,
     min_rate: Annotated[
         float | None,
         typer.Option(help="Of --find-goodput, calls a second.", show_default="0.05"),
     ] = None,
-    max_rate: Annotated[float | None, typer.Option(help="The same.", show_default="1000")] = None,
-    tolerance: Annotated[
-        float | None,
-        typer.Option(help="How exact that is to be: 0.05 is 5 %.", show_default="0.05"),
-    ] = None,
+    max_rate: options.MaxRate = None,
+    tolerance: options.Tolerance = None,
     jobs: Annotated[
         int,
         typer.Option("--jobs", "-j", help="Runs at once, a process each.", min=1, max=256),
@@ -75,9 +71,7 @@ def run(
             "--output", "-o", help="Keep all calls there, and a report.", metavar="FOLDER"
         ),
     ] = None,
-    overwrite: Annotated[
-        bool, typer.Option("--overwrite", help="Replace a run that is in that folder.")
-    ] = False,
+    overwrite: options.OverwriteRun = False,
     as_json: Annotated[
         bool, typer.Option("--json", help="JSON on stdout instead of a table.")
     ] = False,

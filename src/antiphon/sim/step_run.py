@@ -37,13 +37,14 @@ class StepRun:
         self._engine = engine
         self._began_at = began_at
         self._slow_factor = slow_factor
-        self._first_s = slow_factor * engine.passes_s(plan, 1)
+        self._result = engine.forward(plan) if plan.repeat == 1 else None
+        first_s = engine.passes_s(plan, 1) if self._result is None else self._result.elapsed_s
+        self._first_s = slow_factor * first_s
         self._slower_s = 0.0
         """Each pass takes so much longer than the one before: contexts grow evenly."""
         if passes > 1:
             more_s = slow_factor * engine.passes_s(plan, passes) - passes * self._first_s
             self._slower_s = 2 * more_s / (passes * (passes - 1))
-        self._result = engine.forward(plan) if plan.repeat == 1 else None
 
     @property
     def ends_at(self) -> Seconds:
