@@ -88,9 +88,7 @@ async def live(
                 found.append([])
                 sessions = timed(CHATS, arrivals, seed=seed, duration_s=for_s)
                 limits = LoadLimits(timeout_s=60.0)
-                await run_load(
-                    probed.server, sessions, observe=found[-1].append, limits=limits
-                )
+                await run_load(probed.server, sessions, observe=found[-1].append, limits=limits)
             return found[0], found[1]
 
 

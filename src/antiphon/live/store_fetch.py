@@ -278,10 +278,10 @@ class StoreFetch:
 
         If it is of the `whole` fetch and takes long, it comes layer by layer.
         """
-        layers = self._layers
-        if session.copy_s(len(pages)) < SHORT_COPY_S:
-            return session.copy_here(pages)
-        if layers is None or not whole or session.copy_s(len(pages)) < LONG_COPY_S:
+        layers, copy_s = self._layers, session.copy_s(len(pages))
+        if layers is None or not whole or copy_s < LONG_COPY_S:
+            if copy_s < SHORT_COPY_S:
+                return session.copy_here(pages)
             return await self._ended(run, session.copy(pages, run.stop.is_set))
         gates = run.gates = LayerGates(layers.starts)
         here = self._opener(run, layers, gates)

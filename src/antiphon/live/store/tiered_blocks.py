@@ -121,9 +121,15 @@ class TieredBlocks:
 
     def tiers_of(self, keys: Sequence[BlockKey]) -> tuple[tuple[Tier, ...], ...]:
         """Where each lies now, fastest first."""
-        host, disk, remote = self.host, self.disk or (), self.remote or ()
+        here = self.host.visible(keys)
+        if not self._slower:
+            return tuple([_TIERS[one] for one in here])
+        disk, remote = self.disk or (), self.remote or ()
         return tuple(
-            [_TIERS[(key in host) + 2 * (key in disk) + 4 * (key in remote)] for key in keys]
+            [
+                _TIERS[one + 2 * (key in disk) + 4 * (key in remote)]
+                for key, one in zip(keys, here, strict=True)
+            ]
         )
 
     async def using(self, work: Coroutine[Any, Any, T]) -> T | None:
@@ -303,7 +309,7 @@ class TieredBlocks:
             return lease, slots, 0
         return await self.bring_up(keys, lease, slots, tenant, wait_s, holder)
 
-    async def bring_up(  # noqa: PLR0913
+    async def bring_up(
         self,
         keys: Sequence[BlockKey],
         lease: LeaseId | None,
