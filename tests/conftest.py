@@ -1,6 +1,7 @@
 """What holds for all tests, and for the processes that they start."""
 
 import os
+import signal
 from pathlib import Path
 
 # This tree's package comes first in child processes too.
@@ -9,6 +10,11 @@ os.environ["PYTHONPATH"] = os.pathsep.join([_SOURCE, *filter(None, [os.getenv("P
 
 # Tests may load torch before `antiphon.engine` does: see `engine/spin_limit.py`.
 os.environ.setdefault("GOMP_SPINCOUNT", "2000")
+
+# A shell that starts the tests in the background has them ignore Ctrl-C, and all that they start
+# too: a process that is sent it would never end.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # Of several processes that compile the same kernel for the first time, numba may give one the
 # other's machine code: its index and its files are written one after the other. So each has its own
