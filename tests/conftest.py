@@ -2,7 +2,10 @@
 
 import os
 import signal
+from collections.abc import Sequence
 from pathlib import Path
+
+import pytest
 
 # This tree's package comes first in child processes too.
 _SOURCE = str(Path(__file__).parents[1] / "src")
@@ -21,3 +24,13 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 # cache.
 if _worker := os.getenv("PYTEST_XDIST_WORKER"):
     os.environ["NUMBA_CACHE_DIR"] = str(Path(__file__).parents[1] / ".pytest_cache/numba" / _worker)
+
+_CORE = Path(__file__).parent / "core"
+
+
+def pytest_collection_modifyitems(items: Sequence[pytest.Item]) -> None:
+    """`core/` is covered by tests of its own. Whatever else runs it, such as a simulation, is there
+    for other reasons, and would take twice as long if it were measured."""
+    for item in items:
+        if _CORE not in item.path.parents:
+            item.add_marker(pytest.mark.no_cover)
