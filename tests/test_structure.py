@@ -57,6 +57,7 @@ def test_a_part_loads_no_more_than_it_needs(module: str, never: set[str]) -> Non
         ("antiphon.live.serve", {"torch", "numba", "numpy", "fastapi", "uvicorn", "uvloop"}),
         ("antiphon.live.admin.client", {"torch", "numba", "fastapi", "uvicorn", "asyncio"}),
         ("antiphon.live.gateway_process", {"torch", "numba"}),
+        ("antiphon.live.store_process", {"torch", "fastapi", "tokenizers"}),
         ("antiphon.live.worker_process", {"fastapi", "uvicorn", "tokenizers", "jinja2"}),
     ],
 )

@@ -5,7 +5,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
@@ -206,7 +205,6 @@ def test_ctrl_c_tells_what_had_come(scenario: Path, tmp_path: Path, seeds: str) 
     assert process.stderr is not None
     line = process.stderr.readline()
     assert "sent" in line or "to come" in line
-    time.sleep(0.2)
     process.send_signal(signal.SIGINT)
     _, err = process.communicate(timeout=60)
     assert process.returncode == 130, err

@@ -103,6 +103,12 @@ async def until(condition: Callable[[], bool], timeout_s: float = 20.0) -> None:
             await asyncio.sleep(0.001)
 
 
+async def turns(count: int = 50) -> None:
+    """Return when the loop has done all that it could do without anybody's help."""
+    for _ in range(count):
+        await asyncio.sleep(0)
+
+
 class PuppetWorker:
     """Implements `WorkerLink`. Takes everything, and says what the test puts into `say`."""
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from link_kit import until
+from link_kit import turns, until
 from scripted_store import ScriptedStore, client, open_descriptors
 
 from antiphon.live import store_fetch, store_session
@@ -234,7 +234,7 @@ async def test_a_fetch_that_comes_before_the_session_waits_for_it(tmp_path: Path
         side.client.new_life()
         side.fetches.begin(fetch())
         await until(lambda: len(side.store.hellos) == 2)
-        await asyncio.sleep(0.02)
+        await turns()
         assert side.ended == [] and side.store.asked == []
         side.store.answer_hellos()
         await until(lambda: len(side.ended) == 1)
@@ -357,13 +357,13 @@ async def test_a_copy_that_is_under_way_is_waited_for(
         side.fetches.begin(fetch())
         await until(begun.is_set)
         closing = None
-        if why == "late":
-            await asyncio.sleep(0.3)
-        elif why == "aborted":
+        if why == "aborted":
             side.fetches.cancel(R, 1)
-        else:
+        elif why == "closed":
             closing = asyncio.create_task(side.fetches.close())
-        await asyncio.sleep(0.05)
+        (run,) = side.fetches._runs.values()
+        await until(run.stop.is_set)
+        await turns()
         assert side.ended == [] and (closing is None or not closing.done())
         gate.set()
         await until(lambda: len(side.ended) == 1)
@@ -438,7 +438,7 @@ async def test_after_close_nothing_is_written_and_nobody_waits(tmp_path: Path) -
         assert len(side.ended) == 3
         before = side.region.content.copy()
         side.store.say_late(side.store.located(side.store.asked[0]))
-        await asyncio.sleep(0.05)
+        await turns()
         assert np.array_equal(side.region.content, before)
 
 

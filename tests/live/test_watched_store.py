@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from answering_store import EMPTY, STATS, AnsweringStore, plain_answer
-from link_kit import until
+from link_kit import turns, until
 
 from antiphon.errors import PeerError
 from antiphon.live import watched_store
@@ -112,7 +112,7 @@ async def test_it_asks_and_many_may_wait(folder: Path) -> None:
 async def test_without_a_store_a_gateway_is_told_so(folder: Path) -> None:
     heard = Heard()
     async with watching(folder / "store.sock", heard) as watched:
-        await asyncio.sleep(0.05)
+        await turns()
         assert not watched.present
         with pytest.raises(PeerError, match="KV store is not there"):
             await watched.ask(LOOKUP, 1.0)
@@ -123,7 +123,7 @@ async def test_a_store_that_comes_late_and_comes_back_is_another_life(folder: Pa
     """LMCache 2143, Mooncake 2039: what a restarted store had stayed in everybody's metadata."""
     heard, path = Heard(), folder / "store.sock"
     async with watching(path, heard) as watched:
-        await asyncio.sleep(0.06)
+        await turns()
         async with AnsweringStore(path):
             await until(lambda: watched.present)
         await until(lambda: heard.left == 1)

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 from link_kit import until
-from store_kit import FakeGateway, RealStore, real_store
+from store_callers import FakeGateway
+from store_kit import RealStore, real_store
 from store_worker import BLOCK, StoreWorker, prompt, request, said_alone, store_worker, tiny_model
 
 from antiphon.types import Tier

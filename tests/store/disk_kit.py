@@ -144,3 +144,13 @@ def size_of(folder: Path) -> int:
 
 def drop_count(disk: DiskTier, what: str) -> int:
     return dict(disk.stats().dropped).get(what, 0)
+
+
+def recovered(folder: Path, numbers: range = range(8)) -> list[int]:
+    """Which blocks a new tier finds there; each that it gives has the right bytes."""
+    disk = tier(folder)
+    found = {block.key for block in disk.recover()}
+    good = readable(disk, numbers)
+    assert {key_of(number) for number in good} <= found
+    disk.close()
+    return good

@@ -7,6 +7,8 @@ from .progress import Progress
 from .sim_jobs import News, SimJob
 
 _TERMINAL_S, _LINES_S = 0.25, 10.0
+_FIRST_LINE_S = 1.0
+"""A run that takes longer says soon that it is under way."""
 _BAR = 20
 _LEAST_SHARE = 0.03
 """Before it, how long the rest takes is a guess."""
@@ -19,16 +21,18 @@ class SimProgress:
         self._jobs = {job.number: job for job in jobs}
         self._progress = progress
         self._shares: dict[int, float] = {}
-        self._begun_at = self._told_at = time.monotonic()
+        self._begun_at = time.monotonic()
+        live = progress.is_live
+        self._tell_at = self._begun_at + (_TERMINAL_S if live else _FIRST_LINE_S)
 
     def hear(self, news: News) -> None:
         """Mutates: a job has come so far."""
         number, now, line = news
         job = self._jobs[number]
         self._shares[number] = 0.0 if job.aim else min(1.0, now / job.plan.duration_s)
-        since_s = time.monotonic() - self._told_at
-        if since_s >= (_TERMINAL_S if self._progress.is_live else _LINES_S):
-            self._told_at = time.monotonic()
+        if time.monotonic() >= self._tell_at:
+            every_s = _TERMINAL_S if self._progress.is_live else _LINES_S
+            self._tell_at = time.monotonic() + every_s
             self._progress.say(self.line(job, line))
 
     def over(self, job: SimJob) -> None:

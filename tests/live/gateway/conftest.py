@@ -5,13 +5,14 @@ from collections.abc import AsyncIterator
 import httpx
 import pytest
 from gateway_kit import listening, serving
+from puppet_cluster import Chosen, Cluster
 from puppet_link import PuppetLink, worker_info
 
 from antiphon.checkpoint import TokenizerSource, open_checkpoint, resolve
 from antiphon.core.requests.dispatcher import Dispatcher
 from antiphon.live.gateway import Keyring, Service, create_app
 from antiphon.text import ChatTemplate, Tokenizer
-from antiphon.types import HttpConfig
+from antiphon.types import HttpConfig, Role
 
 
 @pytest.fixture(scope="session")
@@ -62,6 +63,25 @@ async def client(service, keys) -> AsyncIterator[httpx.AsyncClient]:
 async def url(service, keys) -> AsyncIterator[str]:
     async with listening(create_app(service, keys)) as url:
         yield url
+
+
+@pytest.fixture
+def pair(tokenizer, template, config) -> Cluster:
+    """Two mixed workers; `a` is chosen while it lives."""
+    cluster = Cluster(tokenizer, template, config, Chosen("a", "b"))
+    cluster.puppet("a")
+    cluster.puppet("b")
+    return cluster
+
+
+@pytest.fixture
+def split(tokenizer, template, config) -> Cluster:
+    """One prefill worker, two that decode; `d` is chosen while it lives."""
+    cluster = Cluster(tokenizer, template, config, Chosen("d", "e", prefill=("p",)))
+    cluster.puppet("p", Role.PREFILL)
+    cluster.puppet("d", Role.DECODE)
+    cluster.puppet("e", Role.DECODE)
+    return cluster
 
 
 @pytest.fixture(autouse=True)

@@ -9,16 +9,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from store_kit import (
+from store_callers import (
     DEADLINE_S,
     FakeGateway,
     FakeWorker,
-    content_of,
+    contents,
     keys_of,
     prompt,
-    served,
     until,
 )
+from store_kit import served
 
 from antiphon.core.tiers import HostTier
 from antiphon.errors import BugError
@@ -29,12 +29,6 @@ from antiphon.types import KvReplay, StoreOp, Tier
 from antiphon.wire import Kind
 
 pytestmark = pytest.mark.timeout(120)
-
-
-@pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    tmp_path.chmod(0o700)
-    return tmp_path
 
 
 class LawBreaker(HostTier):
@@ -85,10 +79,10 @@ async def test_a_disk_that_hangs_costs_the_wait_that_was_asked_for_and_no_more(
         assert (located.from_disk, len(located.blocks)) == (0, 4)
         asking = [asyncio.create_task(worker.locate(keys)) for _ in range(8)]
         more = await worker.put_prompt(seed=1)
-        assert await worker.fetch(more) == [content_of(key) for key in more]
+        assert await worker.fetch(more) == contents(more)
         SlowDisk.gate.set()
         for one in asking:
-            assert worker.copy(await one) == [content_of(key) for key in keys]
+            assert worker.copy(await one) == contents(keys)
 
 
 async def test_changes_that_a_gateway_missed_are_said_again(folder: Path) -> None:
@@ -117,7 +111,7 @@ async def test_more_leases_than_may_be_are_refused_and_nobody_is_harmed(folder: 
         assert held[-1].blocks == ()
         for one in held:
             worker.release(one)
-        assert await worker.fetch(keys) == [content_of(key) for key in keys]
+        assert await worker.fetch(keys) == contents(keys)
 
 
 # ── antiphon store ───────────────────────────────────────────────────────────────────────────────
@@ -140,7 +134,7 @@ async def test_antiphon_store_serves_until_a_signal_and_is_alone_at_its_socket(
             _, errors = await asyncio.wait_for(second.communicate(), DEADLINE_S)
             assert second.returncode == 2
             assert b"another process listens there" in errors
-            assert await worker.fetch(keys) == [content_of(key) for key in keys]
+            assert await worker.fetch(keys) == contents(keys)
         first.send_signal(signal.SIGTERM)
         assert await asyncio.wait_for(first.wait(), DEADLINE_S) == 0
         assert not (folder / STORE_SOCKET).exists()

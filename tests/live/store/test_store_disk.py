@@ -9,17 +9,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from store_kit import (
+from store_callers import (
     BLOCK_BYTES,
     FakeGateway,
     FakeWorker,
-    RealStore,
-    content_of,
+    contents,
     keys_of,
     prompt,
-    real_store,
     until,
 )
+from store_kit import RealStore, real_store
 
 from antiphon.errors import PeerError
 from antiphon.types import BlockKey, StoreOp, Tier
@@ -27,18 +26,8 @@ from antiphon.types import BlockKey, StoreOp, Tier
 pytestmark = pytest.mark.timeout(120)
 
 
-@pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    tmp_path.chmod(0o700)
-    return tmp_path
-
-
 def disk(folder: Path, **more: Any) -> dict[str, Any]:
     return {"disk_bytes": "64MiB", "dir": str(folder / "disk"), **more}
-
-
-def contents(keys: Sequence[BlockKey]) -> list[bytes]:
-    return [content_of(key) for key in keys]
 
 
 async def written(store: RealStore, keys: Sequence[BlockKey]) -> None:

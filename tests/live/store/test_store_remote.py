@@ -6,18 +6,13 @@ from pathlib import Path
 
 import pytest
 from redis_kit import RealRedis, needs_redis  # pyright: ignore[reportMissingImports]
-from store_kit import FakeGateway, FakeWorker, content_of, real_store
+from store_callers import FakeGateway, FakeWorker, contents
+from store_kit import real_store
 
 from antiphon.errors import PeerError
 from antiphon.types import StoreOp, Tier
 
 pytestmark = [needs_redis, pytest.mark.timeout(120)]
-
-
-@pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    tmp_path.chmod(0o700)
-    return tmp_path
 
 
 @pytest.fixture
@@ -39,7 +34,7 @@ async def test_what_the_remote_took_is_read_after_the_store_was_killed(
             # A router must know of them before anybody asks: it sends nobody to look elsewhere.
             await gateway.until(lambda: gateway.on(Tier.REMOTE) == set(keys))
             located = await worker.locate(keys)
-            assert worker.copy(located) == [content_of(key) for key in keys]
+            assert worker.copy(located) == contents(keys)
             assert located.from_disk == len(keys)
             both = (Tier.HOST, Tier.REMOTE)
             assert (await gateway.ask(StoreOp.LOOKUP, keys)).tiers == (both,) * len(keys)
@@ -73,7 +68,7 @@ async def test_a_remote_that_is_stopped_or_gone_is_a_miss_in_time(
             redis.send(signal.SIGCONT)
             redis.kill()
             assert (await worker.locate(keys, wait_s=0.5)).blocks == ()
-            assert await worker.fetch(more) == [content_of(key) for key in more]
+            assert await worker.fetch(more) == contents(more)
 
 
 async def test_what_somebody_wrote_into_the_remote_is_not_believed(

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from store_kit import (
+from store_callers import (
     BLOCK_BYTES,
     DEADLINE_S,
     IDENTITY,

@@ -5,7 +5,7 @@ import threading
 from collections.abc import Sequence
 
 import pytest
-from store_kit import IDENTITY, SHAPE, keys_of, prompt
+from store_callers import IDENTITY, SHAPE, keys_of, prompt
 
 from antiphon.core.store_joining import Tenancy
 from antiphon.core.tiers import HostTier, policy_named
