@@ -89,7 +89,12 @@ class OwnTokens:
 
     def get(self, worker: WorkerId, default: int, /) -> int:
         """See `Own`."""
-        return max(part.get(worker) for part in self._parts) * self._block_tokens or default
+        most = 0
+        for part in self._parts:
+            blocks = part.get(worker)
+            if blocks > most:
+                most = blocks
+        return most * self._block_tokens or default
 
     def longest(self, most: int, turn: int) -> Sequence[WorkerId]:
         """See `Own`."""
