@@ -139,6 +139,8 @@ class Membership:
         A call that comes late by more than a heartbeat means that this process stood still: what
         the workers said meanwhile lies unread, so its own absence is not counted as their silence.
         """
+        if self._not_before is None or now < self._not_before:
+            return ()
         next_at = self._first_change()
         if next_at is not None and (overslept_s := now - next_at) > self._heartbeat_s:
             for life in self._lives.values():

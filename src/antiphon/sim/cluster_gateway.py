@@ -222,9 +222,13 @@ class GatewayLife:
         self._process.call_at(self._process.now + self._gateway.config.heartbeat_s, self._beat)
 
     def _wake(self) -> None:
-        times = (self.book.next_deadline(), self.membership.next_deadline())
-        at = min((time for time in times if time is not None), default=None)
-        if at is not None and (self._awake_at is None or at < self._awake_at):
+        # With every word of every worker: no generator.
+        at, other = self.book.next_deadline(), self.membership.next_deadline()
+        if at is None or (other is not None and other < at):
+            at = other
+        if at is None:
+            return
+        if self._awake_at is None or at < self._awake_at:
             self._awake_at = at
             self._process.call_at(at, lambda: self._turn(at))
 
@@ -253,6 +257,8 @@ class GatewayLife:
 
     def _stopped(self, command: Command) -> Sequence[SequenceKey]:
         """Whose text meets its stop string with what is delivered."""
+        if not self._gateway.stops:
+            return ()
         match command:
             case Deliver(said) | DeliverRun(said):
                 key = SequenceKey(said.request, said.sequence)

@@ -84,6 +84,8 @@ class FaultInjector:
 
     def _fates(self, boundary: Boundary) -> Sequence[Fate]:
         """What becomes of the message that now crosses: the first of what is planned for it."""
+        if not self._waiting:
+            return ()  # and nothing will ever wait: what crosses need not be counted
         self._crossings[boundary] += 1
         for fault in self._waiting.get(When(boundary, self._crossings[boundary]), ()):
             if isinstance(fault, MessageFault):
@@ -93,6 +95,8 @@ class FaultInjector:
 
     def _notice(self, boundary: Boundary, sender: Node, receiver: Node) -> None:
         """The message that was counted last is under way."""
+        if not self._waiting:
+            return
         for fault in self._waiting.pop(When(boundary, self._crossings[boundary]), ()):
             self._happen(fault, sender, receiver)
 

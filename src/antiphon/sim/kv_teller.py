@@ -12,6 +12,8 @@ from antiphon.types import (
     Tier,
 )
 
+_DEVICE = Tier.DEVICE
+
 
 class KvTeller:
     """Numbers the changes of one life of a process. `listen` is for the scheduler."""
@@ -27,14 +29,15 @@ class KvTeller:
 
     def listen(self, event: KvEvent) -> None:
         """A block came or went. Passes it on."""
-        stored = isinstance(event, BlockStored)
+        key, stored = event.key, isinstance(event, BlockStored)
         if stored:
-            self.held[event.key] = None
+            self.held[key] = None
         else:
-            self.held.pop(event.key, None)
-        self._kept.append(KvChange(event.key, Tier.DEVICE, stored))
-        if len(self._kept) > 2 * self._most:
-            del self._kept[: -self._most]
+            self.held.pop(key, None)
+        kept = self._kept
+        kept.append(KvChange(key, _DEVICE, stored))
+        if len(kept) > 2 * self._most:
+            del kept[: -self._most]
         self._next += 1
         self._also(event)
 

@@ -121,6 +121,8 @@ class Network:
 
     def parted(self, one: Node, other: Node) -> bool:
         """Does nothing pass between the two now?"""
+        if not self._partitions:
+            return False
         return self._partitions[_pair(one, other)] > 0
 
     def open_streams(self) -> int:
@@ -139,11 +141,14 @@ class Network:
     def fates(self, boundary: Boundary, sender: Node, receiver: Node) -> Sequence[Fate]:
         """What planned faults and hostile links do to the message that is sent now."""
         self.crossed[boundary] += 1
+        planned = self.fated(boundary)
         misfortunes = self._misfortunes()
+        if not misfortunes:
+            return planned
         for fate in misfortunes:
             when = When(boundary, self.crossed[boundary])
             self.misfortunes.append(MessageFault(when, fate))
-        return (*self.fated(boundary), *misfortunes)
+        return (*planned, *misfortunes)
 
     def sent(self, boundary: Boundary, sender: Node, receiver: Node) -> None:
         """A message is under way."""

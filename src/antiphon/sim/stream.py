@@ -2,7 +2,8 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeAlias
+from functools import partial
+from typing import Any, NamedTuple, Protocol, TypeAlias
 
 from antiphon.core.faults import Boundary, Delay, Drop, Duplicate, Node, Reorder
 from antiphon.types import Seconds
@@ -71,6 +72,8 @@ class Conditions(Protocol):
 class End:
     """One side's end of a stream. Its owner sets `heard` and `closed` as soon as it has it."""
 
+    __slots__ = ("closed", "heard", "life", "open", "outgoing", "owner", "peer")
+
     def __init__(self, owner: VirtualProcess, peer: Node) -> None:
         self.owner = owner
         self.peer = peer
@@ -106,6 +109,8 @@ class End:
 
 class Stream:
     """Two ends of living processes. Ends itself when one of them dies."""
+
+    __slots__ = ("_conditions", "_pipes", "ends")
 
     def __init__(
         self, conditions: Conditions, caller: VirtualProcess, answering: VirtualProcess
@@ -150,8 +155,7 @@ class Stream:
             self._conditions.forget(self)
 
 
-@dataclass(frozen=True, slots=True)
-class _Item:
+class _Item(NamedTuple):
     number: int
     message: Message
     last: bool = False
@@ -159,6 +163,18 @@ class _Item:
 
 class _Pipe:
     """One direction. Keeps order by never letting an item arrive before its predecessor."""
+
+    __slots__ = (
+        "_arrives_at",
+        "_broken",
+        "_conditions",
+        "_held",
+        "_newest",
+        "_numbered",
+        "_source",
+        "_stream",
+        "_target",
+    )
 
     def __init__(self, stream: Stream, conditions: Conditions, source: End, target: End) -> None:
         self._stream = stream
@@ -172,12 +188,17 @@ class _Pipe:
         self._broken = False
 
     def put(self, message: Message, boundary: Boundary) -> None:
-        conditions, ends = self._conditions, (self._source.owner.name, self._target.owner.name)
+        conditions = self._conditions
+        sender, receiver = self._source.owner.name, self._target.owner.name
         conditions.traffic.sent += 1
         self._numbered += 1
         item = _Item(self._numbered, message)
-        self._dispatch(item, conditions.fates(boundary, *ends))
-        conditions.sent(boundary, *ends)
+        fates = conditions.fates(boundary, sender, receiver)
+        if fates:
+            self._dispatch(item, fates)
+        else:
+            self._in_order(item, conditions.delay_s())
+        conditions.sent(boundary, sender, receiver)
 
     def finish(self) -> None:
         self._numbered += 1
@@ -217,12 +238,14 @@ class _Pipe:
 
     def _in_order(self, item: _Item, delay_s: Seconds) -> None:
         loop = self._conditions.loop
-        self._arrives_at = max(self._arrives_at, loop.now + delay_s)
-        loop.call_at(self._arrives_at, lambda: self._arrive(item))
+        at = loop.now + delay_s
+        if at > self._arrives_at:
+            self._arrives_at = at
+        loop.call_at(self._arrives_at, partial(self._arrive, item))
 
     def _aside(self, item: _Item, delay_s: Seconds) -> None:
         loop = self._conditions.loop
-        loop.call_at(loop.now + delay_s, lambda: self._arrive(item))
+        loop.call_at(loop.now + delay_s, partial(self._arrive, item))
 
     def _arrive(self, item: _Item) -> None:
         conditions, target = self._conditions, self._target

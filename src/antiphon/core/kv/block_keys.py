@@ -10,9 +10,11 @@ Every part is preceded by its length and every number is little endian of fixed 
 different inputs give the same bytes. The parent's key stands for all earlier tokens.
 """
 
+from array import array
 from collections.abc import Sequence
 from hashlib import blake2b
-from struct import Struct, error, pack
+from struct import Struct, pack
+from sys import byteorder
 
 from antiphon.errors import BugError
 from antiphon.types import BlockKey, TokenId
@@ -21,6 +23,7 @@ KEY_BYTES = 32
 MAX_SALT_BYTES = 64
 _DOMAIN = b"antiphon.kv.1"
 """BLAKE2b personalisation: another domain, or a later version, never gives an equal key."""
+_PARENT = Struct(f"<I{KEY_BYTES}sI")
 
 
 class BlockKeys:
@@ -46,8 +49,6 @@ class BlockKeys:
         self._shared = blake2b(digest_size=KEY_BYTES, person=_DOMAIN, key=salt)
         for part in (identity, numerics.encode(), lineage):
             self._shared.update(pack("<I", len(part)) + part)
-        self._packed = Struct(f"<I{KEY_BYTES}sI{block_tokens}I")
-        self._packed_first = Struct(f"<II{block_tokens}I")
 
     def key(
         self, parent: BlockKey | None, tokens: Sequence[TokenId], extra: bytes = b""
@@ -60,15 +61,12 @@ class BlockKeys:
         if len(tokens) != self.block_tokens:
             raise BugError(f"a block has {self.block_tokens} tokens, not {len(tokens)}")
         state = self._shared.copy()
-        try:
-            if parent is None:
-                state.update(self._packed_first.pack(0, len(tokens), *tokens))
-            elif len(parent) == KEY_BYTES:
-                state.update(self._packed.pack(KEY_BYTES, parent, len(tokens), *tokens))
-            else:
-                raise BugError(f"a block key has {KEY_BYTES} bytes, not {len(parent)}")
-        except error as problem:
-            raise BugError(f"token ids must be integers of 32 bits: {problem}") from problem
+        if parent is None:
+            state.update(pack("<II", 0, len(tokens)) + _packed(tokens))
+        elif len(parent) == KEY_BYTES:
+            state.update(_PARENT.pack(KEY_BYTES, parent, len(tokens)) + _packed(tokens))
+        else:
+            raise BugError(f"a block key has {KEY_BYTES} bytes, not {len(parent)}")
         state.update(pack("<I", len(extra)) + extra)
         return state.digest()
 
@@ -78,3 +76,14 @@ class BlockKeys:
         for block in range(len(keys), blocks):
             parent = keys[-1] if keys else None
             keys.append(self.key(parent, tokens[block * size : (block + 1) * size]))
+
+
+def _packed(tokens: Sequence[TokenId]) -> bytes:
+    """Each in 4 bytes, little endian. An array is filled several times as fast as by `pack`."""
+    try:
+        ids = array("I", tokens)
+    except (OverflowError, TypeError) as problem:
+        raise BugError(f"token ids must be integers of 32 bits: {problem}") from problem
+    if byteorder == "big":
+        ids.byteswap()
+    return ids.tobytes()

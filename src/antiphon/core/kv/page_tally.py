@@ -1,5 +1,6 @@
 """How many pages serve one purpose, when several of its owners may refer to the same page."""
 
+from collections import Counter
 from collections.abc import Iterable
 
 from antiphon.errors import BugError
@@ -10,7 +11,7 @@ class PageTally:
     """A multiset of pages whose length counts each page once."""
 
     def __init__(self) -> None:
-        self._times: dict[PageId, int] = {}
+        self._times: Counter[PageId] = Counter()
 
     def __len__(self) -> int:
         """Pages that are in it, each once."""
@@ -22,18 +23,16 @@ class PageTally:
 
     def add(self, pages: Iterable[PageId]) -> None:
         """Count each of them once more."""
-        times = self._times
-        for page in pages:
-            times[page] = times.get(page, 0) + 1
+        self._times.update(pages)
 
     def remove(self, pages: Iterable[PageId]) -> None:
         """Undo one `add` of the same pages."""
         times = self._times
         for page in pages:
-            left = times.get(page, 0) - 1
-            if left > 0:
-                times[page] = left
-            elif left == 0:
-                del times[page]
-            else:
+            left = times[page] - 1  # a counter has a zero for what it lacks
+            if left < 0:
                 raise BugError(f"page {page} is taken out of a tally that does not have it")
+            if left:
+                times[page] = left
+            else:
+                del times[page]

@@ -21,6 +21,8 @@ class Handovers:
 
     def __init__(self) -> None:
         self._owners: dict[WorkerId, _Owner] = {}
+        self._next: Seconds | None = None
+        self._changed = False
 
     def __len__(self) -> int:
         return sum(len(owner.intervals) for owner in self._owners.values())
@@ -37,6 +39,7 @@ class Handovers:
         owner = self._owners.setdefault(offer.owner, _Owner())
         owner.intervals[offer.lease] = interval
         owner.renew_at = min(owner.renew_at, now + interval)
+        self._changed = True
 
     def remove(self, offer: Offer) -> None:
         """Mutates: the lease, which must be live, is over."""
@@ -44,10 +47,17 @@ class Handovers:
         del owner.intervals[offer.lease]
         if not owner.intervals:
             del self._owners[offer.owner]
+            self._changed = True
 
     def next(self) -> Seconds | None:
-        """When `due` has something to say next."""
-        return min((owner.renew_at for owner in self._owners.values()), default=None)
+        """When `due` has something to say next.
+
+        Asked for with each fact, and looked for once after each change.
+        """
+        if self._changed:
+            self._next = min((one.renew_at for one in self._owners.values()), default=None)
+            self._changed = False
+        return self._next
 
     def due(self, now: Seconds) -> list[Renew]:
         """Mutates: the renewals of all owners whose time has come."""
@@ -56,4 +66,5 @@ class Handovers:
             if owner.renew_at <= now:
                 owner.renew_at = now + min(owner.intervals.values())
                 renewals.append(Renew(owner=name, leases=tuple(owner.intervals)))
+                self._changed = True
         return renewals

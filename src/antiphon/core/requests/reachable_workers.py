@@ -20,8 +20,6 @@ from antiphon.types import (
 class _Member:
     info: WorkerInfo
     draining: bool = False
-    empty_by: Seconds | None = None
-    """A drain is under way; what is left at that time is moved."""
 
 
 class ReachableWorkers:
@@ -29,6 +27,9 @@ class ReachableWorkers:
 
     def __init__(self) -> None:
         self._members: dict[WorkerId, _Member] = {}
+        self._empty_by: dict[WorkerId, Seconds] = {}
+        """Members whose drain is under way; what is left at that time is moved. Few, and asked for
+        with each fact, of which thousands of members say many."""
 
     def __contains__(self, worker: object) -> bool:
         return worker in self._members
@@ -69,10 +70,11 @@ class ReachableWorkers:
                     return False
                 self._members[info.id] = _Member(info)
             case HealthChanged(worker, Health.LOST):
+                self._empty_by.pop(worker, None)
                 return self._members.pop(worker, None) is not None
             case HealthChanged(worker, health):
                 member = self._members.get(worker)
-                if member is None or member.empty_by is not None:
+                if member is None or worker in self._empty_by:
                     return False
                 member.draining = health is Health.DRAINING
             case WorkerReported(worker) | RoleChanged(worker):
@@ -83,27 +85,23 @@ class ReachableWorkers:
 
     def drain(self, worker: WorkerId, until: Seconds) -> None:
         """Mutates: this member gets nothing new, and is to be empty by then."""
-        member = self._members[worker]
-        member.draining, member.empty_by = True, until
+        self._members[worker].draining = True
+        self._empty_by[worker] = until
 
     def drained(self, worker: WorkerId) -> None:
         """Mutates: the drain is over. It goes on to get nothing until it is JOINED again."""
-        if (member := self._members.get(worker)) is not None:
-            member.empty_by = None
+        self._empty_by.pop(worker, None)
 
     def drains(self) -> list[WorkerId]:
         """Whose drain is under way, in the order in which they joined."""
-        return [name for name, member in self._members.items() if member.empty_by is not None]
+        if not self._empty_by:
+            return []
+        return [name for name in self._members if name in self._empty_by]
 
     def next_drain(self) -> Seconds | None:
         """When `overdue` names somebody next."""
-        times = (m.empty_by for m in self._members.values() if m.empty_by is not None)
-        return min(times, default=None)
+        return min(self._empty_by.values(), default=None)
 
     def overdue(self, now: Seconds) -> list[WorkerId]:
         """Whose drain should be over, in the order in which they joined."""
-        return [
-            name
-            for name, member in self._members.items()
-            if member.empty_by is not None and member.empty_by <= now
-        ]
+        return [name for name in self.drains() if self._empty_by[name] <= now]

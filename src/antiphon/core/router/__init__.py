@@ -5,6 +5,7 @@ from .option import Option
 from .parts import STANDARD_PARTS, Parts
 from .prefix_beliefs import HeldPrefix, HeldPrefixes, PrefixBeliefs, StoredTokens
 from .prefix_index import Holdings, PrefixIndex, StoredRun
+from .prompt_keys import KeySpace
 from .router import KV_METHODS, ROUTER, ROUTER_METHODS, Router
 from .router_limits import RouterLimits
 from .scorers import Scorer, scorer_of
@@ -19,6 +20,7 @@ __all__ = [
     "HeldPrefix",
     "HeldPrefixes",
     "Holdings",
+    "KeySpace",
     "Load",
     "Option",
     "Parts",

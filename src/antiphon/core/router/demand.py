@@ -1,6 +1,7 @@
 """What a request asks of a worker, in the counts that routing depends on."""
 
 from dataclasses import dataclass
+from functools import lru_cache
 
 from antiphon.core.kv import party_pages
 from antiphon.types import Request, RequestId
@@ -32,13 +33,20 @@ class Demand:
 
         Sequences share the prompt's whole blocks.
         """
-        beyond = (resumed + new for resumed in self.resumed)
-        return party_pages(self.prompt, beyond, page_tokens=page_tokens, block_tokens=block_tokens)
+        return _pages(self.prompt, self.resumed, new, page_tokens, block_tokens)
 
     def prompt_pages(self, page_tokens: int, block_tokens: int) -> int:
         """Pages that it must have at once: what was resumed may be computed one by one."""
-        beyond = (0 for _ in self.resumed)
-        return party_pages(self.prompt, beyond, page_tokens=page_tokens, block_tokens=block_tokens)
+        return _pages(self.prompt, (0,) * len(self.resumed), 0, page_tokens, block_tokens)
+
+
+@lru_cache(maxsize=1 << 14)
+def _pages(
+    prompt: int, resumed: tuple[int, ...], new: int, page_tokens: int, block_tokens: int
+) -> int:
+    """Asked for each open request and each worker, of which nearly all have equal pages."""
+    beyond = (one + new for one in resumed)
+    return party_pages(prompt, beyond, page_tokens=page_tokens, block_tokens=block_tokens)
 
 
 def demand_of(request: Request) -> Demand:

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from math import ceil
 
 from antiphon.core.costs import PhaseTime
-from antiphon.types import Seconds, Slo
+from antiphon.types import Seconds, Slo, WorkerId
 
 from .demand import Demand
 from .fetch_pace import FetchPace
@@ -44,6 +44,7 @@ class Forecast:
     kv_bytes_per_token: int
     _plans: dict[int, PrefixPlan] = field(default_factory=dict)
     """Known already, by cached tokens: most workers have the same."""
+    _steps: dict[WorkerId, Seconds] = field(default_factory=dict)
 
     def plan(self, worker: WorkerBelief) -> PrefixPlan:
         """What this worker would have, fetch and compute of the prompt."""
@@ -121,10 +122,14 @@ class Forecast:
 
     def _step_s(self, worker: WorkerBelief) -> Seconds:
         """A decode step with the request, at the model's pace."""
-        load, demand = worker.load, self.demand
-        return self.times.decode_step_s(
-            load.sequences + demand.sequences, load.context_tokens + demand.context
-        )
+        id = worker.info.id
+        seconds = self._steps.get(id)
+        if seconds is None:
+            load, demand = worker.load, self.demand
+            seconds = self._steps[id] = self.times.decode_step_s(
+                load.sequences + demand.sequences, load.context_tokens + demand.context
+            )
+        return seconds
 
     def _option(
         self,

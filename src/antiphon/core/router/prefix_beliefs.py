@@ -9,7 +9,7 @@ All of it is computed once a request and kind of worker, and nothing while nobod
 from collections.abc import Callable, Iterable, Sequence, Set
 from typing import NamedTuple, Protocol
 
-from antiphon.types import Request, RequestId, Tier, WorkerId, WorkerInfo
+from antiphon.types import BlockKey, Request, RequestId, Tier, WorkerId, WorkerInfo
 
 from .expected_prefixes import ExpectedPrefixes
 from .held_blocks import HeldBlocks
@@ -89,7 +89,12 @@ class OwnTokens:
 
     def get(self, worker: WorkerId, default: int, /) -> int:
         """See `Own`."""
-        return max(part.get(worker) for part in self._parts) * self._block_tokens or default
+        most = 0
+        for part in self._parts:
+            blocks = part.get(worker)
+            if blocks > most:
+                most = blocks
+        return most * self._block_tokens or default
 
     def longest(self, most: int, turn: int) -> Sequence[WorkerId]:
         """See `Own`."""
@@ -133,6 +138,11 @@ class PrefixBeliefs:
         if self._follow and space is not None and self.index.hears(worker.id):
             keys = self._keys_of(request, space).first(_EXPECTED_BLOCKS)
             self._expected.add(request.id, worker.id, keys)
+
+    def names_of(self, request: RequestId, space: KeySpace) -> Sequence[BlockKey]:
+        """The keys of an open request's first blocks, as far as they were needed so far."""
+        keys = self._keys.get(request, {}).get(space)
+        return () if keys is None else keys.known
 
     def moved(self, request: RequestId) -> None:
         """The request is not where it was: it may not have been computed there. Mutates."""

@@ -65,3 +65,8 @@ class PromptKeys:
         if blocks > len(self._keys):
             self._hash.extend(self._keys, self._prompt, blocks)
         return self._keys[:blocks]
+
+    @property
+    def known(self) -> Sequence[BlockKey]:
+        """Those that were computed so far: to read, not to change."""
+        return self._keys

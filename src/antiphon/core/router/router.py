@@ -19,6 +19,7 @@ from collections.abc import Sequence
 from antiphon.core.costs import FetchTime, PhaseTime, TransferTime
 from antiphon.types import (
     STORE,
+    BlockKey,
     FleetEvent,
     Health,
     HealthChanged,
@@ -50,6 +51,7 @@ from .option import Option, reused
 from .parts import STANDARD_PARTS, Parts
 from .placement import Phase, Placement, decoding_at
 from .prefix_index import PrefixIndex
+from .prompt_keys import KeySpace
 from .route_choice import NoRoom, RouteChoice
 from .router_limits import RouterLimits
 from .short_list import ShortList
@@ -128,6 +130,13 @@ class Router:
     def kv_index(self) -> PrefixIndex:
         """What is believed of who holds which blocks: to read, not to change."""
         return self._prefixes.index
+
+    def names_of(self, request: RequestId, space: KeySpace) -> Sequence[BlockKey]:
+        """The keys of an open request's first blocks, as far as routing it needed them: to read.
+
+        For whoever would compute the same again in this process.
+        """
+        return self._prefixes.names_of(request, space)
 
     # ── facts ────────────────────────────────────────────────────────────────────────────────
 

@@ -7,7 +7,7 @@ m, so the newest n - m are not in it yet and are added to what it says. Between 
 taken off but what is known to be over, so a worker that is stuck never looks idle.
 """
 
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple
 
 from antiphon.core.costs import PhaseTime
 from antiphon.types import (
@@ -24,8 +24,16 @@ from .demand import Demand
 from .pace import Pace
 from .placement import Phase, Placement
 
-Exchange: TypeAlias = tuple[str, KvShape]
-"""What two workers must have equal to read each other's pages: numerics id, and shape of KV."""
+
+class Exchange(NamedTuple):
+    """What two workers must have equal to read each other's pages: numerics id, and shape of KV,
+    but for the number of pages. A tuple, since it is compared for each worker and decision."""
+
+    numerics: str
+    layout: str
+    page_tokens: int
+    block_tokens: int
+    page_bytes: int
 
 
 class Load(NamedTuple):
@@ -160,6 +168,10 @@ class WorkerBelief:
         queued_s = 0.0
         for placement in self._here.values():
             demand, fresh = placement.demand, not placement.seen
+            if placement.phase is Phase.DECODE and not fresh:  # most are: nothing is left
+                sequences += demand.sequences
+                decoding += demand.sequences
+                continue
             tokens += placement.left
             queued_s += placement.queued_s
             waiting += fresh
@@ -200,10 +212,4 @@ class WorkerBelief:
 
 def exchange_of(numerics: str, kv: KvShape) -> Exchange:
     """What two workers must have equal; the number of pages is each one's own."""
-    return numerics, KvShape(
-        layout=kv.layout,
-        page_tokens=kv.page_tokens,
-        block_tokens=kv.block_tokens,
-        page_bytes=kv.page_bytes,
-        pages=0,
-    )
+    return Exchange(numerics, kv.layout, kv.page_tokens, kv.block_tokens, kv.page_bytes)

@@ -201,16 +201,19 @@ class Admission:
 
         Prefills whose KV is to be offered don't grow: they count as what they hold, as leases do.
         """
-        present = list(running)
+        decodes: list[SequenceState] = []
+        prefills: list[SequenceState] = []
+        for sequence in running:
+            (prefills if is_prefill(sequence) else decodes).append(sequence)
+        prefills.sort(key=lambda s: s.rank)
         match = match or Match()
         heads = frozenset(match.pages[:: self._pool.pages_per_block])
-        prefills = sorted((s for s in present if is_prefill(s)), key=lambda s: s.rank)
-        step_tokens = max(1, self._step_tokens - (len(present) - len(prefills)))
+        step_tokens = max(1, self._step_tokens - len(decodes))
         loads: list[Load] = []
         own_pages = ahead = 0
-        for sequence in (*(s for s in present if not is_prefill(s)), *prefills):
+        for place, sequence in enumerate((*decodes, *prefills)):
             pages = len(sequence.table)
-            if is_prefill(sequence):
+            if place >= len(decodes):
                 ahead += sequence.uncomputed
             if sequence.owner.lease is not None:
                 continue
@@ -247,4 +250,5 @@ class Admission:
         life = delay + predicted - generated
         slack = pages * self._page_tokens - (len(sequence.tokens) - 1)
         loads.append(Load(life, own, slack))
-        loads.extend(Load(life, 0, 0) for _ in sequence.followers)
+        if sequence.followers:
+            loads += [Load(life, 0, 0)] * len(sequence.followers)

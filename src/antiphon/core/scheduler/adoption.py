@@ -45,7 +45,7 @@ def examine(
         one = offered.get(sequence)
         if one is None or not _covers(one, tokens, page_tokens, pages):
             return Adoption(offer, problem=f"it does not cover sequence {sequence}")
-        sources[sequence] = tuple(pages[page] for page in one.table)
+        sources[sequence] = tuple(map(pages.__getitem__, one.table))
     return Adoption(offer, sources)
 
 
@@ -54,9 +54,10 @@ def _covers(
 ) -> bool:
     """Whether it is the KV of exactly so many tokens, each in a page that the offer has."""
     table = offered.table
+    named = set(table)
     return (
         offered.tokens == tokens
         and len(table) == -(-tokens // page_tokens)
-        and len(set(table)) == len(table)
-        and all(page in pages for page in table)
+        and len(named) == len(table)
+        and named <= pages.keys()
     )

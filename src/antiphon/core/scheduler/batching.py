@@ -111,7 +111,10 @@ def _decode(draft: _Draft, sequence: SequenceState, memory: SequenceMemory) -> N
 def _prefill(draft: _Draft, sequence: SequenceState, memory: SequenceMemory, budget: int) -> int:
     """Add a chunk of at most `budget` tokens; returns how many it has."""
     start = max(sequence.computed, sequence.coming)
-    tokens = tuple(sequence.tokens[start : start + budget])
+    if min(start + budget, len(sequence.tokens)) <= sequence.prompt_len:
+        tokens = sequence.owner.request.prompt[start : start + budget]
+    else:
+        tokens = tuple(sequence.tokens[start : start + budget])
     sampled: list[SequenceState] = []
     if start + len(tokens) == len(sequence.tokens):
         sampled = [sequence, *(one for one in sequence.followers if not one.resumed_len)]

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 
 from antiphon.core.end_marks import EndMarks
-from antiphon.core.kv import MAX_SALT_BYTES, BlockKeys, tenant_of
+from antiphon.core.kv import MAX_SALT_BYTES, tenant_of
 from antiphon.types import (
     KvConfig,
     LeaseId,
@@ -20,6 +20,7 @@ from antiphon.types import (
 from .adoption import examine
 from .history import History
 from .limits import Limits
+from .parts import IdRange, Parts
 from .roster import Roster
 from .sequence import RequestState, SequenceState, ending, in_party_order
 
@@ -33,11 +34,11 @@ class Intake:
         kv: KvConfig,
         model: ModelInfo,
         limits: Limits,
-        block_keys: type[BlockKeys],
+        parts: Parts,
     ) -> None:
         self._config, self._kv, self._model = config, kv, model
         self._limits = limits
-        self._block_keys = block_keys
+        self._parts = parts
         self._arrivals = 0
 
     def take(
@@ -56,7 +57,8 @@ class Intake:
         With a lease its KV will be offered; with an offer its KV is to be pulled; with `fetch` so
         many tokens may come from the store, unless that is impossible here.
         """
-        refused = refusal(request, self._limits) or self._refusal_now(request, now, roster, history)
+        refused = refusal(request, self._limits, self._parts.id_range)
+        refused = refused or self._refusal_now(request, now, roster, history)
         if refused is not None:
             return refused
         state = self._state_of(request, now)
@@ -120,7 +122,7 @@ class Intake:
             request=request,
             arrival=self._arrivals,
             arrived_at=now,
-            block_keys=self._block_keys(
+            block_keys=self._parts.block_keys(
                 identity=self._model.identity,
                 numerics=self._model.numerics,
                 salt=request.tenant_salt,
@@ -132,6 +134,7 @@ class Intake:
             tenant=tenant_of(request.tenant_salt),
         )
         resumed = request.resumed or ((),) * sampling.n
+        names = self._parts.known_names(request, self._model, self._kv.block_tokens)
         state.sequences = [
             SequenceState(
                 owner=state,
@@ -139,6 +142,7 @@ class Intake:
                 tokens=[*request.prompt, *resumed[index]],
                 prompt_len=length,
                 resumed_len=len(resumed[index]),
+                block_keys=[*names],
                 ended=index in request.done,
             )
             for index in range(sampling.n)
@@ -197,12 +201,12 @@ class Intake:
         return None
 
 
-def refusal(request: Request, limits: Limits) -> Rejected | None:
+def refusal(request: Request, limits: Limits, id_range: IdRange) -> Rejected | None:
     """Why the request can never run here, with the field to change; None: it can."""
-    return _invalid(request, limits) or _too_long(request, limits)
+    return _invalid(request, limits, id_range) or _too_long(request, limits)
 
 
-def _invalid(request: Request, limits: Limits) -> Rejected | None:
+def _invalid(request: Request, limits: Limits, id_range: IdRange) -> Rejected | None:
     sampling = request.sampling
     n, resumed = sampling.n, request.resumed
     problems = (
@@ -252,15 +256,21 @@ def _invalid(request: Request, limits: Limits) -> Rejected | None:
                 attempt=request.attempt,
             )
     for field, tokens in (("prompt", request.prompt), *(("resumed", part) for part in resumed)):
-        if tokens and not (min(tokens) >= 0 and max(tokens) < limits.vocab_size):
-            return Rejected(
-                request=request.id,
-                reason=RejectReason.INVALID,
-                message=f"{field} holds a token id outside 0 … {limits.vocab_size - 1}",
-                field=field,
-                attempt=request.attempt,
-            )
+        if tokens:
+            least, largest = id_range(tokens)
+            if least < 0 or largest >= limits.vocab_size:
+                return _unknown_token(request, field, limits)
     return None
+
+
+def _unknown_token(request: Request, field: str, limits: Limits) -> Rejected:
+    return Rejected(
+        request=request.id,
+        reason=RejectReason.INVALID,
+        message=f"{field} holds a token id outside 0 … {limits.vocab_size - 1}",
+        field=field,
+        attempt=request.attempt,
+    )
 
 
 def _some_of(done: tuple[int, ...], n: int) -> bool:

@@ -6,6 +6,7 @@ did not come is computed here.
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from itertools import starmap
 
 from antiphon.errors import BugError
 from antiphon.types import (
@@ -110,7 +111,7 @@ class Receiving:
             sources = adoption.sources.get(one.key.sequence, ())[first:]
             parts.append(_Part(one, one.computed, len(sources)))
             targets = one.table[first : first + len(sources)]
-            pages += (PagePull(*pair) for pair in zip(sources, targets, strict=True))
+            pages += starmap(PagePull, zip(sources, targets, strict=True))
         request = leader.owner.request
         pull = Pull(
             request=request.id, attempt=request.attempt, offer=adoption.offer, pages=tuple(pages)

@@ -153,6 +153,7 @@ class Roster:
             one.in_flight, one.followers = False, []
             if one.ended:
                 self._memory.release(one)
+                self._forget(one)
         if not alive:
             return None
         leader, leader.followers = alive[0], alive[1:]
@@ -173,6 +174,7 @@ class Roster:
         for follower in leader.followers:
             if follower.ended:
                 self._memory.release(follower)
+                self._forget(follower)
                 continue
             self._memory.fork(leader, follower)
             if follower.owner.lease is not None and not follower.resumed_len:
@@ -195,6 +197,7 @@ class Roster:
             references += one.table
             one.table = []
             self.mark_ended(one, now)
+            self._forget(one)
         return references
 
     def end(self, ends: Iterable[SequenceState], now: Seconds) -> None:
@@ -226,6 +229,19 @@ class Roster:
     def leave(self, sequence: SequenceState) -> None:
         """Take an ended sequence out of where it is and give its pages back."""
         self.changed = True
+        self._take_out(sequence)
+        self._forget(sequence)
+
+    @staticmethod
+    def _forget(sequence: SequenceState) -> None:
+        """It has ended and is nowhere any more.
+
+        Its request refers to it no longer: else both, and a long prompt with them, would stay until
+        somebody looks for cycles.
+        """
+        sequence.owner.sequences.remove(sequence)
+
+    def _take_out(self, sequence: SequenceState) -> None:
         if sequence.running:
             self._stop_running(sequence)
             if sequence.followers:

@@ -118,7 +118,7 @@ class Scheduler:
         )
         self._roster = parts.roster(self._memory, self._history)
         self._completion = parts.completion(self._roster, self._memory, self._history)
-        self._intake = Intake(config, kv, model, self._limits, parts.block_keys)
+        self._intake = Intake(config, kv, model, self._limits, parts)
         self.leases = parts.lease_book(self._lease_ended, ttl_s=lease_ttl_s)
         self._offering = Offering(self._roster, self.leases)
         self._receiving = parts.receiving(self._roster, self._memory)

@@ -210,18 +210,20 @@ class SequenceMemory:
 
     def commit(self, sequence: SequenceState) -> None:
         """Name the blocks that are complete now."""
-        per_block = self.pool.pages_per_block
-        while sequence.next_commit <= sequence.computed:
-            blocks = sequence.next_commit // self.block_tokens
-            keys = sequence.block_keys
-            sequence.owner.block_keys.extend(keys, sequence.tokens, blocks)
-            parent = keys[blocks - 2] if blocks > 1 else None
-            pages = sequence.table[(blocks - 1) * per_block : blocks * per_block]
-            tokens = sequence.tokens[
-                sequence.next_commit - self.block_tokens : sequence.next_commit
-            ]
-            self.pool.commit(keys[blocks - 1], parent, pages, tokens, sequence.owner.tenant)
-            sequence.next_commit += self.block_tokens
+        per_block, size = self.pool.pages_per_block, self.block_tokens
+        owner, table, keys = sequence.owner, sequence.table, sequence.block_keys
+        first, complete = sequence.next_commit // size - 1, sequence.computed // size
+        if first >= complete:
+            return
+        owner.block_keys.extend(keys, sequence.tokens, complete)
+        prompt, prompt_len = owner.request.prompt, sequence.prompt_len
+        for block in range(first, complete):
+            end = (block + 1) * size
+            tokens = prompt if end <= prompt_len else sequence.tokens
+            pages = table[block * per_block : (block + 1) * per_block]
+            parent = keys[block - 1] if block else None
+            self.pool.commit(keys[block], parent, pages, tokens[end - size : end], owner.tenant)
+        sequence.next_commit = (complete + 1) * size
 
     def doubt(self, sequence: SequenceState) -> None:
         """Its KV may be wrong: nobody finds its blocks again, and no more of them get names."""

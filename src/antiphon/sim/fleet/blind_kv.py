@@ -1,6 +1,7 @@
 """KV memory whose content nobody follows, for runs too large to check every read."""
 
 from collections.abc import Sequence
+from functools import lru_cache
 
 from antiphon.types import OfferedPage, PageId, StepPlan
 
@@ -15,7 +16,7 @@ class BlindKv(ShadowKv):
 
     def seal(self, pages: Sequence[PageId]) -> tuple[OfferedPage, ...]:
         """See `ShadowKv`."""
-        return tuple(OfferedPage(page, _SEALED, 0) for page in pages)
+        return tuple(map(_sealed, pages))
 
     def read(self, wanted: OfferedPage) -> PageContent | None:
         """See `ShadowKv`."""
@@ -30,3 +31,9 @@ class BlindKv(ShadowKv):
 
     def run(self, plan: StepPlan) -> None:
         """See `ShadowKv`."""
+
+
+@lru_cache(maxsize=1 << 16)
+def _sealed(page: PageId) -> OfferedPage:
+    """The same for all workers: a page of that number."""
+    return OfferedPage(page, _SEALED, 0)

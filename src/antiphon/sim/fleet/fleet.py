@@ -4,15 +4,20 @@ sessions ─► Users ─► VirtualCluster: gateway, book, router ─► worker
               └── records: what each call saw                   └── KV over Links
 """
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 
 from antiphon.core.costs import PhaseTime, TransferTime
 from antiphon.core.faults import FaultPlan
+from antiphon.core.router import KeySpace
+from antiphon.core.scheduler import STANDARD_PARTS
 from antiphon.types import (
+    BlockKey,
     CallRecord,
     Config,
     Drained,
+    ModelInfo,
+    Request,
     Role,
     SchedulerConfig,
     Seconds,
@@ -28,12 +33,13 @@ from ..worker_parts import WorkerParts
 from .blind_kv import BlindKv
 from .bulk_taker import BulkTaker, Links
 from .timed_engine import DeviceTime, TimedEngine
-from .token_sessions import VOCAB_SIZE, TokenSession
+from .token_sessions import VOCAB_SIZE, TokenSession, id_range
 from .users import UserRules, Users
 
 _SLICE_S: Seconds = 5.0
 _MOST_ACTIONS = 10**12
-_KEPT_CHANGES = 4096
+_KEPT_CHANGES = 512
+"""Of its blocks, for each worker: some thousands of workers keep them all the time."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,14 +103,10 @@ class Fleet:
             for number in range(pool.workers)
         }
         setup = self._setup()
-        links = Links(spec.transfer, setup.kv.page_tokens * spec.kv_bytes_per_token)
+        self._links = Links(spec.transfer, setup.kv.page_tokens * spec.kv_bytes_per_token)
         self.cluster = VirtualCluster(
             setup,
-            parts=WorkerParts(
-                engine=self._engine,
-                memory=BlindKv,
-                taker=lambda life: BulkTaker(life, links),
-            ),
+            parts=self.worker_parts(),
             expected=spec.expected,
             log=self.users,
         )
@@ -112,6 +114,25 @@ class Fleet:
         self.users.on_drained = self._hear_drained
         self.on_drained: Callable[[Drained], None] = lambda _: None
         """Told when a worker that was to be emptied is empty."""
+
+    def worker_parts(self) -> WorkerParts:
+        """What each worker is put together from, once."""
+        return WorkerParts(
+            scheduler=replace(STANDARD_PARTS, known_names=self.known_names, id_range=id_range),
+            engine=self._engine,
+            memory=BlindKv,
+            taker=lambda life: BulkTaker(life, self._links),
+        )
+
+    def known_names(
+        self, request: Request, model: ModelInfo, block_tokens: int
+    ) -> Sequence[BlockKey]:
+        """The keys of a prompt's first blocks, as far as the gateway has computed them already.
+
+        It is in the same process here; a worker would compute the same.
+        """
+        space = KeySpace(model.identity, model.numerics, block_tokens)
+        return self.cluster.routers[-1].names_of(request.id, space)
 
     @property
     def now(self) -> Seconds:

@@ -7,7 +7,7 @@ A virtual cluster has no tokenizer and needs none: a word is a token (`WORDS`), 
 skip words altogether. What shares a beginning as text shares it as tokens.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import TypeAlias
@@ -61,6 +61,15 @@ def token_sessions(sessions: Iterable[TimedSession]) -> Iterator[TokenSession]:
             tuple(map(_turn, session.turns)),
             session.slo_class,
         )
+
+
+def id_range(_tokens: Sequence[TokenId]) -> tuple[TokenId, TokenId]:
+    """Between which ids all tokens of users are.
+
+    They are made here, so that no worker has to look at each of them: for `Parts.id_range` of a
+    scheduler.
+    """
+    return EOS, VOCAB_SIZE - 1
 
 
 def answer_tokens(number: int, turn: int, tokens: int) -> tuple[TokenId, ...]:

@@ -5,7 +5,6 @@ What a call came to is read off the gateway's own commands, so a record says wha
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from itertools import chain
 
 from antiphon.core.faults import Node
 from antiphon.types import (
@@ -301,8 +300,7 @@ class Users(ClusterLog):
 
 
 def _prompt(session: _Session, turn: TokenTurn) -> tuple[TokenId, ...]:
-    parts = (
-        (session.answers[part.turn] or ()) if isinstance(part, AnswerOf) else part
-        for part in turn.parts
-    )
-    return tuple(chain.from_iterable(parts)) or (EOS + 1,)
+    tokens: list[TokenId] = []
+    for part in turn.parts:
+        tokens += (session.answers[part.turn] or ()) if isinstance(part, AnswerOf) else part
+    return tuple(tokens) or (EOS + 1,)
