@@ -83,6 +83,9 @@ class Plant:
     )
     sizes: list[dict[Role, int]] = field(default_factory=list)
     device_s: float = 0.0
+    came: float = 0.0
+    late: float = 0.0
+    """Of those that came: in intervals at whose end some waited, or too many decoded at once."""
 
     def interval(self, requests: float) -> Observation:
         """So many come within an interval; what is seen at its end."""
@@ -96,7 +99,19 @@ class Plant:
         prompts, done = self._prefill(requests)
         answers = self._decode(done)
         self.device_s += seconds * self.devices
+        self.came += requests
+        if any(pool.queue >= 1 for pool in self.pools.values()) or self._crowded(answers):
+            self.late += requests
         return seen(self.now, requests, prompts, answers, seconds=seconds)
+
+    def _crowded(self, seen: PoolSeen) -> bool:
+        """More than 40 at once take longer than the target."""
+        return seen.running * self.slower > 40.5 * seen.ready
+
+    @property
+    def served(self) -> float:
+        """Share of the requests that came when there were enough workers."""
+        return 1 - self.late / max(1.0, self.came)
 
     @property
     def devices(self) -> int:

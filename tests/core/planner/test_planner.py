@@ -1,5 +1,6 @@
 """What the planner does, step by step."""
 
+import random
 from dataclasses import replace
 from math import cos, pi
 
@@ -18,9 +19,9 @@ from planner_kit import (
     turns,
 )
 
-from antiphon.core.planner import Add, Flip, Planner, PoolSeen, Take
+from antiphon.core.planner import Add, Flip, Planner, PoolSeen, Shape, Take
 from antiphon.core.planner.calm import Calm
-from antiphon.core.planner.need import Need
+from antiphon.core.planner.need import Load, Need, need_of
 from antiphon.core.planner.pace import Pace
 from antiphon.core.planner.sharing import moves, share, targets
 from antiphon.core.planner.usual import Usual
@@ -34,8 +35,9 @@ def pool(role: Role, ready: int, **more: float) -> PoolSeen:
     return PoolSeen(role=role, ready=ready, **more)  # pyright: ignore
 
 
-def need(workers: int, enough: int | None = None) -> Need:
-    return Need(workers=workers, enough=enough if enough is not None else workers, why="")
+def need(workers: int, enough: int | None = None, floor: int = 0) -> Need:
+    enough = workers if enough is None else enough
+    return Need(workers=workers, enough=enough, why="", floor=floor)
 
 
 # ── floor and reaction ───────────────────────────────────────────────────────────────────────────
@@ -138,6 +140,13 @@ def test_a_size_that_was_never_given_up_is_not_kept() -> None:
     assert calm.settle(15, pool(DECODE, 5), need(2), 10.0) == 2
 
 
+def test_what_a_queue_asked_for_is_not_remembered_as_what_the_load_needs() -> None:
+    calm = Calm(rules(cool_down_s=0))
+    assert calm.settle(0, pool(DECODE, 9), need(2), 10.0) == 2
+    assert calm.settle(15, pool(DECODE, 2), need(9, floor=4), 10.0) == 9
+    assert calm.settle(30, pool(DECODE, 9), need(2), 10.0) == 4, "the forecast wanted so many"
+
+
 def test_what_an_operator_has_added_is_not_taken_back() -> None:
     calm = Calm(rules(cool_down_s=0))
     assert calm.settle(0, pool(DECODE, 3, pinned=1), need(2), 10.0) == 3
@@ -172,7 +181,7 @@ def test_the_pace_of_decoding_is_that_of_a_step_of_as_many() -> None:
     half = pool(DECODE, 1, running=10, busy_s=7.5, steps=7.5 / 0.024)  # 20 when there are any
     assert pace_of(DECODE, *[half] * 60) == pytest.approx(0.024 / 0.012, rel=1e-3)
     beside_cold = replace(half, ready=2, cold=1, running=20)
-    assert pace_of(DECODE, *[beside_cold] * 60) == pytest.approx(0.024 / 0.012, rel=1e-3)
+    assert pace_of(DECODE, beside_cold) == 1.0, "how many the cold one has is not known"
 
 
 def test_one_mad_measurement_moves_little() -> None:
@@ -249,6 +258,72 @@ def test_what_drains_still_has_its_device() -> None:
     there = seen(15.0, 1, pool(PREFILL, 2, draining=1), pool(DECODE, 1))
     equal = {PREFILL: 1, DECODE: 1}
     assert moves({PREFILL: 2, DECODE: 3}, there, 5, equal) == [Add(DECODE, 1)]
+
+
+# ── what comes, and what may ─────────────────────────────────────────────────────────────────────
+
+
+def sine(at: float) -> float:
+    return 25 - 20 * cos(2 * pi * at / 600)
+
+
+def test_who_was_told_of_earlier_days_grows_before_the_first_rise() -> None:
+    history = [sine(15.0 * n) for n in range(80)]
+    there = seen(15.0, 15 * sine(0), pool(PREFILL, 1), pool(DECODE, 1))
+    knows = Planner(rules(), {PREFILL: KIND, DECODE: KIND}, history=history).decide(there)
+    guesses = planner(rules()).decide(there)
+    assert knows.expected_per_s == pytest.approx(sine(75), abs=1.5)
+    assert knows.expected_per_s > guesses.expected_per_s + 5
+    assert sum(dict(knows.target).values()) > sum(dict(guesses.target).values())
+
+
+def test_a_step_that_chance_cannot_explain_is_believed_at_once() -> None:
+    one = planner(rules())
+    chance = random.Random(2)
+    for turn in range(1, 60):
+        last = one.decide(
+            seen(15.0 * turn, chance.gauss(300, 17), pool(PREFILL, 3), pool(DECODE, 4))
+        )
+    assert last.expected_per_s == pytest.approx(20, abs=2.0)
+    step = one.decide(seen(900.0, 750, pool(PREFILL, 3), pool(DECODE, 4)))
+    assert step.expected_per_s > 45.0
+
+
+def test_a_history_of_no_numbers_counts_as_nothing() -> None:
+    there = seen(15.0, 30, pool(PREFILL, 1), pool(DECODE, 1))
+    history = [float("nan"), -1.0, float("inf"), 1e300]
+    found = Planner(rules(), {PREFILL: KIND, DECODE: KIND}, history=history).decide(there)
+    assert found.expected_per_s <= 2.0
+
+
+def of(expected: float, later: float | None = None, short: float = 0.0, error: float = 0.0) -> Load:
+    shape = Shape(input_tokens=1000, output_tokens=301, uncached=1000)
+    return Load(
+        now_per_s=expected,
+        expected_per_s=expected,
+        later_per_s=expected if later is None else later,
+        short_per_s=short,
+        error_per_s=error,
+        seconds=15.0,
+        shape=shape,
+    )
+
+
+def test_what_forecasts_fell_short_by_lately_is_kept_in_hand() -> None:
+    there, given = pool(PREFILL, 3), rules()
+    plain = need_of(PREFILL, there, of(20.0), KIND, given)
+    assert need_of(PREFILL, there, of(20.0, short=0.9), KIND, given) == plain, "headroom covers it"
+    more = need_of(PREFILL, there, of(20.0, short=15.0), KIND, given)
+    assert more.floor == KIND.workers(PREFILL, 35.0, of(20.0).shape, SLO, 16) > plain.floor
+
+
+def test_who_will_be_needed_again_soon_does_not_go() -> None:
+    there, given = pool(PREFILL, 4), rules()
+    now = need_of(PREFILL, there, of(5.0), KIND, given)
+    soon = need_of(PREFILL, there, of(5.0, later=25.0), KIND, given)
+    assert now.workers == soon.workers == 1
+    assert now.enough == 1
+    assert soon.enough == KIND.workers(PREFILL, 25.25 + 2.5, of(5.0).shape, SLO, 16)
 
 
 # ── whole runs ───────────────────────────────────────────────────────────────────────────────────

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from heapq import merge
 from itertools import pairwise
 from math import log
 
@@ -105,6 +106,8 @@ class Run:
     planner: Planner
     rules: PlannerRules = RULES
     advisory: bool = False
+    burst: tuple[float, int] = (0.0, 0)
+    """At which second how many come at once, beside the others."""
     records: list[CallRecord] = field(default_factory=list)
     fleet: Fleet = field(init=False)
     steering: Steering = field(init=False)
@@ -128,7 +131,7 @@ class Run:
             max_model_len=512,
         )
         users = UserRules(slos=(("", SLO),), max_tokens=ANSWER, all_stamps=False)
-        sessions = arrivals(self.per_s, self.seconds)
+        sessions = arrivals(self.per_s, self.seconds, *self.burst)
         self.fleet = Fleet(spec, sessions, users, self.records.append)
         templates = {role: pool(role, 1) for role in (PREFILL, DECODE)}
         self.steering = Steering(
@@ -161,13 +164,20 @@ class Run:
         return max(found)
 
 
-def arrivals(per_s: float, seconds: float) -> Iterator[TokenSession]:
-    """Poisson arrivals of equal calls that share no block."""
+def arrivals(
+    per_s: float, seconds: float, burst_at: float = 0.0, burst: int = 0
+) -> Iterator[TokenSession]:
+    """Poisson arrivals of equal calls that share no block; and so many more at one time."""
+    for number, at in enumerate(merge(_times(per_s, seconds), [burst_at] * burst)):
+        prompt = (1 + number % 997, 1 + number // 997, *range(3, PROMPT + 1))
+        yield TokenSession(at, number, (TokenTurn((prompt,), ANSWER),))
+
+
+def _times(per_s: float, seconds: float) -> Iterator[float]:
     draws, at, number = Draws(7), 0.0, 0
     while True:
         at -= log(1 - draws.fraction(number)) / per_s
         if at >= seconds:
             return
-        prompt = (1 + number % 997, 1 + number // 997, *range(3, PROMPT + 1))
-        yield TokenSession(at, number, (TokenTurn((prompt,), ANSWER),))
+        yield at
         number += 1

@@ -3,10 +3,11 @@
 from .best_forecaster import STANDARD_FORECASTERS, BestForecaster
 from .capacity import Capacity, Shape
 from .decision import Add, Decision, Flip, Move, Take
-from .forecasters import Autoregression, Forecaster, Holt, LastValue, LocalTrend
+from .forecasters import Autoregression, FadingMean, Forecaster, Holt, LastValue, LocalTrend
 from .observation import Observation, PoolSeen
 from .planner import Planner
 from .rules import PlannerRules
+from .seasonal import Seasonal
 
 __all__ = [
     "STANDARD_FORECASTERS",
@@ -15,6 +16,7 @@ __all__ = [
     "BestForecaster",
     "Capacity",
     "Decision",
+    "FadingMean",
     "Flip",
     "Forecaster",
     "Holt",
@@ -25,6 +27,7 @@ __all__ = [
     "Planner",
     "PlannerRules",
     "PoolSeen",
+    "Seasonal",
     "Shape",
     "Take",
 ]

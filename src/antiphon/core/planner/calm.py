@@ -1,5 +1,7 @@
 """When a pool changes: more at once, less only when it is sure, and no mistake twice."""
 
+from collections import deque
+
 from antiphon.types import Seconds
 
 from .need import Need
@@ -14,17 +16,16 @@ class Calm:
     """Of one role. Growth is asked for once; what goes must not have to come back.
 
     A worker goes when fewer were enough, with the dead band and the forecast's error in hand, at
-    each of the decisions of `cool_down_s`. If a size that was given up is needed again, it is kept
-    for `memory_s` at that load: chance, or something that no closed form knows, has asked for it.
-    So a pool that a constant load keeps near the edge between two sizes goes down, comes back, and
-    stays.
+    each of the decisions of the last `cool_down_s`. If a size that was given up is needed again, it
+    is kept for `memory_s` at that load: chance, or something that no closed form knows, has asked
+    for it. So a pool that a constant load keeps near the edge between two sizes goes down, comes
+    back, and stays.
     """
 
     def __init__(self, rules: PlannerRules) -> None:
         self._rules = rules
-        self._enough: list[int] = []
-        """Of the decisions since `_since`, all of which would have done with fewer."""
-        self._since: Seconds = 0.0
+        self._enough: deque[tuple[Seconds, int]] = deque()
+        """When which size was enough: the decisions of `cool_down_s`, and the one before them."""
         self._given_up = 0
         """The largest size that was given up."""
         self._waits_since: Seconds | None = None
@@ -38,21 +39,23 @@ class Calm:
         wanted = max(need.workers, self._impatient(at, pool, need))
         if wanted > now:
             self._enough.clear()
-            for size in range(now + 1, min(wanted, self._given_up) + 1):
+            # What a queue asks for beyond the next size is for the queue, not for the load.
+            needed = min(wanted, max(need.floor, now + 1), self._given_up)
+            for size in range(now + 1, needed + 1):
                 self._needed[size] = (per_s, at + self._rules.memory_s)
             return wanted
         enough = max(need.enough + pool.pinned, self._remembered(at, now, per_s))
         if enough >= now or pool.starting or pool.cold:
             self._enough.clear()
             return now
-        if not self._enough:
-            self._since = at
-        self._enough.append(enough)
-        if at - self._since < self._rules.cool_down_s:
+        self._enough.append((at, enough))
+        if at - self._enough[0][0] < self._rules.cool_down_s:
             return now
-        stay = max(self._enough)
-        self._enough.clear()
-        self._given_up = max(self._given_up, now)
+        while len(self._enough) > 1 and at - self._enough[1][0] >= self._rules.cool_down_s:
+            self._enough.popleft()
+        stay = min(now, max(size for _, size in self._enough))
+        if stay < now:
+            self._given_up = max(self._given_up, now)
         return stay
 
     def _impatient(self, at: Seconds, pool: PoolSeen, need: Need) -> int:

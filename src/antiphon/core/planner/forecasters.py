@@ -1,4 +1,4 @@
-"""What the next values of a series will be: four ways to tell.
+"""What the next values of a series will be: five ways to tell.
 
 A series has a value an interval. No way looks further back than its window, so memory is bounded.
 """
@@ -41,6 +41,26 @@ class LastValue:
         return self._value
 
 
+class FadingMean:
+    """Things stay as they are, give or take: a mean in which older values fade by `weight`."""
+
+    name = "mean"
+
+    def __init__(self, weight: float = 0.2) -> None:
+        self._weight = weight
+        self._mean = 0.0
+        self._seen = 0
+
+    def observe(self, value: float) -> None:
+        """See `Forecaster`. The first values weigh equally."""
+        self._seen += 1
+        self._mean += max(self._weight, 1 / self._seen) * (value - self._mean)
+
+    def predict(self, steps: int) -> float:
+        """See `Forecaster`."""
+        return self._mean
+
+
 class Holt:
     """A level and a trend, smoothed; below 1, `damping` lets the trend die out.
 
@@ -77,11 +97,14 @@ class LocalTrend:
     which only the proportions matter. Dynamo's planner has these proportions.
     """
 
-    name = "kalman"
-
     def __init__(
-        self, level_noise: float = 1.0, slope_noise: float = 0.1, noise: float = 10.0
+        self,
+        level_noise: float = 1.0,
+        slope_noise: float = 0.1,
+        noise: float = 10.0,
+        name: str = "kalman",
     ) -> None:
+        self.name = name
         self._q_level, self._q_slope, self._r = level_noise, slope_noise, noise
         self._level: float | None = None
         self._slope = 0.0

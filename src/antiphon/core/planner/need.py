@@ -17,11 +17,15 @@ _ERRORS = 1.0
 class Load:
     """What comes. `now_per_s`: in the last interval. `expected_per_s`: the highest of the forecast.
 
+    `later_per_s`: the highest until a worker that goes now could have gone and come back.
+    `short_per_s`: how far above the forecast the load may well be, beyond chance.
     `error_per_s`: how far off the forecast was lately, mean; None, nobody knows yet.
     """
 
     now_per_s: float
     expected_per_s: float
+    later_per_s: float
+    short_per_s: float
     error_per_s: float | None
     seconds: Seconds
     shape: Shape
@@ -31,12 +35,14 @@ class Load:
 class Need:
     """`workers`: with fewer, targets will be missed. `enough`: no fewer may stay, if some go.
 
-    Between the two a pool is left as it is. `waits`: more than would be gone within the target.
+    Between the two a pool is left as it is. `floor`: what the forecast alone needs. `waits`: more
+    than would be gone within the target.
     """
 
     workers: int
     enough: int
     why: str
+    floor: int = 0
     waits: bool = False
 
 
@@ -45,12 +51,13 @@ def need_of(
 ) -> Need:
     """Of workers that have this capacity. Never more than the budget has room for."""
     most = rules.budget // capacity.devices
-    rate = load.expected_per_s * (1 + rules.headroom)
+    rate = load.expected_per_s + max(rules.headroom * load.expected_per_s, load.short_per_s)
     floor = capacity.workers(role, rate, load.shape, rules.slo, most)
     calm = most
     if load.error_per_s is not None:
-        spare = max(rules.dead_band * load.expected_per_s, _ERRORS * load.error_per_s)
-        calm = capacity.workers(role, rate + spare, load.shape, rules.slo, most)
+        spare = max(rules.dead_band * load.later_per_s, _ERRORS * load.error_per_s)
+        later = rate + load.later_per_s - load.expected_per_s
+        calm = capacity.workers(role, later + spare, load.shape, rules.slo, most)
     reaction, stay = _reaction(role, pool, load, capacity, rules)
     reaction = min(reaction, most)
     why = f"{role}: {floor} for the forecast"
@@ -65,6 +72,7 @@ def need_of(
         workers=workers,
         enough=max(workers, min(most, max(calm, stay))),
         why=why,
+        floor=floor,
         waits=reaction > 0,
     )
 

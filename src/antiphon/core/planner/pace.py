@@ -30,8 +30,9 @@ class Pace:
     def observe(self, pool: PoolSeen, seconds: Seconds, shape: Shape, told: Capacity) -> None:
         """Mutates. `told`: what their times say.
 
-        Cold workers are not in what a pool did: caches fill and kernels compile in their steps. Of
-        mixed workers nothing is learned: one pass does both.
+        Cold workers are not in what a pool did: caches fill and kernels compile in their steps.
+        While there are any, nothing is learned of decoding. Of mixed workers nothing is learned:
+        one pass does both.
         """
         if pool.busy_s <= _LEAST_SHARE * seconds:
             return
@@ -39,8 +40,9 @@ class Pace:
             case Role.PREFILL:
                 expected_s = told.prefill_s(shape) * pool.tokens / max(1.0, shape.uncached)
             case Role.DECODE:
-                warm = (pool.ready - pool.cold) / max(1, pool.ready)
-                batch = warm * pool.running * seconds / pool.busy_s  # while there was any
+                if pool.cold:  # they have fewer in work than others, and nobody knows how many
+                    return
+                batch = pool.running * seconds / pool.busy_s  # while there was any
                 expected_s = told.step_s(batch, shape) * pool.steps
             case Role.MIXED:
                 return

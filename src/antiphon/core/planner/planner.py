@@ -10,9 +10,9 @@ Laws: the target never exceeds the budget nor falls below the least; constant lo
 after the first ones; every decision has a reason; equal observations give equal decisions.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from math import ceil
+from math import ceil, sqrt
 
 from antiphon.errors import UsageError
 from antiphon.types import Role
@@ -30,15 +30,32 @@ from .usual import Usual
 
 _LARGEST = 1e9
 """Whatever is larger was not measured."""
+_CHANCE = 0.84
+"""Standard deviations that one in five of normal values exceeds: as far as `short` looks."""
+_MOST_SHORT = 0.35
+"""Of the forecast. More in hand, against a load that nobody can foresee, serves hardly more."""
+_CHANCE_SIZE = 0.8
+"""Standard deviations that normal values are off by, mean."""
+_SURPRISE = 2.0
+"""So many standard deviations above the forecast, an interval is no chance."""
 
 
 class Planner:
     """Decides at the end of each interval. `capacity`: of one worker of each role.
 
+    `history`: requests a second of intervals before the first one, the oldest first, where somebody
+    has kept them: a planner that knows the last rise asks for workers before the next.
+
     Raises `UsageError` if the budget has no room for the least.
     """
 
-    def __init__(self, rules: PlannerRules, capacity: Mapping[Role, Capacity]) -> None:
+    def __init__(
+        self,
+        rules: PlannerRules,
+        capacity: Mapping[Role, Capacity],
+        *,
+        history: Sequence[float] = (),
+    ) -> None:
         missing = [role.value for role in rules.roles if role not in capacity]
         if missing:
             raise UsageError(f"no capacity is known of {', '.join(missing)} workers")
@@ -52,6 +69,8 @@ class Planner:
             )
         self._ahead = ceil(rules.ready_s / rules.interval_s) + 1
         self._rate = BestForecaster(self._ahead)
+        for per_s in history:
+            self._rate.observe(_number(per_s))
         self._usual = Usual()
         self._pace = {role: Pace(role) for role in rules.roles}
         self._calm = {role: Calm(rules) for role in rules.roles}
@@ -89,17 +108,27 @@ class Planner:
         )
 
     def _learn(self, seen: Observation) -> Load:
+        now_per_s = _number(seen.requests / seen.seconds) if seen.seconds > 0 else 0.0
         if seen.seconds > 0:
-            self._rate.observe(seen.requests / seen.seconds)
+            self._rate.observe(now_per_s)
             self._usual.observe(seen)
         shape = self._usual.shape
         for role, pace in self._pace.items():
             pace.observe(seen.pool(role), seen.seconds, shape, self._capacity[role])
+        seconds = seen.seconds or self._rules.interval_s
+        # Counts are off by their root (Poisson): queues, and not rates, are sized for that.
+        sure_per_s = now_per_s - _SURPRISE * sqrt(now_per_s / seconds)
+        expected_per_s = max(self._rate.highest(self._ahead), sure_per_s)
+        chance_per_s = sqrt(expected_per_s / seconds)
         return Load(
-            now_per_s=seen.requests / seen.seconds if seen.seconds > 0 else 0.0,
-            expected_per_s=self._rate.highest(self._ahead),
-            error_per_s=self._rate.error,
-            seconds=seen.seconds or self._rules.interval_s,
+            now_per_s=now_per_s,
+            expected_per_s=expected_per_s,
+            later_per_s=max(expected_per_s, self._rate.highest(2 * self._ahead)),
+            short_per_s=min(
+                max(0.0, self._rate.short - _CHANCE * chance_per_s), _MOST_SHORT * expected_per_s
+            ),
+            error_per_s=_beyond(self._rate.error, _CHANCE_SIZE * chance_per_s),
+            seconds=seconds,
             shape=shape,
         )
 
@@ -113,6 +142,11 @@ class Planner:
         if not within:
             parts.append(f"shared within the budget of {self._rules.budget}")
         return "; ".join(parts)
+
+
+def _beyond(error: float | None, chance: float) -> float | None:
+    """The part of an error that is not chance, as the two are independent."""
+    return None if error is None else sqrt(max(0.0, error**2 - chance**2))
 
 
 def _measured(seen: Observation) -> Observation:
