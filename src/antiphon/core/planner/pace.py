@@ -37,7 +37,7 @@ class Pace:
             return
         match self._role:
             case Role.PREFILL:
-                expected_s = told.prefill_s(shape) * pool.tokens / max(1.0, shape.uncached)
+                expected_s = told.occupied_s(shape) * pool.tokens / max(1.0, shape.uncached)
             case Role.DECODE:
                 warm = (pool.ready - pool.cold) / max(1, pool.ready)
                 batch = warm * pool.running * seconds / pool.busy_s  # while there was any
