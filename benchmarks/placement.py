@@ -3,14 +3,15 @@
     .venv/bin/python benchmarks/placement.py               all parts at reduced length, ≤ 15 minutes
     .venv/bin/python benchmarks/placement.py distserve     OPT-13B on A100, with its coefficients
     .venv/bin/python benchmarks/placement.py ratio         split : colocated for three applications
+    .venv/bin/python benchmarks/placement.py tight         the same for chat, with less time a token
     .venv/bin/python benchmarks/placement.py splitwise     H100 and A100 on the Azure traces
     … --full                                               all rows, longer runs, three seeds: hours
 
 Each part writes a JSON file to `results/` and prints its table. All goodputs are simulated with the
 live router, scheduler and hand-over; the times of steps are DistServe's where the model is OPT-13B,
-and `perf`'s roofline elsewhere. Reduced length: runs of 10 s or more and at least 100 calls after a
+and `perf`'s roofline elsewhere. Reduced length: runs of 10 s or more and at least 80 calls after a
 warm-up of one usual call, goodput to 10 %, one seed, the two most promising candidates of each way
-by closed forms. Differences below a fifth say nothing.
+by closed forms, cells of two devices where the model fits. Differences below a fifth say nothing.
 """
 
 import argparse
@@ -20,18 +21,18 @@ from pathlib import Path
 
 from support import result
 from support.placement_distserve import distserve
-from support.placement_ratio import ratio
+from support.placement_ratio import ratio, tight
 from support.placement_splitwise import splitwise
 from support.placements import Effort
 
 from antiphon.sim.placing import TrialEffort
 
 TRACES = Path(__file__).resolve().parents[2] / "shared/traces"
-PARTS = ("distserve", "ratio", "splitwise")
+PARTS = ("distserve", "ratio", "tight", "splitwise")
 
 
 def effort_of(options: argparse.Namespace) -> Effort:
-    trial = TrialEffort(run_s=10.0, least_calls=100, tolerance=0.1)
+    trial = TrialEffort(run_s=10.0, least_calls=80, tolerance=0.1, lives=0.5)
     if options.full:
         trial = TrialEffort(run_s=60.0, least_calls=300, tolerance=0.05)
     return Effort(
@@ -51,6 +52,8 @@ def run(part: str, effort: Effort, traces: Path) -> None:
             found = distserve(effort)
         case "ratio":
             found = ratio(effort)
+        case "tight":
+            found = tight(effort)
         case _:
             if not traces.is_dir():
                 print(f"No traces in {traces}: give --traces FOLDER", file=sys.stderr)

@@ -30,9 +30,9 @@ from .placements import (
     side_by_side,
 )
 
-CELL = 4
-"""Devices of a candidate, or the next more: ways are compared at about one size."""
-MOST = 8
+FULL_CELL = 4
+"""Devices of a candidate, or the next more: ways are compared at about one size. Twice as many at
+most; half as many at reduced length, if the model fits."""
 STEP_TOKENS = (256, 512, 2048)
 
 
@@ -94,7 +94,7 @@ def case_for(one: Application, effort: Effort) -> PlacementCase:
     if one.model == "opt-13b":
         kinds = opt_13b()
     else:
-        hardware = Hardware(model=shape, devices=(device_of("a100"),), most_devices=CELL)
+        hardware = Hardware(model=shape, devices=(device_of("a100"),), most_devices=FULL_CELL)
         kinds = tuple(kind for kind in hardware.kinds(4096) if kind.instance.pipeline == 1)
     if one.tensor:
         kinds = tuple(kind for kind in kinds if kind.instance.tensor in one.tensor)
@@ -105,11 +105,15 @@ def case_for(one: Application, effort: Effort) -> PlacementCase:
 def best_by_way(
     case: PlacementCase, ways: Sequence[str], effort: Effort
 ) -> Iterator[Callable[[], Found | None]]:
+    instances = tuple(kind.instance for kind in case.kinds)
+    cell = FULL_CELL
+    if not effort.full and min(instance.devices for instance in instances) == 1:
+        cell //= 2
     space = Space(
-        instances=tuple(kind.instance for kind in case.kinds),
-        most_devices=MOST,
+        instances=tuple(instance for instance in instances if instance.devices <= cell),
+        most_devices=2 * cell,
         step_tokens=STEP_TOKENS,
-        cell_devices=CELL,
+        cell_devices=cell,
     )
     for way in ways:
         offered = offers(case, space, WAYS[way], effort.candidates)
@@ -151,7 +155,6 @@ def ratio(effort: Effort) -> dict[str, object]:
             }
         )
         result.write("placement_ratio", {**effort.row(), **kept})
-    kept["tight"] = _tight(effort)
     return kept
 
 
@@ -202,7 +205,7 @@ def tightest(case: PlacementCase, candidate: Candidate, calls_per_s: float) -> f
 # ── where a split wins ───────────────────────────────────────────────────────────────────────
 
 
-def _tight(effort: Effort) -> list[dict[str, object]]:
+def tight(effort: Effort) -> dict[str, object]:
     """Chat, with less and less time for a token."""
     targets = FULL_TIGHT_MS if effort.full else TIGHT_MS
     slos = {f"chat, {ms} ms": Slo(ttft_s=0.25, tpot_s=ms / 1e3) for ms in targets}
@@ -211,6 +214,7 @@ def _tight(effort: Effort) -> list[dict[str, object]]:
         for name, slo in slos.items()
     }
     rows: list[dict[str, object]] = []
+    kept: dict[str, object] = {"rows": rows}
     for name, best in _goodputs(cases, [*COLOCATED, "split"], effort).items():
         times = _times(best.get("split"), best)
         print(f"{name:12} split: {_text(times)} times colocated", flush=True)
@@ -221,4 +225,5 @@ def _tight(effort: Effort) -> list[dict[str, object]]:
                 "ways": {way: one.row() for way, one in best.items()},
             }
         )
-    return rows
+        result.write("placement_tight", {**effort.row(), **kept})
+    return kept

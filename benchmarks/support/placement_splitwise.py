@@ -104,10 +104,6 @@ WAYS = {
     "H100 colocated": _all(FAST),
     "A100 colocated": _all(SLOW),
 }
-ONE_KIND = {
-    "all H100": ("H100 split", "H100 colocated"),
-    "all A100": ("A100 split", "A100 colocated"),
-}
 
 
 def splitwise(effort: Effort, folder: Path) -> dict[str, object]:
@@ -175,19 +171,15 @@ def worths(found: Found) -> Iterator[tuple[str, float]]:
 
 
 def _compared(found: Mapping[str, Found]) -> Iterator[dict[str, object]]:
-    """Two kinds of devices against the better way to use one."""
+    """Two kinds of devices against each way to use one."""
     two = found.get(TWO_KINDS)
-    if two is None:
-        return
-    for whose, mine in worths(two):
-        for against, ways in ONE_KIND.items():
-            theirs = max(
-                (dict(worths(found[way]))[whose] for way in ways if way in found), default=0.0
-            )
-            if theirs and mine:
+    for whose, mine in worths(two) if two else ():
+        for way, one in found.items():
+            theirs = dict(worths(one))[whose]
+            if way != TWO_KINDS and mine and theirs:
                 yield {
                     "prices": whose,
-                    "against": against,
+                    "against": way,
                     "throughput_at_equal_cost": mine / theirs,
                     "cost_at_equal_throughput": theirs / mine,
                 }
