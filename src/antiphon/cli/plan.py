@@ -60,7 +60,9 @@ def plan(  # noqa: PLR0913  each is an option
     weight_bits: Annotated[int, typer.Option(help="Of a weight: 4, 8, 16 or 32.")] = 16,
     kv_bits: Annotated[int, typer.Option(help="Of a number in the KV cache.")] = 16,
     seeds: Annotated[int, typer.Option(help="Different users for the best ones.", metavar="K")] = 3,
-    trials: Annotated[int, typer.Option(help="Candidates to simulate, at most.", metavar="N")] = 16,
+    trials: Annotated[
+        int, typer.Option(help="Candidates to glance at, at most.", metavar="N")
+    ] = 16,
     processes: Annotated[
         int | None, typer.Option(help="Simulations side by side.", show_default="one a core")
     ] = None,
@@ -129,24 +131,27 @@ def plan(  # noqa: PLR0913  each is an option
 def _searched(order: "PlanOrder", processes: int) -> "tuple[SearchRun, bool]":
     """The search, run to its end, or up to Ctrl-C (False)."""
     from antiphon.core.goodput import Attainment, Goodput
-    from antiphon.core.placement import Trial
+    from antiphon.core.placement import Look, Trial
 
     begun = time.monotonic()
     with Progress() as progress:
         progress.say("Looking at what fits")
         run = order.search_run()
-        all_of_them = len(run.search.promises)
-        tried = 0
+        search = run.search
+        all_of_them = len(search.promises)
 
         def heard(trial: Trial, answer: Goodput | Attainment) -> None:
-            nonlocal tried
-            tried += 1
-            best = next(iter(run.search.ranking()), None)
-            known = "" if best is None else f"; best so far: {best.promise.candidate.text}"
-            took_s = time.monotonic() - begun
+            ranking = search.ranking()
+            if trial.look is Look.GLANCE:
+                looked = len(ranking) + len(search.beaten)
+                most = min(all_of_them - len(search.pruned), search.effort.most_trials)
+                what = f"glance {looked} of {most} at most"
+            else:
+                told = sum(len(one.rates_per_s) for one in ranking if one.look is Look.FULL)
+                what = f"full run {told} of {len(search.finalists) * search.effort.seeds}"
+            best = f"; best so far: {ranking[0].promise.candidate.text}" if ranking else ""
             progress.say(
-                f"{took_s:.0f} s, {tried} trials of {all_of_them} candidates, now "
-                f"{trial.promise.candidate.text}{known}"
+                f"{time.monotonic() - begun:.0f} s, {what}: {trial.promise.candidate.text}{best}"
             )
 
         progress.say(f"{all_of_them} candidates; simulating the most promising")

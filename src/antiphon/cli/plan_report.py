@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.table import Table
 
 from antiphon.core.goodput import Attainment, Estimate
-from antiphon.core.placement import Candidate, Judged, Promise, Trial
+from antiphon.core.placement import Candidate, Judged, Look, Promise, Trial
 from antiphon.report.plots import Bar, goodput_bars, svg
 from antiphon.sim.placing import PlanOrder, SearchRun, cluster_values
 
@@ -93,7 +93,7 @@ def _rows(run: SearchRun) -> Table:
             promise.candidate.text,
             f"{promise.bound_per_s:.2f}",
             f"< {trial.beat_per_s or 0:.2f}",
-            "1",
+            "glance",
             "",
             "",
             _failure(run.failures[promise.candidate]),
@@ -102,6 +102,8 @@ def _rows(run: SearchRun) -> Table:
 
 
 def _spread(judged: Judged) -> str:
+    if judged.look is Look.GLANCE:
+        return "glance"
     if len(judged.rates_per_s) == 1:
         return "1"
     return f"{len(judged.rates_per_s)}: {judged.least_per_s:.2f}–{judged.most_per_s:.2f}"
@@ -113,12 +115,13 @@ def _cost(promise: Promise, per_s: float) -> str:
 
 def _behind(run: SearchRun, judged: Judged) -> str:
     best = run.search.worth(run.search.ranking()[0])
-    return f"{1 - run.search.worth(judged) / best:.0%}; " if best else ""
+    behind = 1 - run.search.worth(judged) / best if best else 0.0
+    return f"{behind:.0%}; " if behind > 0 else ""
 
 
 def _limit(run: SearchRun, judged: Judged) -> str:
     """What is late first when the rate rises."""
-    goodput = run.found[judged.promise.candidate][0]
+    goodput = run.found[judged.promise.candidate][-1]
     failing = [probe for probe in goodput.probes if not probe.passes]
     return _failure(failing[0].attainment) if failing else ""
 
@@ -210,6 +213,7 @@ def _judged(run: SearchRun, judged: Judged) -> Mapping[str, Any]:
     return {
         **_promise(judged.promise),
         "calls_per_s": judged.per_s,
+        "look": judged.look.value,
         "calls_per_s_by_seed": list(judged.rates_per_s),
         "calls_per_s_per_device": judged.per_s / judged.promise.candidate.devices,
         "worth": run.search.worth(judged),

@@ -1,6 +1,6 @@
 """What decisions need to know of the time that work takes. `perf/` implements these Protocols."""
 
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from antiphon.types import Seconds, StepPlan, Tier
 
@@ -26,6 +26,15 @@ class PhaseTime(Protocol):
 
     def decode_step_s(self, sequences: int, context_tokens: int) -> Seconds:
         """One step in which `sequences` sequences of that total context get one token each."""
+        ...
+
+
+@runtime_checkable
+class StagedTime(Protocol):
+    """What devices in a pipeline say besides: they begin a prompt before the last is through."""
+
+    def occupied_s(self, tokens: int, start: int = 0) -> Seconds:
+        """How long such a prompt keeps the next from beginning: at most its `prefill_s`."""
         ...
 
 

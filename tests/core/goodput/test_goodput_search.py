@@ -99,6 +99,29 @@ def test_without_noise_the_knee_is_in_the_bracket(
     assert len(runs) == sum(probe.runs for probe in found.probes) <= rules.most_runs
 
 
+@given(st.floats(0.5, 2.0), st.floats(1.01, 2.0))
+@settings(deadline=None, max_examples=100)
+def test_small_first_steps_find_the_same_knee_where_it_is_near_or_not(
+    off: float, growth: float
+) -> None:
+    near = SearchRules(start_per_s=10.0, growth=growth, runs_per_rate=1)
+    for knee in (10.0 * off, 300.0 * off, 0.3 * off):
+        found, _runs = searched(GoodputSearch(near), cliff(knee))
+        assert found.stopped is StopReason.FOUND
+        assert found.fails_at_per_s is not None
+        assert found.rate_per_s <= knee < found.fails_at_per_s
+
+
+def test_near_the_knee_small_first_steps_take_half_the_runs() -> None:
+    runs: dict[float, int] = {}
+    for growth in (2.0, 1.1):
+        rules = SearchRules(start_per_s=10.0, growth=growth, tolerance=0.05, runs_per_rate=1)
+        runs[growth] = sum(
+            len(searched(GoodputSearch(rules), cliff(knee))[1]) for knee in (9.4, 10.3, 10.8)
+        )
+    assert 2 * runs[1.1] <= runs[2.0]
+
+
 @st.composite
 def rules_of_any_kind(draw: st.DrawFn) -> SearchRules:
     lowest = draw(st.floats(0.01, 10.0))
@@ -107,6 +130,7 @@ def rules_of_any_kind(draw: st.DrawFn) -> SearchRules:
     return SearchRules(
         goal=draw(st.floats(0.05, 0.99)),
         tolerance=draw(st.floats(0.005, 1.0)),
+        growth=draw(st.floats(1.0, 2.0, exclude_min=True)),
         lowest_per_s=lowest,
         start_per_s=min(highest, lowest * draw(st.floats(1.0, 1000.0))),
         highest_per_s=highest,
@@ -282,6 +306,8 @@ def test_rates_can_be_read() -> None:
         ("goal", 1.0),
         ("goal", float("nan")),
         ("tolerance", 0.001),
+        ("growth", 1.0),
+        ("growth", 3.0),
         ("start_per_s", 0.0),
         ("start_per_s", 1e9),
         ("start_per_s", float("nan")),

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from planner_kit import DECODE, MIXED, PREFILL, SLO, Times, capacity
 
 from antiphon.core.planner import Capacity, Shape
-from antiphon.types import Role, Slo
+from antiphon.types import Role, Seconds, Slo
 
 LAW = settings(deadline=None, max_examples=100, database=None, derandomize=True)
 SHAPE = Shape(input_tokens=1000, output_tokens=301, uncached=1000)
@@ -91,3 +91,21 @@ def test_no_load_needs_nobody_and_no_load_needs_more_than_the_most(role: Role) -
     assert capacity().workers(role, 0.0, SHAPE, SLO, 9) == 0
     assert capacity().workers(role, 1e9, SHAPE, SLO, 9) == 9
     assert capacity().workers(role, inf, SHAPE, SLO, 9) == 9
+
+
+class Staged(Times):
+    """Two stages: a prompt keeps the next from beginning for half of its time."""
+
+    def occupied_s(self, tokens: int, start: int = 0) -> Seconds:
+        return self.prefill_s(tokens, start) / 2
+
+
+def test_a_pipeline_begins_a_prompt_before_the_last_is_through() -> None:
+    staged, plain = Capacity(Staged(), kv_tokens=200_000), capacity()
+    assert plain.occupied_s(SHAPE) == plain.prefill_s(SHAPE) == staged.prefill_s(SHAPE)
+    assert staged.at_pace(2.0).occupied_s(SHAPE) == plain.prefill_s(SHAPE)
+    rate = 40.0
+    assert rate * 0.05 < staged.workers(PREFILL, rate, SHAPE, SLO, 99) < rate * 0.1
+    assert staged.mixed_per_s(SHAPE, SLO) > plain.mixed_per_s(SHAPE, SLO)
+    # The first token comes no sooner.
+    assert staged.prefill_per_s(SHAPE, 0.09) == plain.prefill_per_s(SHAPE, 0.09) == 0.0

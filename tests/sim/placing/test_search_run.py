@@ -15,6 +15,9 @@ class TooHigh(PhaseBounds):
         bound = super().mixed_per_s(instance, step_tokens, prefill_first=prefill_first)
         return 2 * bound
 
+    def prefill_per_s(self, instance: Instance, step_tokens: int, workers: int = 1) -> float:
+        return 2 * super().prefill_per_s(instance, step_tokens, workers)
+
 
 def search_run(bounds_of: type[PhaseBounds] = PhaseBounds, **effort: int) -> SearchRun:
     of = case(calls=30)
@@ -51,7 +54,7 @@ def test_who_is_beaten_takes_one_run_and_says_why() -> None:
 
 
 def test_after_an_interruption_what_is_known_is_there() -> None:
-    run = search_run(most_trials=4, round_trials=2)
+    run = search_run(TooHigh, most_trials=4, round_trials=2)
 
     def interrupt(trial: Trial, answer: object) -> None:
         raise KeyboardInterrupt

@@ -1,7 +1,7 @@
 """The search for goodput: the highest rate at which enough calls meet their targets.
 
-    rate    1 ── 2 ── 4 ── 8           doubled while it passes (or halved while it fails)
-                      │    └ fails
+    rate    1 ── 2 ── 4 ── 8           doubled while it passes (halved while it fails), in smaller
+                      │    └ fails     steps first if `growth` says so
                       └─ 5.7 ── …      then the middle of the bracket, in log rate,
                            └ fails     until its ends are within the tolerance
 
@@ -25,6 +25,8 @@ from .falling_fit import falling_fit
 from .goodput import Goodput, Probe, StopReason
 from .search_rules import RunAt, SearchRules
 
+_MOST_SQUARES = 8
+"""No number gets too large, and any step worth taking has reached 2 by then."""
 _CONFIRMATION_RUNS = 2
 """Runs of either end of the bracket before it is believed, if a rate may have so many."""
 
@@ -97,15 +99,20 @@ class GoodputSearch:
             case None, None:
                 return rules.start_per_s
             case Probe(rate_per_s=passes), None:
-                beyond = min(2 * passes, rules.highest_per_s)
+                beyond = min(passes * self._step_beyond(), rules.highest_per_s)
                 return beyond if beyond > passes else StopReason.ALL_PASS
             case None, Probe(rate_per_s=fails):
-                beyond = max(fails / 2, rules.lowest_per_s)
+                beyond = max(fails / self._step_beyond(), rules.lowest_per_s)
                 return beyond if beyond < fails else StopReason.ALL_FAIL
             case Probe(rate_per_s=passes), Probe(rate_per_s=fails):
                 if fails <= passes * (1 + rules.tolerance):
                     return StopReason.FOUND
                 return _four_digits(math.sqrt(passes * fails))
+
+    def _step_beyond(self) -> float:
+        """From the last of rates that all pass, or all fail, to the next."""
+        steps = min(len(self._measured), _MOST_SQUARES)
+        return min(2.0, self._rules.growth ** (2 ** (steps - 1)))
 
     def _unsettled(self, low: Probe | None, high: Probe | None) -> float | None:
         """An end of the bracket about which more runs could still say something."""

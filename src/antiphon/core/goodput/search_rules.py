@@ -18,7 +18,8 @@ class SearchRules:
 
     `tolerance`: how far apart, relatively, the ends of the bracket may be. `run_s`: how long one
     run of a rate lasts, after its warm-up; longer, up to `longest_run_s`, where it would have fewer
-    than `least_calls` calls, before which no rate is settled. `z`: how sure, in standard
+    than `least_calls` calls, before which no rate is settled. `growth`: the first step from
+    `start_per_s`, up or down; each next one is its square, up to 2. `z`: how sure, in standard
     deviations, a rate must be above or below the goal to be settled before its `runs_per_rate`.
     It is large, as a rate is looked at more than once, and few calls show little of how alike
     neighbours fare.
@@ -29,6 +30,7 @@ class SearchRules:
     start_per_s: float = 1.0
     lowest_per_s: float = 0.05
     highest_per_s: float = 10_000.0
+    growth: float = 2.0
     run_s: Seconds = 60.0
     longest_run_s: Seconds = 300.0
     least_calls: int = 100
@@ -50,6 +52,8 @@ class SearchRules:
             raise UsageError(
                 f"tolerance {self.tolerance}: it must lie between {FINEST_TOLERANCE} and 1, as 0.02"
             )
+        if not 1 < self.growth <= 2:
+            raise UsageError(f"growth {self.growth}: it must be above 1, and at most 2")
         if not self.lowest_per_s <= self.start_per_s <= self.highest_per_s < math.inf:
             raise UsageError(
                 f"start_per_s {self.start_per_s}: it must lie between lowest_per_s "

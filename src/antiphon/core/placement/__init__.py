@@ -2,8 +2,8 @@
 
 from .candidates import Candidate, Colocated, Instance, Split
 from .rate_matching import Side, matched, shared_per_s
-from .search import Judged, PlacementSearch, SearchEffort, Trial
-from .space import Bounds, Objective, Promise, Space, promises
+from .search import Judged, Look, PlacementSearch, SearchEffort, Trial
+from .space import Bounds, Objective, Promise, Space, bound_of, promises
 
 __all__ = [
     "Bounds",
@@ -11,6 +11,7 @@ __all__ = [
     "Colocated",
     "Instance",
     "Judged",
+    "Look",
     "Objective",
     "PlacementSearch",
     "Promise",
@@ -19,6 +20,7 @@ __all__ = [
     "Space",
     "Split",
     "Trial",
+    "bound_of",
     "matched",
     "promises",
     "shared_per_s",

@@ -10,22 +10,22 @@ from .rate_matching import Side, matched, shared_per_s
 
 
 class Bounds(Protocol):
-    """What one worker serves at best, in requests a second (0: nothing in time), and its price."""
+    """What workers serve at best, in requests a second (0: nothing in time), and their price."""
 
-    def prefill_per_s(self, instance: Instance, step_tokens: int) -> float:
-        """Prompts, if it does nothing else."""
+    def prefill_per_s(self, instance: Instance, step_tokens: int, workers: int = 1) -> float:
+        """Prompts of so many together, if they do nothing else: many even out who waits."""
         ...
 
     def decode_per_s(self, instance: Instance) -> float:
-        """Answers, if it does nothing else."""
+        """Answers of one, if it does nothing else."""
         ...
 
     def mixed_per_s(self, instance: Instance, step_tokens: int, *, prefill_first: bool) -> float:
-        """Requests from prompt to end."""
+        """Requests of one, from prompt to end."""
         ...
 
     def price_per_hour(self, instance: Instance) -> float:
-        """Of one worker."""
+        """Of one."""
         ...
 
 
@@ -79,33 +79,56 @@ class Promise:
 
 def promises(space: Space, bounds: Bounds, objective: Objective) -> Iterator[Promise]:
     """Every candidate that can serve anything within its targets."""
-    yield from _colocated(space, bounds)
+    for candidate in _candidates(space, bounds, objective):
+        if bound_per_s := bound_of(bounds, candidate):
+            price = sum(bounds.price_per_hour(kind) * count for kind, count in candidate.pools)
+            yield Promise(candidate=candidate, bound_per_s=bound_per_s, price_per_hour=price)
+
+
+def bound_of(bounds: Bounds, candidate: Candidate) -> float:
+    """What a candidate serves at best: its first tokens are a limit of their own."""
+    tokens = candidate.step_tokens
+    match candidate:
+        case Colocated(instance=instance, workers=workers, prefill_first=first):
+            mixed = workers * bounds.mixed_per_s(instance, tokens, prefill_first=first)
+            return min(mixed, bounds.prefill_per_s(instance, tokens, workers))
+        case Split(decode=decode, decode_workers=workers):
+            prompts = bounds.prefill_per_s(candidate.prefill, tokens, candidate.prefill_workers)
+            answers = workers * bounds.decode_per_s(decode)
+            if not (candidate.conditional and prompts and answers):
+                return min(prompts, answers)
+            return shared_per_s(prompts, answers, bounds.prefill_per_s(decode, tokens, workers))
+
+
+def _candidates(space: Space, bounds: Bounds, objective: Objective) -> Iterator[Candidate]:
+    yield from _colocated(space)
     for prefill in space.instances:
         for decode in space.instances:
             if not space.low_affinity or _share_a_node(space, prefill, decode):
                 yield from _split(space, bounds, objective, prefill, decode)
 
 
-def _colocated(space: Space, bounds: Bounds) -> Iterator[Promise]:
+def _colocated(space: Space) -> Iterator[Candidate]:
     ways = [(tokens, False) for tokens in space.step_tokens]
     ways.append((max(space.step_tokens), True))
     for instance in space.instances:
         if instance.devices > space.most_devices:
             continue
         for tokens, first in ways:
-            per_s = bounds.mixed_per_s(instance, tokens, prefill_first=first)
-            if per_s:
-                candidate = Colocated(
-                    instance=instance, workers=1, step_tokens=tokens, prefill_first=first
-                )
-                yield _grown(space, bounds, candidate, per_s)
+            yield _grown(
+                space,
+                Colocated(instance=instance, workers=1, step_tokens=tokens, prefill_first=first),
+            )
 
 
 def _split(
     space: Space, bounds: Bounds, objective: Objective, prefill: Instance, decode: Instance
-) -> Iterator[Promise]:
+) -> Iterator[Candidate]:
     tokens = max(space.step_tokens)
-    prefill_per_s, decode_per_s = bounds.prefill_per_s(prefill, tokens), bounds.decode_per_s(decode)
+    # Of a worker among as many as are usual: alone it could not be as busy.
+    usual = max(1, space.cell_devices // 2 // prefill.devices)
+    prefill_per_s = bounds.prefill_per_s(prefill, tokens, usual) / usual
+    decode_per_s = bounds.decode_per_s(decode)
     if not (prefill_per_s and decode_per_s):
         return
     most = space.most_devices
@@ -120,13 +143,8 @@ def _split(
         )
         for per_s, instance in ((prefill_per_s, prefill), (decode_per_s, decode))
     )
-    local_per_s = bounds.prefill_per_s(decode, tokens)
     for x, y in matched(sides[0], sides[1], most, keep=space.ratios):
-        served = x * prefill_per_s, y * decode_per_s
-        for conditional, per_s in (
-            (False, min(served)),
-            (True, shared_per_s(*served, y * local_per_s)),
-        ):
+        for conditional in (False, True):
             candidate = Split(
                 prefill=prefill,
                 prefill_workers=x,
@@ -135,18 +153,15 @@ def _split(
                 step_tokens=tokens,
                 conditional=conditional,
             )
-            yield _grown(space, bounds, candidate, per_s)
+            yield _grown(space, candidate)
 
 
-def _grown(space: Space, bounds: Bounds, candidate: Candidate, per_s: float) -> Promise:
+def _grown(space: Space, candidate: Candidate) -> Candidate:
     """As many copies as fit into a cell, at least one. With low affinity a cell is one node's."""
     room = min(space.cell_devices, space.most_devices)
     if space.low_affinity and isinstance(candidate, Split):
         room = min(room, space.node_devices * candidate.prefill.pipeline)
-    copies = max(1, room // candidate.devices)
-    grown = candidate.times(copies)
-    price = sum(bounds.price_per_hour(instance) * workers for instance, workers in grown.pools)
-    return Promise(candidate=grown, bound_per_s=copies * per_s, price_per_hour=price)
+    return candidate.times(max(1, room // candidate.devices))
 
 
 def _share_a_node(space: Space, prefill: Instance, decode: Instance) -> bool:

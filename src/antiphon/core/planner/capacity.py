@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from math import ceil, exp, inf, sqrt
 from typing import Self
 
-from antiphon.core.costs import PhaseTime
+from antiphon.core.costs import PhaseTime, StagedTime
 from antiphon.types import Role, Seconds, Slo
 
 _LATE = 0.05
@@ -79,8 +79,8 @@ class Capacity:
         P(wait > t) ≈ C(n, a)·exp(−(n − a)·t / S · 2 / (1 + v)), with the load a = rate·S, Erlang's
         C, and v the squared coefficient of variation of the service time S.
         """
-        service_s = self.prefill_s(shape)
-        load, spare_s = rate * service_s, ttft_s - service_s
+        service_s = self.occupied_s(shape)
+        load, spare_s = rate * service_s, ttft_s - self.prefill_s(shape)
         if spare_s <= 0:
             return _whole(load / _SATURATED, most)
         blocked = 1.0  # Erlang's B for n servers, from that for n − 1
@@ -110,6 +110,12 @@ class Capacity:
         """Time to compute what is not cached of the usual prompt."""
         return self.slower * self.times.prefill_s(max(1, round(shape.uncached)))
 
+    def occupied_s(self, shape: Shape) -> Seconds:
+        """How long that keeps the next prompt from beginning: less than it takes, in a pipeline."""
+        if not isinstance(self.times, StagedTime):
+            return self.prefill_s(shape)
+        return self.slower * self.times.occupied_s(max(1, round(shape.uncached)))
+
     def step_s(self, batch: float, shape: Shape) -> Seconds:
         """One decode step of that many usual sequences."""
         sequences = max(1, round(batch))
@@ -125,8 +131,8 @@ class Capacity:
         M/D/1 with an exponential tail: P(wait > t) ≈ ρ·exp(−2·(1 − ρ)·t / D). 0 if one alone takes
         longer than the target.
         """
-        service_s = self.prefill_s(shape)
-        spare_s = ttft_s - service_s
+        service_s = self.occupied_s(shape)
+        spare_s = ttft_s - self.prefill_s(shape)
         if spare_s <= 0:
             return 0.0
         low, high = 0.0, 1.0
@@ -166,7 +172,7 @@ class Capacity:
         low, high = 0.0, self.prefill_per_s(shape, slo.ttft_s)
         for _ in range(_HALVINGS):
             rate = (low + high) / 2
-            left = 1 - rate * self.prefill_s(shape)
+            left = 1 - rate * self.occupied_s(shape)
             enough = left > 0 and self.decode_per_s(shape, slo.tpot_s * left) * left >= rate
             low, high = (rate, high) if enough else (low, rate)
         return low
@@ -174,7 +180,7 @@ class Capacity:
     def _raw_per_s(self, shape: Shape) -> float:
         """Requests a second from prompt to end, whatever their latencies."""
         places = self._places(shape)
-        return _SATURATED / (self.prefill_s(shape) + self.stay_s(shape, places) / places)
+        return _SATURATED / (self.occupied_s(shape) + self.stay_s(shape, places) / places)
 
     def _places(self, shape: Shape) -> int:
         """Sequences that memory and scheduler have room for; at least 1."""

@@ -103,9 +103,9 @@ def _for_prompts(
 
     A longer one has to be gone `clear_s` after a worker that is added now would serve.
     """
-    shape, service_s = load.shape, capacity.prefill_s(load.shape)
+    shape, service_s = load.shape, capacity.occupied_s(load.shape)
     backlog_s = (pool.held + pool.queued_tokens / shape.uncached) * service_s
-    allowed_s = max(0.0, rules.slo.ttft_s - service_s)
+    allowed_s = max(0.0, rules.slo.ttft_s - capacity.prefill_s(shape))
     each_s = service_s
     if role is Role.MIXED:
         each_s = 1 / (capacity.mixed_per_s(shape, rules.slo) or 1 / service_s)

@@ -38,7 +38,7 @@ class Pace:
             return
         match self._role:
             case Role.PREFILL:
-                expected_s = told.prefill_s(shape) * pool.tokens / max(1.0, shape.uncached)
+                expected_s = told.occupied_s(shape) * pool.tokens / max(1.0, shape.uncached)
             case Role.DECODE:
                 if pool.cold:  # they have fewer in work than others, and nobody knows how many
                     return

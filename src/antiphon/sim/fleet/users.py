@@ -118,6 +118,26 @@ class Users(ClusterLog):
         for watcher in self._watchers:
             watcher(record)
 
+    def late(self, ttft_s: Seconds) -> Iterator[CallRecord]:
+        """Open calls that have missed that target for the first token: each as if it had that
+        token by now, and no other, so that nothing else is said of it."""
+        now = self.now
+        for id, call in self._open.items():
+            first_at = call.stamps[0] if call.stamps else now
+            if first_at - call.due_at_s > ttft_s:
+                yield CallRecord(
+                    number=call.number,
+                    session=call.session.plan.number,
+                    turn=call.turn,
+                    slo_class=call.session.plan.slo_class,
+                    due_at_s=call.due_at_s,
+                    sent_at_s=call.due_at_s,
+                    token_at_s=(first_at,),
+                    ended_at_s=now,
+                    output_tokens=1,
+                    request_id=id,
+                )
+
     def give_up(self) -> None:
         """Whoever still waits ends its call now, as one that took too long. Mutates."""
         for id in list(self._open):

@@ -1,7 +1,7 @@
 """What a placement is judged for: who calls, what is in time, what there is to place on."""
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -14,12 +14,13 @@ from antiphon.core.goodput import (
     RunAt,
     SearchRules,
 )
-from antiphon.core.placement import Candidate, Colocated, Instance, Split
+from antiphon.core.placement import Candidate, Colocated, Instance, Look, Split
 from antiphon.perf.transfer_time import LinkTime
 from antiphon.types import CallRecord, Role, Seconds, Slo
 
-from ..fleet import Fleet, FleetSpec, Pool, UserRules
+from ..fleet import Fleet, FleetSpec, Pool, TokenSession, UserRules
 from ..virtual_cluster import Expected
+from .lost_run import RunIsLost, is_lost, most_calls
 from .users_at_rate import CallShape, UsersAtRate
 from .worker_times import PhaseTimes, WorkerKind
 
@@ -29,6 +30,8 @@ _PATIENCE = 3.0
 """Users give up after so many times what they would wait if all were just in time."""
 _LOWEST, _HIGHEST = 1 / 64, 8.0
 """Of the rate where a search begins: between what it stays."""
+_WIDE, _NARROW = 1.5, 1.1
+"""The first step of a search: where only a bound is known, and where the goodput nearly is."""
 
 Judge = Callable[[tuple[CallRecord, ...], Slo, Seconds], Attainment]
 
@@ -37,8 +40,9 @@ Judge = Callable[[tuple[CallRecord, ...], Slo, Seconds], Attainment]
 class TrialEffort:
     """How exactly a goodput is found.
 
-    A run lasts `run_s` at least, and long enough for `least_calls`; the bracket ends within
-    `tolerance`. `runs_per_rate` above 1 repeats rates that are close.
+    A run lasts `run_s` at least, as long as `lives` usual calls after each other, and long enough
+    for `least_calls`; the bracket ends within `tolerance`. `runs_per_rate` above 1 repeats rates
+    that are close.
     """
 
     run_s: Seconds = 10.0
@@ -46,6 +50,11 @@ class TrialEffort:
     tolerance: float = 0.05
     runs_per_rate: int = 1
     most_runs: int = 10
+    lives: float = 1.0
+
+
+GLANCE = TrialEffort(run_s=5.0, least_calls=100, tolerance=0.1, lives=0.5)
+"""A third of the calls, and half the precision, for half the time or less."""
 
 
 def jointly(records: tuple[CallRecord, ...], slo: Slo, warmup_s: Seconds) -> Attainment:
@@ -58,7 +67,8 @@ class PlacementCase:
     """Judges candidates in the fleet simulator. Equal cases judge equally.
 
     `shape`: of the calls of `users`. `transfer_free`: KV is handed over in no time. `within_node`:
-    it stays in one node. `judge`: what counts as met.
+    it stays in one node. `effort`, `glance`: of the two looks at a candidate. `judge`: what counts
+    as met; a call that it counts as missed stays missed, whatever other calls come to.
     """
 
     users: UsersAtRate
@@ -69,7 +79,12 @@ class PlacementCase:
     within_node: bool = False
     transfer_free: bool = False
     effort: TrialEffort = TrialEffort()
+    glance: TrialEffort = GLANCE
     judge: Judge = jointly
+
+    def looking(self, look: Look) -> "PlacementCase":
+        """The same case, with the effort of that look."""
+        return self if look is Look.FULL else replace(self, effort=self.glance)
 
     @cached_property
     def _kinds(self) -> dict[Instance, WorkerKind]:
@@ -78,7 +93,8 @@ class PlacementCase:
     @property
     def run_s(self) -> Seconds:
         """How long a run lasts at least: an overload must have time to show in what is late."""
-        return max(self.effort.run_s, 6 * self.slo.ttft_s, self._life_s)
+        effort = self.effort
+        return max(effort.run_s, 6 * self.slo.ttft_s, effort.lives * self._life_s)
 
     @property
     def warmup_s(self) -> Seconds:
@@ -93,10 +109,27 @@ class PlacementCase:
     # ── judging ──────────────────────────────────────────────────────────────────────────────
 
     def holds(self, candidate: Candidate, seed: int, calls_per_s: float) -> Attainment:
-        """How many calls are in time at that rate, of one run."""
-        duration_s = max(self.run_s, self.effort.least_calls / calls_per_s)
-        records = self.records(candidate, calls_per_s, seed, self.warmup_s + duration_s)
-        return self.judge(records, self.slo, self.warmup_s)
+        """How many calls are in time at that rate, of one run.
+
+        A run in which too few can be ends when that is certain: then it is of the calls that were
+        over, or late, by then.
+        """
+        warmup_s = self.warmup_s
+        duration_s = warmup_s + max(self.run_s, self.effort.least_calls / calls_per_s)
+        sessions = tuple(self.users.sessions(calls_per_s, seed, duration_s))
+        most = most_calls(sessions, warmup_s)
+
+        def look(fleet: Fleet, records: Sequence[CallRecord]) -> None:
+            known = (*records, *fleet.users.late(self.slo.ttft_s))
+            attained = self.judge(known, self.slo, warmup_s)
+            if is_lost(attained, most):
+                raise RunIsLost(attained)
+
+        try:
+            records = self._play(candidate, sessions, look)
+        except RunIsLost as lost:
+            return lost.attained
+        return self.judge(records, self.slo, warmup_s)
 
     def goodput(
         self, candidate: Candidate, seed: int, start_per_s: float, *known: tuple[float, Attainment]
@@ -105,6 +138,21 @@ class PlacementCase:
 
         Between 1/64 and 8 times `start_per_s`.
         """
+        growth = _NARROW if known else _WIDE
+        return self._goodput(candidate, seed, start_per_s, growth, known)
+
+    def goodput_near(self, candidate: Candidate, seed: int, near_per_s: float) -> Goodput:
+        """The same where it is known to lie about there."""
+        return self._goodput(candidate, seed, near_per_s, _NARROW, ())
+
+    def _goodput(
+        self,
+        candidate: Candidate,
+        seed: int,
+        start_per_s: float,
+        growth: float,
+        known: Sequence[tuple[float, Attainment]],
+    ) -> Goodput:
         effort = self.effort
         search = GoodputSearch(
             SearchRules(
@@ -112,6 +160,7 @@ class PlacementCase:
                 start_per_s=start_per_s,
                 lowest_per_s=start_per_s * _LOWEST,
                 highest_per_s=start_per_s * _HIGHEST,
+                growth=growth,
                 run_s=self.run_s,
                 longest_run_s=max(self.run_s, effort.least_calls / (start_per_s * _LOWEST)),
                 least_calls=effort.least_calls,
@@ -135,16 +184,31 @@ class PlacementCase:
         self, candidate: Candidate, calls_per_s: float, seed: int, duration_s: Seconds
     ) -> tuple[CallRecord, ...]:
         """What each call saw, of one run."""
+        sessions = self.users.sessions(calls_per_s, seed, duration_s)
+        return self._play(candidate, sessions, lambda _fleet, _records: None)
+
+    def _play(
+        self,
+        candidate: Candidate,
+        sessions: Iterable[TokenSession],
+        look: Callable[[Fleet, Sequence[CallRecord]], None],
+    ) -> tuple[CallRecord, ...]:
+        """`look` is asked now and then, and may raise to end the run."""
         records: list[CallRecord] = []
-        rules = UserRules(
+        fleet = Fleet(self.fleet(candidate), iter(sessions), self.rules, records.append)
+        fleet.run(on_progress=lambda _now: look(fleet, records))
+        return tuple(records)
+
+    @property
+    def rules(self) -> UserRules:
+        """How users call: none waits much longer than if all were just in time."""
+        most_s = self.slo.ttft_s + self.shape.longest_output * self.slo.tpot_s
+        return UserRules(
             slos=(("", self.slo),),
             max_tokens=self.shape.longest_output,
-            patience_s=_PATIENCE * (self.slo.ttft_s + self.shape.longest_output * self.slo.tpot_s),
+            patience_s=_PATIENCE * most_s,
             all_stamps=False,
         )
-        sessions = self.users.sessions(calls_per_s, seed, duration_s)
-        Fleet(self.fleet(candidate), sessions, rules, records.append).run()
-        return tuple(records)
 
     # ── fleets ───────────────────────────────────────────────────────────────────────────────
 

@@ -14,7 +14,7 @@ from .placement_case import PlacementCase
 
 Progress = Callable[[Trial, "Goodput | Attainment"], None]
 _Judge = Callable[[Sequence[Trial]], "Iterator[tuple[Trial, Goodput | Attainment]]"]
-_START = 0.6
+_START = 0.75
 """Of the bound: where goodput is searched first."""
 
 
@@ -25,7 +25,7 @@ class SearchRun:
     search: PlacementSearch
     case: PlacementCase
     found: dict[Candidate, list[Goodput]] = field(default_factory=dict)
-    """By candidate, in the order of seeds."""
+    """By candidate: at a glance, then in full, in the order of seeds."""
     failures: dict[Candidate, Attainment] = field(default_factory=dict)
     """Of each that is beaten: what it attains at the rate to beat."""
 
@@ -76,7 +76,9 @@ def _judging(case: PlacementCase, processes: int) -> Iterator[_Judge]:
 
 def _judged(case: PlacementCase, trial: Trial) -> Goodput | Attainment:
     """Its goodput; or, if it fails at the rate to beat, what it attains there."""
-    candidate, seed = trial.promise.candidate, trial.seed
+    candidate, seed, case = trial.promise.candidate, trial.seed, case.looking(trial.look)
+    if trial.near_per_s:
+        return case.goodput_near(candidate, seed, trial.near_per_s)
     beat_per_s = trial.beat_per_s
     if beat_per_s is None:
         return case.goodput(candidate, seed, _START * trial.promise.bound_per_s)
