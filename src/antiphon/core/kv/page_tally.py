@@ -35,4 +35,4 @@ class PageTally:
             if left:
                 times[page] = left
             else:
-                del times[page]
+                times.pop(page)  # `del` of a counter is no C

@@ -32,6 +32,7 @@ from ..virtual_cluster import Expected, VirtualCluster
 from ..worker_parts import WorkerParts
 from .blind_kv import BlindKv
 from .bulk_taker import BulkTaker, Links
+from .rare_collections import rare_collections
 from .timed_engine import DeviceTime, TimedEngine
 from .token_sessions import VOCAB_SIZE, TokenSession, id_range
 from .users import UserRules, Users
@@ -174,12 +175,13 @@ class Fleet:
         """Until all calls are over, or `drain_s` after the last session began: whoever still waits
         then gives up. `on_progress` hears the users' time, and may raise to end the run.
         """
-        self.cluster.run_until(self.join_s, max_actions=_MOST_ACTIONS)
-        self.users.attach(self.cluster.loop, self.cluster.gateway)
-        while not self._over(drain_s):
-            self.cluster.run_until(self.now + _SLICE_S, max_actions=_MOST_ACTIONS)
-            on_progress(self.users.now)
-        self.users.give_up()
+        with rare_collections():
+            self.cluster.run_until(self.join_s, max_actions=_MOST_ACTIONS)
+            self.users.attach(self.cluster.loop, self.cluster.gateway)
+            while not self._over(drain_s):
+                self.cluster.run_until(self.now + _SLICE_S, max_actions=_MOST_ACTIONS)
+                on_progress(self.users.now)
+            self.users.give_up()
 
     def views(self) -> dict[WorkerId, WorkerView]:
         """The counts of each living worker."""
