@@ -2,7 +2,7 @@
 
     .venv/bin/python benchmarks/planner.py                 two set-ups below, times a fifth as long
     .venv/bin/python benchmarks/planner.py --setup l40s    one of them
-    .venv/bin/python benchmarks/planner.py --full --keep DIR   at full length: hours; goes on from DIR
+    .venv/bin/python benchmarks/planner.py --full --keep DIR   at full length: hours; resumes from DIR
     .venv/bin/python benchmarks/planner.py --load step     another load; keeps no result
     .venv/bin/python benchmarks/planner.py --log           and why the planner did what it did
 
@@ -195,7 +195,8 @@ def tell(setup: Setup, load: VaryingLoad, outcomes: Sequence[Outcome], keep: boo
     if not keep:
         return
     name = f"planner_{setup.name.replace('-', '_')}"
-    draw(load, statics, planners, result.RESULTS / f"{name}.svg")
+    if planners:
+        draw(load, statics, planners, result.RESULTS / f"{name}.svg")
     told = {
         "load": asdict(load),
         "targets": asdict(setup.slo),
@@ -215,6 +216,8 @@ def play(setup: Setup, load: VaryingLoad, options: argparse.Namespace) -> list[O
     """All fleets of one set-up, the planners first."""
     cases = [Case(setup.name, plan, load, options.seed) for plan in PLANS]
     cases += [Case(setup.name, counts, load, options.seed) for counts in setup.statics]
+    if options.kept_only:
+        cases = [case for case in cases if (options.keep / case.file_name).exists()]
     outcomes: list[Outcome] = []
     with ProcessPoolExecutor(max_workers=options.jobs) as pool:
         for run in [pool.submit(measure, case, options.keep) for case in cases]:
@@ -241,14 +244,21 @@ def main() -> None:
     parser.add_argument("--jobs", type=int, default=2, help="processes")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--keep", type=Path, help="folder of runs that are done: go on from them")
+    parser.add_argument(
+        "--kept-only", action="store_true", help="run nothing: tell of what --keep has so far"
+    )
     parser.add_argument("--log", action="store_true", help="each decision with its reason")
     options = parser.parse_args()
+    if options.kept_only and options.keep is None:
+        parser.error("--kept-only needs --keep, the folder of the runs")
     if options.keep is not None:
         options.keep.mkdir(parents=True, exist_ok=True)
     period_s = PERIOD_S if options.full else PERIOD_S / SHRINK
     load = VaryingLoad(options.load, period_s=period_s, periods=options.periods)
     for name in options.setup or DEFAULT_SETUPS:
         outcomes = play(SETUPS[name], load, options)
+        if not outcomes:
+            continue
         tell(SETUPS[name], load, outcomes, keep=options.load == "sine")
 
 
