@@ -103,12 +103,9 @@ def case_for(one: Application, effort: Effort) -> PlacementCase:
 
 
 def best_by_way(
-    case: PlacementCase, ways: Sequence[str], effort: Effort
+    case: PlacementCase, ways: Sequence[str], effort: Effort, *, cell: int = FULL_CELL
 ) -> Iterator[Callable[[], Found | None]]:
     instances = tuple(kind.instance for kind in case.kinds)
-    cell = FULL_CELL
-    if not effort.full and min(instance.devices for instance in instances) == 1:
-        cell //= 2
     space = Space(
         instances=tuple(instance for instance in instances if instance.devices <= cell),
         most_devices=2 * cell,
@@ -125,7 +122,12 @@ def best_by_way(
 
 def ratio(effort: Effort) -> dict[str, object]:
     cases = {one.name: case_for(one, effort) for one in APPLICATIONS}
-    found = _goodputs(cases, list(WAYS), effort)
+    jobs = [
+        job
+        for one, case in zip(APPLICATIONS, cases.values(), strict=True)
+        for job in best_by_way(case, list(WAYS), effort, cell=_cell(one, effort))
+    ]
+    found = _goodputs(jobs, list(cases), list(WAYS), effort)
     rates = {name: _together(best) / 2 for name, best in found.items()}
     jobs = [
         partial(tightest, cases[name], one.candidate, rates[name] * one.devices)
@@ -158,13 +160,20 @@ def ratio(effort: Effort) -> dict[str, object]:
     return kept
 
 
+def _cell(one: Application, effort: Effort) -> int:
+    """Half of it at reduced length, if the model fits."""
+    return FULL_CELL if effort.full or one.model != "opt-13b" else FULL_CELL // 2
+
+
 def _goodputs(
-    cases: Mapping[str, PlacementCase], ways: Sequence[str], effort: Effort
+    jobs: Sequence[Callable[[], Found | None]],
+    names: Sequence[str],
+    ways: Sequence[str],
+    effort: Effort,
 ) -> dict[str, dict[str, Found]]:
     """By case and way, where anything is in time; prints a line for each."""
-    jobs = [job for case in cases.values() for job in best_by_way(case, ways, effort)]
     answers = side_by_side(jobs, effort.processes)
-    found: dict[str, dict[str, Found]] = {name: {} for name in cases}
+    found: dict[str, dict[str, Found]] = {name: {} for name in names}
     for name, best in found.items():
         for way in ways:
             answer = next(answers)
@@ -215,7 +224,9 @@ def tight(effort: Effort) -> dict[str, object]:
     }
     rows: list[dict[str, object]] = []
     kept: dict[str, object] = {"rows": rows}
-    for name, best in _goodputs(cases, [*COLOCATED, "split"], effort).items():
+    ways = [*COLOCATED, "split"]
+    jobs = [job for case in cases.values() for job in best_by_way(case, ways, effort)]
+    for name, best in _goodputs(jobs, list(cases), ways, effort).items():
         times = _times(best.get("split"), best)
         print(f"{name:12} split: {_text(times)} times colocated", flush=True)
         rows.append(
