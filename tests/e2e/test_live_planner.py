@@ -1,8 +1,6 @@
 """A server that grows and shrinks with its load, as a user sees it, with a tiny model."""
 
-import json
 import os
-import signal
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -14,11 +12,17 @@ import pytest
 from completions import ask
 from e2e_process import Served, alive, config_file, joined, run
 
+from antiphon.core.planner import PLANNER
+from antiphon.core.recorded_run import fresh_machines
+from antiphon.core.recorder import replay
+from antiphon.perf import read_times
+from antiphon.wire import read_decision_log
+
 Start = Callable[..., Served]
 STORY: dict[str, Any] = {
     "model": "tiny",
     "prompt": "it was so " * 10,
-    "max_tokens": 200,
+    "max_tokens": 120,
     "ignore_eos": True,
     "seed": 9,
 }
@@ -34,16 +38,15 @@ def settings(tmp_path: Path) -> Path:
     return config_file(
         tmp_path / "settings.toml",
         scheduler={"max_num_seqs": 2},
-        cluster={"heartbeat_s": 0.1, "restart_backoff_s": 0.05},
+        cluster={"heartbeat_s": 0.1, "lost_after_s": 20},
         store={"enabled": False},
         planner={"interval_s": 0.3, "ready_s": 1.0, "clear_s": 1.0, "cool_down_s": 1.0},
     )
 
 
 @contextmanager
-def load(served: Served, *, breaks: bool = False) -> Iterator[None]:
-    """Clients that ask one request after the other; each answer must be whole and always equal,
-    unless the server is to break."""
+def load(served: Served) -> Iterator[None]:
+    """Clients that ask one request after the other; each answer must be whole and always equal."""
     expected = ask(served, **STORY)[0]["text"]
     stop, problems = threading.Event(), list[str]()
 
@@ -64,7 +67,7 @@ def load(served: Served, *, breaks: bool = False) -> Iterator[None]:
         stop.set()
         for thread in threads:
             thread.join(60)
-    assert breaks or not problems
+    assert not problems
 
 
 def names(status: dict[str, Any]) -> list[str]:
@@ -99,8 +102,6 @@ def test_load_rises_and_falls_and_so_do_the_workers(
         metrics = served.metrics()
         assert metrics("antiphon_planner_target_workers", role="mixed") == 2
         assert metrics("antiphon_planner_moves_total", move="add") == 1
-        shown = run("status", "--url", served.url).stdout
-        assert "planner (act, at most 2 workers) wants 2 mixed: " in shown
     status = served.until(seen(lambda status: len(names(status)) == 1))
     [gone] = pids.keys() - set(names(status))
     assert not alive(pids[gone])
@@ -113,10 +114,13 @@ def test_load_rises_and_falls_and_so_do_the_workers(
     assert "end 1 mixed" in moves
     assert not [line for line in served.output if "lost" in line or "could not" in line]
     assert served.stop() == 0
-    replayed = run("replay", str(log), "--json")
-    assert replayed.returncode == 0, replayed.stdout
-    assert json.loads(replayed.stdout)["equal"] is True
-    assert '"machine":"planner"' in log.read_text()
+    with log.open("rb") as lines:
+        recorded = read_decision_log(lines)
+        step_tokens = recorded.setup.config.scheduler.max_batched_tokens
+        times = read_times(recorded.setup.times, step_tokens=step_tokens)
+        entries = list(recorded.entries)
+        assert list(replay(entries, fresh_machines(recorded.setup, times))) == []
+    assert sum(entry.machine == PLANNER for entry in entries) > 5
 
 
 def test_advice_changes_nothing(serve: Start, settings: Path) -> None:
@@ -125,9 +129,7 @@ def test_advice_changes_nothing(serve: Start, settings: Path) -> None:
     )
     before = served.pids()
     with load(served):
-        served.until(
-            lambda status: any("add 1 mixed" in one["moves"] for one in _decisions(status))
-        )
+        served.until(lambda status: any("add 1 mixed" in one["moves"] for one in decisions(status)))
         shown = run("status", "--url", served.url).stdout
         assert "would add 1 mixed (" in shown
     assert sorted(served.pids()) == sorted(before)
@@ -135,28 +137,6 @@ def test_advice_changes_nothing(serve: Start, settings: Path) -> None:
     assert served.stop() == 0
 
 
-def test_a_killed_server_leaves_no_worker_that_was_added(serve: Start, settings: Path) -> None:
-    served = serve(
-        *("--config", str(settings), "--mixed", "1", "--planner", "act", "--budget", "2")
-    )
-    with load(served, breaks=True):
-        served.until(lambda status: len(names(status)) == 2)
-        pids = served.pids()
-        served.process.send_signal(signal.SIGKILL)
-        served.process.wait(60)
-    assert len(pids) == 4
-    _until_dead(pids)
-
-
-def _decisions(status: dict[str, Any]) -> list[dict[str, Any]]:
+def decisions(status: dict[str, Any]) -> list[dict[str, Any]]:
     planner = status["planner"]
     return [] if planner is None else planner["decisions"]
-
-
-def _until_dead(pids: list[int]) -> None:
-    waited = threading.Event()
-    for _ in range(600):
-        if not any(map(alive, pids)):
-            return
-        waited.wait(0.1)
-    raise AssertionError("they still run")
