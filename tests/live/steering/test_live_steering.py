@@ -399,3 +399,22 @@ async def test_the_planner_of_virtual_fleets_grows_this_one_for_a_queue_and_shri
     plant.load("decode-0", running=0, running_sequences=0, waiting=0)
     await until(plant, lambda: len(plant.names()) == 2, most=300)
     await plant.close()
+
+
+# ── negative controls: the plant notices what it is there to notice ──────────────────────────────
+
+
+async def test_a_hand_without_a_limit_is_noticed(plant: LivePlant) -> None:
+    hand = plant.steering._hand
+    assert hand is not None
+    hand._budget = 99
+    moves(plant, Add(DECODE, 3))
+    with pytest.raises(AssertionError):
+        await plant.step()
+
+
+async def test_ending_a_worker_that_is_not_empty_is_noticed(plant: LivePlant) -> None:
+    plant.load("decode-0", running=1)
+    plant._change("decode-0", health=Health.DRAINING)
+    with pytest.raises(AssertionError, match="it was not empty"):
+        plant._tell(EndWorker("decode-0"))
