@@ -95,6 +95,30 @@ def test_status_is_a_table_for_people(server: Server) -> None:
     ]
 
 
+def planner(mode: str = "act", *, withheld: str = "") -> dict[str, Any]:
+    shared = {"needed": {"decode": 3}, "expected_per_s": 4.0}
+    newest = {"ago_s": 1.2, "target": {"prefill": 1, "decode": 2}, "moves": [], "reason": "calm"}
+    moved = {"ago_s": 31.0, "target": {"decode": 2}, "moves": ["add 1 decode"], "reason": "queue"}
+    decisions = [{**shared, **newest}, {**shared, **moved}]
+    return {"mode": mode, "budget": 4, "withheld": withheld, "ready_s": 7.0, "decisions": decisions}
+
+
+def test_status_says_what_the_planner_wants_and_why(server: Server) -> None:
+    server.status = {**STATUS, "planner": planner()}
+    assert run("status").output.splitlines()[-2:] == [
+        "planner (act, at most 4 workers) wants 1 prefill and 2 decode: calm",
+        "  31 s ago: add 1 decode (queue)",
+    ]
+    server.status = {**STATUS, "planner": planner("advise", withheld="decode-1: no memory")}
+    assert run("status").output.splitlines()[-3:] == [
+        "planner (advise, at most 4 workers) wants 1 prefill and 2 decode: calm",
+        "  not added: decode-1: no memory",
+        "  31 s ago: would add 1 decode (queue)",
+    ]
+    server.status = {**STATUS, "planner": {**planner(), "decisions": []}}
+    assert run("status").output.splitlines()[-1].endswith("it has decided nothing yet")
+
+
 def test_status_is_json_for_scripts(server: Server) -> None:
     assert json.loads(run("status", "--json").output) == STATUS
 

@@ -94,6 +94,13 @@ def valid_values(draw: st.DrawFn) -> dict[str, dict[str, Any]]:
     values["cluster"].update(
         heartbeat_s=beat, lost_after_s=draw(st.floats(max(0.05, 2 * beat), 600.0))
     )
+    planner = values.setdefault("planner", {})
+    if planner.get("mode", "off") != "off":
+        values["cluster"].update(prefill=0, decode=0)
+        values.get("kv", {}).pop("events", None)
+        values.get("kv", {}).pop("events_replay", None)
+        least = max(values["cluster"]["mixed"], planner.get("least", 1))
+        planner["budget"] = draw(st.none() | st.integers(least, MAX_WORKERS))
     remotes = st.sampled_from(["redis://host:6379/0", "unix:///path?db=1"])
     values.setdefault("store", {})["remote"] = draw(remotes)
     return values
@@ -190,6 +197,30 @@ def test_the_defaults_are_the_dataclasses_defaults() -> None:
             },
             "leave room between them",
         ),
+        (
+            {"cluster": {"prefill": 1, "mixed": 1}, "planner": {"mode": "advise"}},
+            "planner.mode: mixed workers beside others share their work",
+        ),
+        (
+            {"cluster": {"decode": 2}, "planner": {"mode": "advise"}},
+            "planner.mode: cluster.prefill = 0, cluster.decode = 2: the planner needs at least one",
+        ),
+        (
+            {
+                "cluster": {"prefill": 1, "decode": 1},
+                "planner": {"mode": "advise", "budget": 3, "least": 2},
+            },
+            "planner.budget = 3: planner.least = 2 workers of 2 roles are more",
+        ),
+        (
+            {"cluster": {"mixed": 3}, "planner": {"mode": "act", "budget": 2}},
+            "planner.budget = 2: the server starts with 3 workers",
+        ),
+        (
+            {"kv": {"events": "tcp://127.0.0.1:5557"}, "planner": {"mode": "act"}},
+            "kv.events: followers know workers by their port",
+        ),
+        ({"planner": {"mode": "on"}}, 'planner.mode = "on": must be one of "off", "advise"'),
         ({"http": {"host": "0.0.0.0"}}, 'http.host = "0.0.0.0": others can reach this address'),
     ],
 )

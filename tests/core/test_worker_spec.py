@@ -6,8 +6,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from antiphon.core.worker_spec import split_cores, worker_specs
-from antiphon.errors import BugError
+from antiphon.core.config import as_mapping, build
+from antiphon.core.worker_spec import (
+    most_workers,
+    spare_cores,
+    split_cores,
+    with_budget,
+    worker_specs,
+)
+from antiphon.errors import BugError, ConfigError
 from antiphon.types import ClusterConfig, Role
 
 CORES = st.lists(st.integers(0, 500), unique=True, max_size=24)
@@ -67,3 +74,49 @@ def test_names_count_within_a_role() -> None:
 def test_beside_prefill_and_decode_there_is_no_mixed_worker_unless_asked_for() -> None:
     roles = [spec.role for spec in worker_specs(ClusterConfig(prefill=1, decode=1), ())]
     assert roles == [Role.PREFILL, Role.DECODE]
+
+
+@given(CORES.filter(bool), st.integers(1, 6), st.integers(0, 9))
+@settings(deadline=None, max_examples=100)
+def test_workers_that_may_come_have_parts_as_large_as_those_that_are_there(
+    cores: list[int], workers: int, more: int
+) -> None:
+    """One device is as good as another, whenever its worker was started."""
+    cluster, most = ClusterConfig(mixed=workers), workers + more
+    first = [spec.cores for spec in worker_specs(cluster, cores, most)]
+    spare = spare_cores(cluster, cores, most)
+    assert (len(first), len(spare)) == (workers, more)
+    assert (*first, *spare) == split_cores(cores, most)
+
+
+def test_without_a_planner_that_acts_the_workers_share_all_cores() -> None:
+    for mode, most in (("off", 2), ("advise", 2), ("act", 3)):
+        planner = {"mode": mode, "budget": 3}
+        config = build({"cluster": {"prefill": 1, "decode": 1}, "planner": planner})
+        assert most_workers(config) == most
+
+
+@pytest.mark.parametrize(
+    ("planner", "cores", "budget"),
+    [
+        ({"mode": "act"}, 6, 6),
+        ({"mode": "act"}, 1, 2),
+        ({"mode": "act", "least": 3}, 2, 6),
+        ({"mode": "act", "budget": 4}, 8, 4),
+        ({"mode": "act"}, 1000, 256),
+        ({"mode": "advise"}, 0, 2),
+        ({"mode": "off"}, 6, None),
+    ],
+)
+def test_without_a_budget_there_is_one_worker_a_core(
+    planner: dict[str, object], cores: int, budget: int | None
+) -> None:
+    config = build({"cluster": {"prefill": 1, "decode": 1}, "planner": planner})
+    given = with_budget(config, range(cores))
+    assert given.planner.budget == budget
+    assert build(as_mapping(given)) == given
+
+
+def test_where_cores_can_t_be_told_a_budget_is_asked_for() -> None:
+    with pytest.raises(ConfigError, match=r"planner\.budget: .* \(--budget\)"):
+        with_budget(build({"planner": {"mode": "act"}}), ())

@@ -75,6 +75,23 @@ def serve(
             help="File of `antiphon profile` that the router predicts with.", metavar="FILE"
         ),
     ] = None,
+    planner: Annotated[
+        str | None,
+        typer.Option(
+            help="advise: say how many workers there should be as load changes; act: start, end "
+            "and flip them.",
+            metavar="off|advise|act",
+            show_default="off",
+        ),
+    ] = None,
+    budget: Annotated[
+        int | None,
+        typer.Option(
+            help="Most workers that the planner may have, each on its part of the cores.",
+            metavar="N",
+            show_default="one a core",
+        ),
+    ] = None,
     decision_log: Annotated[
         str | None, typer.Option(help="Record every decision, for replay.", metavar="FILE")
     ] = None,
@@ -94,6 +111,7 @@ def serve(
     antiphon serve ./folder --host 0.0.0.0 --api-key-file keys.txt
     antiphon serve smollm2-135m --prefill 1 --decode 2 --cores 0-5
     antiphon serve smollm2-135m --store-memory 4GiB --store-disk 20GiB
+    antiphon serve smollm2-135m --prefill 1 --decode 1 --planner act --cores 0-7
     antiphon serve cluster.toml
 
     With several workers, `antiphon status` shows them, `antiphon role` gives one another role.
@@ -125,6 +143,8 @@ def serve(
         ("store", "disk_bytes"): store_disk,
         ("store", "dir"): store_dir,
         ("router", "profile"): profile,
+        ("planner", "mode"): planner,
+        ("planner", "budget"): budget,
         ("log", "decisions"): decision_log,
         ("log", "requests"): request_log,
     }

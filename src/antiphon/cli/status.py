@@ -1,6 +1,7 @@
-"""`antiphon status`: a running server, its workers and its KV store."""
+"""`antiphon status`: a running server, its workers, its KV store and its planner."""
 
 import json
+from collections.abc import Iterator
 from typing import Annotated, Any
 
 import typer
@@ -14,13 +15,14 @@ def status(
     url: options.Url = None,
     token_file: options.TokenFile = None,
 ) -> None:
-    """Show a running server, its workers and its KV store.
+    """Show a running server, its workers, its KV store and its planner.
 
     \b
     antiphon status
     antiphon status --url http://127.0.0.1:9000
     antiphon status --url https://gpu-box:8000 --token-file admin.token
     antiphon status --json | jq '.workers[] | select(.health != "joined")'
+    antiphon status --json | jq .planner.decisions
 
     A worker's health is joined, suspect (silent for a moment) or draining; what has not joined is
     starting, waiting (to be started again after it died), stopping, or lost. The store's is ready,
@@ -67,6 +69,9 @@ def as_table(status: dict[str, Any]) -> str:
         console.print(table)
         if store := status.get("store"):
             console.print(_store_line(store))
+        if planner := status.get("planner"):
+            for line in _planner_lines(planner):
+                console.print(line)
     return "\n".join(line.rstrip() for line in captured.get().splitlines()).rstrip()
 
 
@@ -76,6 +81,27 @@ def _store_line(store: dict[str, Any]) -> str:
     lives = "" if store["life"] is None else f", lives {store['life']}"
     tiers = "".join(f"; {_tier_use(tier)}" for tier in store["tiers"])
     return f"store{at}: {store['health']} (pid {_or_dash(store['pid'])}{lives}{problem}){tiers}"
+
+
+def _planner_lines(planner: dict[str, Any]) -> Iterator[str]:
+    """What it wants now and why; then the last moves."""
+    limit = f"{planner['mode']}, at most {planner['budget']} workers"
+    newest, *earlier = planner["decisions"] or [None]
+    if newest is None:
+        yield f"planner ({limit}): it has decided nothing yet"
+        return
+    yield f"planner ({limit}) wants {_sizes(newest['target'])}: {newest['reason']}"
+    if planner["withheld"]:
+        yield f"  not added: {planner['withheld']}"
+    verb = "" if planner["mode"] == "act" else "would "
+    for decision in [newest, *earlier]:
+        if decision["moves"]:
+            moves = ", ".join(decision["moves"])
+            yield f"  {decision['ago_s']:.0f} s ago: {verb}{moves} ({decision['reason']})"
+
+
+def _sizes(target: dict[str, int]) -> str:
+    return " and ".join(f"{workers} {role}" for role, workers in target.items())
 
 
 def _tier_use(tier: dict[str, Any]) -> str:

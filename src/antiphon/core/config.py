@@ -15,14 +15,17 @@ from ipaddress import ip_address
 from typing import Any, get_args, get_type_hints
 
 from antiphon.errors import BugError, ConfigError
-from antiphon.types import ClusterConfig, Config, KvConfig, StoreConfig
-from antiphon.types.config import Key
+from antiphon.types import ClusterConfig, Config, Key, KvConfig, Role, StoreConfig
 
 from .tcp_endpoint import TcpEndpoint, parse_endpoint
-from .worker_spec import mixed_workers, worker_count
+from .worker_spec import (
+    MAX_WORKERS,
+    mixed_workers,
+    most_workers,
+    planned_roles,
+    worker_count,
+)
 
-MAX_WORKERS = 256
-"""More than a host has cores for; bounds what the gateway keeps."""
 LEASE_TO_FETCH = 1.5
 """Least ratio of the store's `lease_ttl_s` to `fetch_timeout_s`."""
 _SIZE = re.compile(r"(\d{1,18})(?: ?(B|kB|MB|GB|TB|KiB|MiB|GiB|TiB))?", re.ASCII)
@@ -189,6 +192,7 @@ def _check_agreement(config: Config) -> None:
     _check_store(config.store)
     _check_remote(config.store)
     _check_kv_events(kv, worker_count(config.cluster))
+    _check_planner(config)
     if kv.block_tokens % kv.page_tokens:
         raise ConfigError(
             f"kv.block_tokens = {kv.block_tokens}: must be a multiple of "
@@ -256,6 +260,40 @@ def _check_remote(store: StoreConfig) -> None:
         raise ConfigError(
             "store.remote: holds a user or a password, and would be shown and logged: leave "
             "only host, port and database there, and set store.remote_password_file"
+        )
+
+
+def _check_planner(config: Config) -> None:
+    """It has something to decide, within limits that can be kept."""
+    cluster, planner = config.cluster, config.planner
+    if planner.mode == "off":
+        return
+    roles = planned_roles(cluster)
+    if mixed_workers(cluster) and cluster.prefill + cluster.decode:
+        raise ConfigError(
+            "planner.mode: mixed workers beside others share their work, and the planner can't "
+            "tell how: set cluster.mixed = 0, or have mixed workers only"
+        )
+    if Role.MIXED not in roles and not (cluster.prefill and cluster.decode):
+        raise ConfigError(
+            f"planner.mode: cluster.prefill = {cluster.prefill}, cluster.decode = "
+            f"{cluster.decode}: the planner needs at least one of both (--prefill, --decode), or "
+            f"mixed workers only"
+        )
+    if planner.budget is not None and planner.budget < planner.least * len(roles):
+        raise ConfigError(
+            f"planner.budget = {planner.budget}: planner.least = {planner.least} workers of "
+            f"{len(roles)} roles are more"
+        )
+    if planner.mode == "act" and most_workers(config) < worker_count(cluster):
+        raise ConfigError(
+            f"planner.budget = {planner.budget}: the server starts with "
+            f"{worker_count(cluster)} workers (cluster.prefill, cluster.decode, cluster.mixed)"
+        )
+    if planner.mode == "act" and config.kv.events is not None:
+        raise ConfigError(
+            'kv.events: followers know workers by their port, and those of planner.mode = "act" '
+            "come and go: leave one of them out, or let the planner advise"
         )
 
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from antiphon.core.config import as_mapping, build
 from antiphon.core.costs import FetchTime, PhaseTime, TransferTime
 from antiphon.core.handover import LEASES
+from antiphon.core.planner import PLANNER, planner_of
 from antiphon.core.requests import BOOK, SoleWorker, book_of
 from antiphon.core.router import ROUTER, Router, RouterLimits
 from antiphon.core.scheduler import SCHEDULER, Scheduler
@@ -81,7 +82,14 @@ def fresh_machines(setup: Setup, times: Times | None = None) -> Mapping[str, obj
         if times is None:
             raise ConfigError("the record of a cluster needs the times that its router expects")
         router = router_of(setup.config, setup.model, times)
-        return {BOOK: book_of(setup.config.router, router), ROUTER: router}
+        machines: dict[str, object] = {
+            BOOK: book_of(setup.config.router, router),
+            ROUTER: router,
+        }
+        if setup.config.planner.mode != "off":
+            per_token = setup.model.kv_bytes_per_token
+            machines[PLANNER] = planner_of(setup.config, times.phases, per_token)
+        return machines
     kv = setup.config.kv
     if setup.pages * kv.page_tokens * setup.model.kv_bytes_per_token > kv.memory_bytes:
         raise ConfigError(f"{setup.pages} pages are more than kv.memory_bytes has room for")

@@ -1,11 +1,14 @@
 """Which workers a configuration asks for: their names, roles and cores."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
-from antiphon.errors import BugError
-from antiphon.types import ClusterConfig, Role, WorkerId
+from antiphon.errors import BugError, ConfigError
+from antiphon.types import ClusterConfig, Config, Role, WorkerId
+
+MAX_WORKERS = 256
+"""More than a host has cores for; bounds what the gateway keeps."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,22 +20,33 @@ class WorkerSpec:
     cores: tuple[int, ...]
 
 
-def worker_specs(cluster: ClusterConfig, cores: Sequence[int]) -> tuple[WorkerSpec, ...]:
+def worker_specs(
+    cluster: ClusterConfig, cores: Sequence[int], most: int = 0
+) -> tuple[WorkerSpec, ...]:
     """The configured workers in order: prefill, decode, mixed; each role counts from 0.
 
-    `cores` are split among them by `split_cores`.
+    `cores` are split by `split_cores` among them, or among `most` workers if these are more: then
+    the parts that are left are `spare_cores`.
     """
     roles = [
         *[Role.PREFILL] * cluster.prefill,
         *[Role.DECODE] * cluster.decode,
         *[Role.MIXED] * mixed_workers(cluster),
     ]
-    parts = split_cores(cores, len(roles))
+    parts = split_cores(cores, max(most, len(roles)))[: len(roles)]
     counted = [f"{role}-{roles[:place].count(role)}" for place, role in enumerate(roles)]
     return tuple(
         WorkerSpec(WorkerId(name), role, part)
         for name, role, part in zip(counted, roles, parts, strict=True)
     )
+
+
+def spare_cores(
+    cluster: ClusterConfig, cores: Sequence[int], most: int
+) -> tuple[tuple[int, ...], ...]:
+    """The parts of `cores` for workers beyond the configured ones, up to `most` in all."""
+    first = worker_count(cluster)
+    return split_cores(cores, max(most, first))[first:]
 
 
 def mixed_workers(cluster: ClusterConfig) -> int:
@@ -45,6 +59,36 @@ def mixed_workers(cluster: ClusterConfig) -> int:
 def worker_count(cluster: ClusterConfig) -> int:
     """How many workers there are in all. One alone has nobody to exchange KV with."""
     return cluster.prefill + cluster.decode + mixed_workers(cluster)
+
+
+def most_workers(config: Config) -> int:
+    """How many workers there may be in all, at any time."""
+    if config.planner.mode != "act":
+        return worker_count(config.cluster)
+    return config.planner.budget or worker_count(config.cluster)
+
+
+def planned_roles(cluster: ClusterConfig) -> tuple[Role, ...]:
+    """The roles that a planner counts workers of."""
+    return (Role.MIXED,) if mixed_workers(cluster) else (Role.PREFILL, Role.DECODE)
+
+
+def with_budget(config: Config, cores: Sequence[int]) -> Config:
+    """`config` with a planner that knows its budget: one worker a core, if none is set.
+
+    Raises `ConfigError` if it is to act and nobody can tell how many cores there are.
+    """
+    planner = config.planner
+    if planner.mode == "off" or planner.budget is not None:
+        return config
+    if planner.mode == "act" and not cores:
+        raise ConfigError(
+            "planner.budget: this system can't pin threads to cores, so say how many workers "
+            "there may be (--budget)"
+        )
+    least = planner.least * len(planned_roles(config.cluster))
+    budget = min(MAX_WORKERS, max(len(cores), worker_count(config.cluster), least))
+    return replace(config, planner=replace(planner, budget=budget))
 
 
 def split_cores(cores: Sequence[int], workers: int) -> tuple[tuple[int, ...], ...]:

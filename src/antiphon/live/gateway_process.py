@@ -66,7 +66,18 @@ from .private_file import private_file
 from .remote_worker import RemoteWorker
 from .router_times import router_times
 from .socket_folder import gateway_socket, listen
-from .supervisor.messages import Alive, Children, Drain, Drained, Present, Ready, Stop
+from .steering import Steering, steering_of
+from .supervisor.messages import (
+    Alive,
+    Children,
+    Drain,
+    Drained,
+    NotAdded,
+    Present,
+    Ready,
+    Stop,
+    ToRunning,
+)
 from .supervisor.parent import Parent, run_child
 from .worker_link import WorkerLink
 
@@ -124,6 +135,8 @@ class GatewayProcess:
         self._gateway: Gateway | None = None
         self._kv: GatewayKv | None = None
         self._desk: KvDesk | None = None
+        self._steering: Steering | None = None
+        self._planning: asyncio.Task[None] | None = None
         self._max_model_len: int | None = None
         self._tasks: set[asyncio.Task[None]] = set()
         self._drained = set(parent.launch.drained)
@@ -184,16 +197,21 @@ class GatewayProcess:
             await gateway.fleet.changed()
             self._say_who_is_there()
 
-    def _told(self, message: Drain | Stop | Children) -> None:
+    def _told(self, message: ToRunning) -> None:
         match message:
             case Drain(timeout_s=timeout_s):
                 self._admin.stop()
+                if self._planning is not None:
+                    self._planning.cancel()
                 self._spawn(self._drain(timeout_s))
             case Stop():
                 self._stop.set()
             case Children(workers, store):
                 self._drained &= {one.name for one in workers if one.state == "ready"}
                 self._operations.children(workers, store)
+            case NotAdded(worker, why):
+                if self._steering is not None:
+                    self._steering.not_added(WorkerId(worker), why)
 
     async def _drain(self, timeout_s: Seconds) -> None:
         """From here on workers leave because they are told to, which is nothing to report."""
@@ -269,6 +287,19 @@ class GatewayProcess:
         )
         if self._requests is not None:
             ports = replace(ports, log_request=self._requests)
+        self._steering = steering = steering_of(
+            config,
+            info.model,
+            times,
+            self._operations,
+            tell=self._parent.tell,
+            clock=time.monotonic,
+            log_decision=log,
+        )
+        if steering is not None:
+            ports = steering.watched(ports)
+            metrics.watch_planner(steering.counts)
+            self._planning = self._spawn(steering.run())
         gateway = Gateway(
             router,
             served,

@@ -12,7 +12,13 @@ import time
 from collections.abc import Callable
 
 from antiphon.core.config import format_size
-from antiphon.core.worker_spec import worker_count, worker_specs
+from antiphon.core.worker_spec import (
+    most_workers,
+    spare_cores,
+    with_budget,
+    worker_count,
+    worker_specs,
+)
 from antiphon.errors import ConfigError
 from antiphon.host import available_bytes
 from antiphon.types import STORE, Config
@@ -23,6 +29,7 @@ from .socket_folder import check_store_socket
 from .supervisor.child_process import command_of
 from .supervisor.messages import Ready
 from .supervisor.supervisor import GATEWAY, Supervisor, Voice
+from .supervisor.worker_places import WorkerPlaces
 
 _GATEWAY_MODULE = "antiphon.live.gateway_process"
 _WORKER_MODULE = "antiphon.live.worker_process"
@@ -45,7 +52,9 @@ def serve(
     model or the memory is not right, `PeerError` if a process can't be started.
     """
     cores = _usable_cores(config.engine.cores)
-    specs = worker_specs(config.cluster, cores)
+    config = with_budget(config, cores)
+    most = most_workers(config)
+    specs = worker_specs(config.cluster, cores, most)
     check_store_socket(config.store)
     check_memory(config, available_bytes())
     with listen(config.http) as listener, registered(config.cluster.socket_dir) as entry:
@@ -63,6 +72,13 @@ def serve(
             commands=lambda name: command_of(_MODULES.get(name, _WORKER_MODULE), name),
             voice=Voice(say=say, log=log, ready=greet, announce=announce),
             clock=time.monotonic,
+        )
+        supervisor.let_grow(
+            WorkerPlaces(
+                spare_cores(config.cluster, cores, most),
+                each_bytes=config.kv.memory_bytes,
+                available=available_bytes,
+            )
         )
         entry.publish(url)
         return asyncio.run(supervisor.run())

@@ -27,7 +27,7 @@ from .loop_guard import guard_loop
 from .socket_folder import STORE_SOCKET, private_folder
 from .store.kv_store import KvStore
 from .store.port import StorePort
-from .supervisor.messages import Children, Drain, Ready, Stop
+from .supervisor.messages import Ready, Stop, ToRunning
 from .supervisor.parent import Parent, run_child
 
 _SMALL = KvShape(layout="none", page_tokens=1, block_tokens=1, page_bytes=1024, pages=1)
@@ -52,7 +52,7 @@ def store(parent: Parent) -> int:
     async def run() -> int:
         stop = asyncio.Event()
 
-        def told(message: Drain | Stop | Children) -> None:
+        def told(message: ToRunning) -> None:
             if isinstance(message, Stop):
                 stop.set()
 

@@ -19,7 +19,7 @@ import uvloop
 from antiphon import __version__
 from antiphon.checkpoint import open_checkpoint, resolve
 from antiphon.core.recorded_run import Setup
-from antiphon.core.worker_spec import worker_count
+from antiphon.core.worker_spec import most_workers
 from antiphon.engine import use_cores
 from antiphon.types import BlockKey, Incarnation, Seconds, Tier, WorkerId, WorkerInfo
 
@@ -30,7 +30,7 @@ from .loaded_engine import LoadedEngine, load_engine
 from .loop_guard import guard_loop
 from .shared_kv import SharedKv
 from .socket_folder import gateway_socket
-from .supervisor.messages import Children, Drain, Ready, Stop
+from .supervisor.messages import Ready, Stop, ToRunning
 from .supervisor.parent import Parent, run_child
 from .worker import Worker
 from .worker_port import WorkerPort
@@ -43,7 +43,7 @@ def work(parent: Parent) -> int:
     with opened_log(config.log.decisions, launch.name, launch.life) as log:
         parent.say(f"Opening {config.model.name}")
         checkpoint = open_checkpoint(resolve(config.model.name))
-        shares_kv = worker_count(config.cluster) > 1 or config.store.enabled
+        shares_kv = most_workers(config) > 1 or config.store.enabled
         loaded = load_engine(checkpoint, config, parent.say, shares_kv=shares_kv)
         if log is not None:
             log.begin(_setup(parent, loaded))
@@ -56,7 +56,7 @@ async def serve_worker(parent: Parent, loaded: LoadedEngine, log: DecisionLog | 
     broken: asyncio.Future[None] = asyncio.get_running_loop().create_future()
     guard_loop(partial(_break, broken))
 
-    def told(message: Drain | Stop | Children) -> None:
+    def told(message: ToRunning) -> None:
         if isinstance(message, Stop):
             stop.set()
 

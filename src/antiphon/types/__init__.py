@@ -23,7 +23,6 @@ from .config import (
     Config,
     EngineConfig,
     HttpConfig,
-    Key,
     KvConfig,
     LogConfig,
     ModelConfig,
@@ -31,6 +30,7 @@ from .config import (
     SchedulerConfig,
     StoreConfig,
 )
+from .config_key import Key
 from .engine import ComingKv, Engine, LayeredEngine
 from .events import (
     AttemptFailed,
@@ -134,6 +134,7 @@ from .plan import (
     StepPlan,
     StepResult,
 )
+from .planner_config import PlannerConfig
 from .request import (
     Aborted,
     Admitted,
@@ -231,6 +232,7 @@ __all__ = [
     "PeerRefusal",
     "PeerRefused",
     "PeerWelcome",
+    "PlannerConfig",
     "Preempted",
     "Prefilled",
     "Pull",

@@ -7,20 +7,8 @@ it, `antiphon config show` prints it, docs/reference/config.md is tested against
 from dataclasses import dataclass, field
 from typing import Annotated
 
-
-@dataclass(frozen=True, slots=True)
-class Key:
-    """What is true of a configuration key beside its type.
-
-    `low` and `high` bound a number (both allowed values). `choices` are the only values of a
-    string. `size`: bytes, which may also be written as "512MB" or "2GiB".
-    """
-
-    meaning: str
-    low: float | None = None
-    high: float | None = None
-    choices: tuple[str, ...] = ()
-    size: bool = False
+from .config_key import Key
+from .planner_config import PlannerConfig
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -359,5 +347,6 @@ class Config:
     http: HttpConfig = field(default_factory=HttpConfig)
     cluster: ClusterConfig = field(default_factory=ClusterConfig)
     router: RouterConfig = field(default_factory=RouterConfig)
+    planner: PlannerConfig = field(default_factory=PlannerConfig)
     store: StoreConfig = field(default_factory=StoreConfig)
     log: LogConfig = field(default_factory=LogConfig)

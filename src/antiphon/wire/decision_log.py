@@ -12,7 +12,7 @@ keys, are in it: the names of blocks follow from them, and decisions from those.
 """
 
 from collections.abc import Iterable, Iterator
-from dataclasses import is_dataclass
+from dataclasses import fields, is_dataclass
 from enum import Enum
 from math import isfinite
 from typing import Any, BinaryIO
@@ -20,13 +20,15 @@ from typing import Any, BinaryIO
 import msgspec
 
 from antiphon import types
+from antiphon.core.planner import Add, Decision, Flip, Observation, Take
 from antiphon.core.recorded_run import RecordedRun, Setup
 from antiphon.core.recorder import Earlier, Entry, Raised
 from antiphon.errors import BugError, UsageError
 
+_PLANNERS = (Observation, Decision, Add, Take, Flip)
 KINDS: dict[str, type] = {
     kind.__name__: kind
-    for kind in (*vars(types).values(), Earlier, Raised)
+    for kind in (*vars(types).values(), *_PLANNERS, Earlier, Raised)
     if isinstance(kind, type)
     and (is_dataclass(kind) or issubclass(kind, Enum) or kind is types.SequenceKey)
 }
@@ -99,6 +101,12 @@ class DecisionLogWriter:
             return [self._encoded(item) for item in value]  # pyright: ignore[reportGeneralTypeIssues]
         if KINDS.get(kind.__name__) is not kind:
             raise BugError(f"a decision log can't hold a {kind.__name__}")
+        if isinstance(value, Decision):  # its moves are of several kinds: each with its own
+            named = {field.name: getattr(value, field.name) for field in fields(value)}
+            return {
+                "kind": kind.__name__,
+                "fields": {name: self._encoded(item) for name, item in named.items()},
+            }
         tree = msgspec.to_builtins(value)
         packed = self._packed_request(tree) if kind is types.Request else self._packed(tree)
         return {"kind": kind.__name__, "value": packed}
@@ -202,6 +210,8 @@ class _Reader:
             return tuple(self._decoded(item) for item in value)
         if not isinstance(value, dict) or value.keys() == {"float"}:
             return self._unpacked(value)
+        if value.keys() == {"kind", "fields"}:
+            return self._decoded_by_field(value["kind"], value["fields"])
         if value.keys() != {"kind", "value"}:
             raise _Malformed(f"a value has kind and value, not {sorted(value)}")
         name, tree = value["kind"], value["value"]
@@ -211,6 +221,15 @@ class _Reader:
         if kind is types.Request:
             return msgspec.convert(self._unpacked_request(tree), kind)
         return msgspec.convert(self._unpacked(tree), kind)
+
+    def _decoded_by_field(self, name: Any, tree: Any) -> object:
+        """Its fields are of any kind: a decision is compared, and never told to a machine."""
+        kind: Any = Decision
+        if name != kind.__name__:
+            raise _Malformed(f"unknown kind {name!r} of fields")
+        if not isinstance(tree, dict) or tree.keys() != {field.name for field in fields(kind)}:
+            raise _Malformed(f"a {name} has other fields")
+        return kind(**{field: self._decoded(value) for field, value in tree.items()})
 
     def _unpacked(self, tree: Any) -> Any:
         """Undoes `DecisionLogWriter._packed`, in the same order, so that references agree."""

@@ -49,6 +49,7 @@ class ScriptedFleet:
     def __init__(self, **roles: Role) -> None:
         self.state = "ready"
         self.open_requests = 3
+        self.held = (0, 0)
         self.calls: list[str] = []
         self.gate = asyncio.Event()
         self.gate.set()
@@ -83,6 +84,9 @@ class ScriptedFleet:
     def resume(self, worker: WorkerId) -> None:
         self.calls.append(f"resume {worker}")
         self._change(worker, health=Health.JOINED)
+
+    def leaves(self, worker: WorkerId) -> None:
+        self.calls.append(f"leaves {worker}")
 
     async def set_role(self, worker: WorkerId, role: Role) -> None:
         self.calls.append(f"role {worker} {role}")

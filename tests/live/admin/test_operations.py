@@ -11,7 +11,13 @@ from scripted_fleet import ScriptedFleet, child
 from antiphon.errors import ClientError, PeerError
 from antiphon.live.admin.operations import Operations
 from antiphon.live.admin.status import StoreNow, StoreStatus, TierUse, WorkerStatus
-from antiphon.live.supervisor.messages import ChildState, KeepDrained, KeepRole, Restart
+from antiphon.live.supervisor.messages import (
+    ChildState,
+    EndWorker,
+    KeepDrained,
+    KeepRole,
+    Restart,
+)
 from antiphon.types import Role, Tier, TierStats
 
 STATS = (TierStats(tier=Tier.HOST, blocks=3, used_bytes=20, limit_bytes=40),)
@@ -284,3 +290,59 @@ async def test_a_store_of_this_server_is_shown_with_its_process_and_its_tiers() 
     assert store is not None
     assert (store.health, store.life, store.socket) == ("ready", 2, None)
     assert [tier.tier for tier in store.tiers] == ["host"]
+
+
+async def test_a_worker_is_ended_when_it_has_been_drained_and_waited_for_until_it_is_gone() -> None:
+    fleet = ScriptedFleet(a=Role.MIXED, b=Role.MIXED)
+    operations, told = made(fleet)
+    operations.children([child("a", Role.MIXED), child("b", Role.MIXED)])
+    fleet.gate.clear()
+    ending = asyncio.create_task(operations.end("a", 7))
+    await asyncio.sleep(0)
+    assert told == [], "it is not empty yet"
+    with pytest.raises(ClientError, match="a is being ended"):
+        await operations.restart("a", 7)
+    fleet.gate.set()
+    for _ in range(5):
+        await asyncio.sleep(0)
+    assert fleet.calls == ["drain a 7", "leaves a"]
+    assert told == [EndWorker("a")]
+    operations.children([child("a", Role.MIXED, "stopping"), child("b", Role.MIXED)])
+    await asyncio.sleep(0)
+    assert not ending.done()
+    operations.children([child("b", Role.MIXED)])
+    await ending
+
+
+async def test_an_end_that_is_given_up_leaves_no_worker_drained() -> None:
+    fleet = ScriptedFleet(a=Role.MIXED, b=Role.MIXED)
+    operations, told = made(fleet)
+    operations.children([child("a", Role.MIXED), child("b", Role.MIXED)])
+    fleet.gate.clear()
+    ending = asyncio.create_task(operations.end("a", 7))
+    await asyncio.sleep(0)
+    ending.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await ending
+    assert fleet.calls == ["drain a 7", "resume a"]
+    assert told == []
+
+
+async def test_only_workers_of_this_supervisor_are_ended_and_never_the_last_that_decodes() -> None:
+    fleet = ScriptedFleet(a=Role.DECODE, b=Role.PREFILL, c=Role.PREFILL)
+    operations, told = made(fleet)
+    operations.children([child("a", Role.DECODE), child("b", Role.PREFILL)])
+    with pytest.raises(ClientError, match="a can't end: it is the last worker that decodes"):
+        await operations.end("a", 7)
+    with pytest.raises(ClientError, match="c was not started by this server's supervisor"):
+        await operations.end("c", 7)
+    with pytest.raises(ClientError, match="there is no worker 'd'"):
+        await operations.end("d", 7)
+    assert told == []
+
+
+async def test_a_planners_flip_pins_nothing() -> None:
+    fleet = ScriptedFleet(a=Role.DECODE, b=Role.DECODE)
+    operations, told = made(fleet)
+    await operations.set_role("a", Role.PREFILL, 5, pinned=False)
+    assert told == [KeepRole("a", Role.PREFILL, pinned=False), KeepDrained("a", False)]

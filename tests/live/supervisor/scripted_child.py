@@ -15,16 +15,18 @@ from pathlib import Path
 from antiphon.errors import UsageError
 from antiphon.live.supervisor import parent as parent_module
 from antiphon.live.supervisor.messages import (
+    AddWorker,
     Alive,
-    Children,
     Drain,
     Drained,
+    EndWorker,
     KeepDrained,
     KeepRole,
     Present,
     Ready,
     Restart,
     Stop,
+    ToRunning,
 )
 from antiphon.live.supervisor.parent import Parent, run_child
 from antiphon.types import Role
@@ -44,7 +46,7 @@ async def act(parent: Parent) -> int:
     deed = lives[min(life, len(lives)) - 1]
     stopped = asyncio.Event()
 
-    def hear(message: Drain | Stop | Children) -> None:
+    def hear(message: ToRunning) -> None:
         with (folder / f"{name}.heard").open("a") as file:
             file.write(f"{message}\n")
         if isinstance(message, Stop) and deed != "deaf":
@@ -83,6 +85,30 @@ async def act(parent: Parent) -> int:
             await wait_for(folder / f"{name}.heard", "state='ready'", each="name=")
             parent.tell(KeepDrained(worker, True))
             os.kill(os.getpid(), signal.SIGKILL)
+        case ["order", *orders]:
+            # In order: "add:NAME:ROLE", "end:NAME"; "ready" waits until all that are there are,
+            # "see:NAME" and "gone:NAME" until the newest word has that name, or has it no more;
+            # "refused:NAME" until it was said that it is not added.
+            parent.tell(Ready(serves="it"))
+            heard = folder / f"{name}.heard"
+            for order in orders:
+                match order.split(":"):
+                    case ["add", worker, role]:
+                        parent.tell(AddWorker(worker, Role(role)))
+                    case ["end", worker]:
+                        parent.tell(EndWorker(worker))
+                    case ["ready"]:
+                        await wait_for(heard, "state='ready'", each="name=")
+                    case ["see", worker]:
+                        await wait_for(heard, f"='{worker}'")
+                    case ["refused", worker]:
+                        while f"NotAdded(worker='{worker}'" not in heard.read_text():
+                            await asyncio.sleep(0.01)
+                    case ["gone", worker]:
+                        while f"='{worker}'" in heard.read_text().splitlines()[-1]:
+                            await asyncio.sleep(0.01)
+                    case _:
+                        raise UsageError(f"what is {order}?")
         case ["alive", *times]:
             # So often, a moment apart; or without end.
             parent.tell(Ready(serves="it"))

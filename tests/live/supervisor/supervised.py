@@ -11,12 +11,14 @@ import time
 from pathlib import Path
 
 from antiphon.core.config import build
-from antiphon.core.worker_spec import worker_specs
+from antiphon.core.worker_spec import most_workers, spare_cores, worker_specs
 from antiphon.errors import AntiphonError
 from antiphon.live.listener import listen
 from antiphon.live.supervisor.supervisor import Supervisor, Voice
+from antiphon.live.supervisor.worker_places import WorkerPlaces
 
 CHILD = Path(__file__).parent / "scripted_child.py"
+FREE_BYTES = 8 * 2**30
 
 
 def tell(kind: str, what: object) -> None:
@@ -31,7 +33,7 @@ async def main() -> int:
         tell("port", listener.getsockname()[1])
         supervisor = Supervisor(
             config,
-            worker_specs(config.cluster, config.engine.cores),
+            worker_specs(config.cluster, config.engine.cores, most_workers(config)),
             listener=listener,
             sockets=folder,
             commands=lambda name: [sys.executable, str(CHILD), name, folder],
@@ -42,6 +44,13 @@ async def main() -> int:
                 announce=lambda line: tell("announce", line),
             ),
             clock=time.monotonic,
+        )
+        supervisor.let_grow(
+            WorkerPlaces(
+                spare_cores(config.cluster, config.engine.cores, most_workers(config)),
+                each_bytes=config.kv.memory_bytes,
+                available=lambda: FREE_BYTES,
+            )
         )
         return await supervisor.run()
 

@@ -449,3 +449,99 @@ def test_no_store_is_started_where_there_is_to_be_none_or_another_one(supervise,
     running.until(lambda: "store=None" in running.heard("gateway"))
     running.process.send_signal(signal.SIGTERM)
     assert running.code() == 0
+
+
+# ── workers that come and go ─────────────────────────────────────────────────────────────────────
+
+ACTS = {
+    "cluster": {"prefill": 1, "decode": 1},
+    "planner": {"mode": "act", "budget": 3},
+    "engine": {"cores": [0, 1, 2, 3, 4, 5]},
+}
+
+
+def test_a_worker_is_added_on_cores_that_nobody_has_and_ended_and_added_again(supervise) -> None:
+    orders = "add:decode-1:decode see:decode-1 ready end:decode-1 gone:decode-1 add:decode-1:decode"
+    running = supervise({"gateway": f"order {orders}"}, **ACTS)
+    running.until(lambda: len(running.lives("decode-1")) == 2)
+    assert [" ".join(life[2:]) for life in running.lives("decode-0")] == ["decode (2, 3)"]
+    first, second = running.lives("decode-1")
+    assert (first[0], second[0]) == ("1", "2"), "names are used again, lives are counted on"
+    assert first[3] == second[3] == "(4, 5)"
+    assert "Stop()" in running.heard("decode-1")
+    assert not alive(int(first[1]))
+    assert not running.saw("log decode-1 | ended"), "it was to end, and is not started again"
+    running.process.send_signal(signal.SIGTERM)
+    assert running.code() == 0
+    assert not any(map(alive, running.pids()))
+
+
+def test_no_more_workers_than_there_are_cores_for(supervise) -> None:
+    orders = "add:decode-1:decode see:decode-1 add:decode-2:decode"
+    running = supervise({"gateway": f"order {orders}"}, **ACTS)
+    running.until(lambda: "NotAdded(worker='decode-2'" in running.heard("gateway"))
+    assert running.saw("log decode-2 | could not be added: all cores are taken")
+    assert running.lives("decode-2") == []
+
+
+def test_no_more_workers_than_there_is_memory_for(supervise) -> None:
+    running = supervise(
+        {"gateway": "order ready add:decode-1:decode"}, **ACTS, kv={"memory_bytes": "9GiB"}
+    )
+    running.until(lambda: "NotAdded(worker='decode-1'" in running.heard("gateway"))
+    assert running.saw("could not be added: kv.memory_bytes = 9GiB is more than is free: 8.0GiB")
+    assert running.lives("decode-1") == []
+
+
+@pytest.mark.parametrize(
+    ("deed", "why"),
+    [
+        ("exit 7", "decode-1 could not be started: it ended before it was ready (exit code 7)"),
+        ("refuse no room for its KV", "no room for its KV"),
+    ],
+)
+def test_an_added_worker_that_can_t_start_is_one_line_and_the_server_lives(
+    supervise, deed: str, why: str
+) -> None:
+    """Its cores are free again. Those at the start are tried over and over, or end the server."""
+    running = supervise({"gateway": "order add:decode-1:decode", "decode-1": deed}, **ACTS)
+    running.until(lambda: "NotAdded(worker='decode-1'" in running.heard("gateway"))
+    assert [line for line in running.lines if "decode-1" in line] == [
+        f"log decode-1 | could not be added: {why}"
+    ]
+    assert len(running.lives("decode-1")) == 1
+    assert running.process.poll() is None
+
+
+def test_one_that_could_not_be_added_leaves_its_cores_to_the_next(supervise) -> None:
+    orders = "add:decode-1:decode refused:decode-1 add:decode-2:decode"
+    running = supervise({"gateway": f"order {orders}", "decode-1": "exit 1"}, **ACTS)
+    running.until(lambda: bool(running.lives("decode-2")))
+    assert running.lives("decode-2")[0][3] == "(4, 5)"
+
+
+def test_an_added_worker_that_dies_later_is_started_again_like_any_other(supervise) -> None:
+    running = supervise({"gateway": "order add:decode-1:decode"}, **ACTS)
+    running.until(lambda: bool(running.lives("decode-1")))
+    running.until(lambda: running.heard("gateway").splitlines()[-1].count("state='ready'") == 4)
+    os.kill(int(running.lives("decode-1")[0][1]), signal.SIGKILL)
+    running.until(lambda: len(running.lives("decode-1")) == 2)
+    assert running.saw(f"log decode-1 | ended (killed by SIGKILL): {SLOW}")
+
+
+def test_a_killed_supervisor_leaves_no_added_worker(supervise) -> None:
+    running = supervise({"gateway": "order add:decode-1:decode"}, **ACTS)
+    running.until(lambda: bool(running.lives("decode-1")))
+    running.process.kill()
+    running.process.wait(DEADLINE_S)
+    running.until(lambda: not any(map(alive, running.pids())))
+
+
+def test_a_role_that_an_operator_gave_is_said_to_every_gateway(supervise) -> None:
+    running = supervise({"gateway": "role mixed-0 decode\nserve"}, cluster={"mixed": 2})
+    running.until(lambda: "pinned=True" in running.heard("gateway"))
+    (running.folder / "gateway.heard").unlink()
+    os.kill(int(running.lives("gateway")[0][1]), signal.SIGKILL)
+    running.until(lambda: "pinned=True" in running.heard("gateway"))
+    last = running.heard("gateway").splitlines()[-1]
+    assert last.count("pinned=True") == 1

@@ -6,10 +6,15 @@ from .decision import Add, Decision, Flip, Move, Take
 from .forecasters import Autoregression, FadingMean, Forecaster, Holt, LastValue, LocalTrend
 from .observation import Observation, PoolSeen
 from .planner import Planner
+from .planner_of import PLANNER, PLANNER_METHODS, planner_of, rules_of
 from .rules import PlannerRules
 from .seasonal import Seasonal
+from .steered_worker import SteeredWorker, to_leave
+from .watch import Watch
 
 __all__ = [
+    "PLANNER",
+    "PLANNER_METHODS",
     "STANDARD_FORECASTERS",
     "Add",
     "Autoregression",
@@ -29,5 +34,10 @@ __all__ = [
     "PoolSeen",
     "Seasonal",
     "Shape",
+    "SteeredWorker",
     "Take",
+    "Watch",
+    "planner_of",
+    "rules_of",
+    "to_leave",
 ]

@@ -3,6 +3,7 @@
 drain     nothing new goes there; what runs finishes, or moves elsewhere at the deadline
 role      drain, another role, and it takes requests again
 restart   drain, a new process, and it is back when it has joined
+end       drain, and its process ends for good; only a planner asks for that
 """
 
 import asyncio
@@ -13,11 +14,19 @@ from typing import Protocol
 
 from antiphon import __version__
 from antiphon.errors import ClientError, PeerError
-from antiphon.live.supervisor.messages import ChildState, FromChild, KeepDrained, KeepRole, Restart
+from antiphon.live.supervisor.messages import (
+    ChildState,
+    EndWorker,
+    FromChild,
+    KeepDrained,
+    KeepRole,
+    Restart,
+)
 from antiphon.types import STORE, Health, Incarnation, Member, Role, Seconds, WorkerId
 
 from .status import (
     ClusterStatus,
+    PlannerStatus,
     StoreNow,
     StoreStatus,
     WorkerStatus,
@@ -39,6 +48,11 @@ class Fleet(Protocol):
         """Requests that are not settled."""
         ...
 
+    @property
+    def held(self) -> tuple[int, int]:
+        """Requests that wait for a worker, and those with an offer for one that decodes."""
+        ...
+
     def members(self) -> Sequence[Member]:
         """The workers that have joined."""
         ...
@@ -52,6 +66,10 @@ class Fleet(Protocol):
 
     def resume(self, worker: WorkerId) -> None:
         """Give requests to a drained worker again."""
+        ...
+
+    def leaves(self, worker: WorkerId) -> None:
+        """A drained worker is about to end, which is no loss."""
         ...
 
     async def set_role(self, worker: WorkerId, role: Role) -> None:
@@ -68,6 +86,7 @@ class _NoFleet:
 
     state = "loading"
     open_requests = 0
+    held = (0, 0)
 
     def members(self) -> Sequence[Member]:
         return ()
@@ -76,6 +95,9 @@ class _NoFleet:
         raise PeerError(f"{worker} has not joined")
 
     def resume(self, worker: WorkerId) -> None:
+        raise PeerError(f"{worker} has not joined")
+
+    def leaves(self, worker: WorkerId) -> None:
         raise PeerError(f"{worker} has not joined")
 
     async def set_role(self, worker: WorkerId, role: Role) -> None:
@@ -103,8 +125,9 @@ class Operations:
         self._children: Mapping[str, ChildState] = {}
         self._store: ChildState | None = None
         self._store_now: Callable[[], StoreNow | None] = lambda: None
-        self._store_news = asyncio.Event()
+        self._news = asyncio.Event()
         self._busy: dict[str, str] = {}
+        self._planner_now: Callable[[], PlannerStatus | None] = lambda: None
 
     def attach(self, fleet: Fleet, store_now: Callable[[], StoreNow | None] = lambda: None) -> None:
         """The workers that the gateway has from now on, and how it sees the store, if any."""
@@ -115,11 +138,27 @@ class Operations:
         """The supervisor's newest word on the workers' processes, and the store's."""
         self._children = {state.name: state for state in states}
         self._store = store
-        self._store_news.set()
+        self._news.set()
+
+    def watch_planner(self, planner_now: Callable[[], PlannerStatus]) -> None:
+        """The planner that runs from now on."""
+        self._planner_now = planner_now
+
+    def members(self) -> Sequence[Member]:
+        """The workers that have joined."""
+        return self._fleet.members()
+
+    def held(self) -> tuple[int, int]:
+        """Requests that wait for a worker, and those with an offer for one that decodes."""
+        return self._fleet.held
+
+    def processes(self) -> Mapping[str, ChildState]:
+        """The supervisor's newest word on the workers' processes, by name."""
+        return self._children
 
     def store_changed(self) -> None:
         """The gateway may see the store otherwise than before."""
-        self._store_news.set()
+        self._news.set()
 
     @property
     def busy(self) -> bool:
@@ -136,6 +175,7 @@ class Operations:
             open_requests=self._fleet.open_requests,
             workers=worker_statuses(self._fleet.members(), self._children),
             store=store_status(self._store, self._store_now()),
+            planner=self._planner_now(),
         )
 
     async def drain(self, name: str, timeout_s: Seconds) -> WorkerStatus:
@@ -151,8 +191,13 @@ class Operations:
                 raise
         return self._one(name)
 
-    async def set_role(self, name: str, role: Role, timeout_s: Seconds) -> WorkerStatus:
-        """Flip a live worker; one that has the role is left as it is, but takes requests again."""
+    async def set_role(
+        self, name: str, role: Role, timeout_s: Seconds, *, pinned: bool = True
+    ) -> WorkerStatus:
+        """Flip a live worker; one that has the role is left as it is, but takes requests again.
+
+        `pinned`: an operator wants it so, and no planner takes it for another role.
+        """
         member = self._member(name)
         self._check_not_last(member, role, f"become a {role} worker")
         with self._alone(name, "given another role"):
@@ -160,7 +205,7 @@ class Operations:
                 if member.info.role is not role:
                     await self._fleet.drain(member.info.id, timeout_s)
                     await self._fleet.set_role(member.info.id, role)
-                    self._tell(KeepRole(name, role))
+                    self._tell(KeepRole(name, role, pinned))
             finally:
                 self._fleet.resume(member.info.id)
                 self._tell(KeepDrained(name, False))
@@ -192,6 +237,27 @@ class Operations:
                 ) from None
         return self._one(name)
 
+    async def end(self, name: str, timeout_s: Seconds) -> None:
+        """Drain a worker, end its process, and return when that is gone.
+
+        One that could not be drained takes requests again.
+        """
+        member = self._member(name)
+        if name not in self._children:
+            raise ClientError(f"{name} was not started by this server's supervisor", status=409)
+        self._check_not_last(member, Role.PREFILL, "end")
+        with self._alone(name, "ended"):
+            try:
+                await self._fleet.drain(member.info.id, timeout_s)
+            except BaseException:
+                self._fleet.resume(member.info.id)
+                raise
+            self._fleet.leaves(member.info.id)
+            self._tell(EndWorker(name))
+            while name in self._children:
+                self._news.clear()
+                await self._news.wait()
+
     async def _restart_store(self) -> StoreStatus:
         if self._store is None:
             there = self._store_now()
@@ -214,8 +280,8 @@ class Operations:
         """The store, ready and seen by the gateway in a life after this one. Raises `PeerError` if
         that life ends before it is."""
         while (ready := self._ready_after(life)) is None:
-            self._store_news.clear()
-            await self._store_news.wait()
+            self._news.clear()
+            await self._news.wait()
         return ready
 
     def _ready_after(self, life: int) -> StoreStatus | None:

@@ -64,10 +64,40 @@ class StoreNow:
     stats: tuple[TierStats, ...]
 
 
+class DecisionStatus(msgspec.Struct, frozen=True, kw_only=True):
+    """What a planner decided `ago_s` seconds ago, and why. Roles are those that it counts.
+
+    `target`: how many workers there should be; `needed`: before budget and calm; `moves`: in words.
+    """
+
+    ago_s: float
+    target: dict[str, int]
+    needed: dict[str, int]
+    moves: tuple[str, ...]
+    expected_per_s: float
+    reason: str
+
+
+class PlannerStatus(msgspec.Struct, frozen=True, kw_only=True):
+    """The planner of pool sizes. `mode`: advise or act; `budget`: most workers of all roles.
+
+    `decisions`: the newest one first, and before it the last ones with moves. `withheld`: why no
+    worker is added at present though one is wanted; "" if nothing is wrong. `ready_s`: how long the
+    last worker that was added took until it served; None: there was none.
+    """
+
+    mode: str
+    budget: int
+    decisions: tuple[DecisionStatus, ...] = ()
+    withheld: str = ""
+    ready_s: float | None = None
+
+
 class ClusterStatus(msgspec.Struct, frozen=True, kw_only=True):
     """The gateway and all workers, by id. `open_requests`: taken and not settled.
 
-    `store` None: there is none, or nobody looks for one yet, as no worker has joined.
+    `store` None: there is none, or nobody looks for one yet, as no worker has joined. `planner`
+    None: its mode is off, or no worker has joined.
     """
 
     model: str
@@ -77,6 +107,7 @@ class ClusterStatus(msgspec.Struct, frozen=True, kw_only=True):
     open_requests: int
     workers: tuple[WorkerStatus, ...]
     store: StoreStatus | None = None
+    planner: PlannerStatus | None = None
 
 
 def store_status(child: ChildState | None, now: StoreNow | None) -> StoreStatus | None:

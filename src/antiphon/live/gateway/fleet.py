@@ -57,6 +57,7 @@ class _Joined:
         self.link = link
         self.pumps: list[asyncio.Task[None]] = []
         self.heard_at = now
+        self.leaving = False
         self.reported: WorkerView | None = None
 
     def stop(self) -> None:
@@ -146,6 +147,11 @@ class Fleet:
         for change in self._membership.drain(worker, on):
             self._on_change(change)
 
+    def leaves(self, worker: WorkerId) -> None:
+        """It has been drained and is about to end: that is nothing to warn of."""
+        if (joined := self._joined.get(worker)) is not None:
+            joined.leaving = True
+
     async def set_role(self, worker: WorkerId, role: Role) -> None:
         """Give a worker another role. Raises `PeerError` if it is not there, or does not answer:
         then it is lost, for nobody knows which role it has."""
@@ -204,7 +210,8 @@ class Fleet:
     def _lost(self, change: HealthChanged, reason: str) -> None:
         joined = self._joined.pop(change.worker)
         joined.stop()
-        _log.warning("worker %s is lost: %s", change.worker, reason)
+        level = logging.INFO if joined.leaving else logging.WARNING
+        _log.log(level, "worker %s is lost: %s", change.worker, reason)
         self._on_lost(joined.link, reason)
         self._on_change(change)
         self._announce()

@@ -31,6 +31,11 @@ class FleetControl:
         """Requests that are not settled."""
         return self._gateway.open_requests
 
+    @property
+    def held(self) -> tuple[int, int]:
+        """Requests that wait for a worker, and those with an offer for one that decodes."""
+        return self._gateway.held
+
     def members(self) -> Sequence[Member]:
         """The workers that have joined."""
         return self._fleet.members()
@@ -51,6 +56,10 @@ class FleetControl:
     def resume(self, worker: WorkerId) -> None:
         """Give requests to a drained worker again."""
         self._fleet.drain(worker, False)
+
+    def leaves(self, worker: WorkerId) -> None:
+        """A drained worker is about to end, which is no loss."""
+        self._fleet.leaves(worker)
 
     async def set_role(self, worker: WorkerId, role: Role) -> None:
         """Give a drained worker another role. Raises `PeerError` if it is lost meanwhile."""

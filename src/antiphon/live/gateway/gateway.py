@@ -141,6 +141,11 @@ class Gateway:
         """How many requests are not settled."""
         return len(self._open)
 
+    @property
+    def held(self) -> tuple[int, int]:
+        """How many requests wait for a worker, and how many with an offer for one that decodes."""
+        return self._book.held
+
     async def run(self) -> None:
         """Keep watch over the workers until cancelled.
 
@@ -236,6 +241,7 @@ class Gateway:
         self._idle.clear()
         with self._law:
             for request in requests:
+                self._ports.heard_request(request)
                 self._run(self._book.start(request, now))
         return reply
 

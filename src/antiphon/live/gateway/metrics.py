@@ -30,6 +30,7 @@ from antiphon.types import (
 from .cluster_metrics import ClusterCounters, worker_families
 from .fleet import Fleet
 from .kv_metrics import KvSeen, kv_families
+from .planner_metrics import PlannerCounts, planner_families
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
@@ -85,6 +86,7 @@ class Metrics(Collector):
         self._http: Counter[tuple[str, int]] = Counter()
         self._preemptions = 0
         self._kv: KvSeen | None = None
+        self._planner: PlannerCounts | None = None
         self._registry = CollectorRegistry()
         self._registry.register(self)
 
@@ -96,6 +98,10 @@ class Metrics(Collector):
     def watch_kv(self, kv: KvSeen) -> None:
         """Show this, too, from now on."""
         self._kv = kv
+
+    def watch_planner(self, planner: PlannerCounts) -> None:
+        """Show this, too, from now on."""
+        self._planner = planner
 
     def tokens(self, count: int) -> None:
         """`count` output tokens were delivered."""
@@ -136,6 +142,7 @@ class Metrics(Collector):
             yield from worker_families(self._model, self._fleet.members())
             yield from self.cluster.families(self._model, self._book)
             yield from kv_families(self._model, self._kv)
+            yield from planner_families(self._model, self._planner)
         yield from self._of_requests()
         yield from self._own()
 

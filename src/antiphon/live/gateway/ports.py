@@ -10,6 +10,7 @@ from antiphon.live.worker_link import WorkerLink
 from antiphon.types import (
     KvReplay,
     Rejected,
+    Request,
     RequestRecord,
     Seconds,
     WorkerInfo,
@@ -20,14 +21,16 @@ from antiphon.types import (
 class Ports:
     """What is done with decisions, records and news; none of these may raise.
 
-    `clock` is monotonic. `log_decision` gets every decision of the book, `log_request` the record
-    of each request that is over. `on_lost` gets each link that was given up. `heard_kv` gets what
-    workers say of their KV, and returns what they are to say again.
+    `clock` is monotonic. `log_decision` gets every decision of the book, `heard_request` each
+    request that comes, `log_request` the record of each that is over. `on_lost` gets each link that
+    was given up. `heard_kv` gets what workers say of their KV, and returns what they are to say
+    again.
     """
 
     clock: Callable[[], Seconds]
     draw_seed: Callable[[], int] = lambda: secrets.randbits(63)
     log_decision: Callable[[Entry], None] | None = None
+    heard_request: Callable[[Request], None] = lambda request: None
     log_request: Callable[[RequestRecord, Rejected | None], None] = lambda record, rejected: None
     on_lost: Callable[[WorkerLink, str], None] = lambda link, reason: None
     heard_kv: Callable[[WorkerInfo, KvNews], KvReplay | None] = lambda worker, news: None

@@ -67,6 +67,7 @@ class KeptChild:
         self._log = log
         self._hear = hear
         self._changed = changed
+        self._tries = MOST_FAILED_STARTS
         self._child: ChildProcess | None = None
         self._ready_at: Seconds | None = None
         self._was_ready = False
@@ -148,10 +149,15 @@ class KeptChild:
         self._leave()
 
     async def stop(self) -> None:
-        """Let it exit, for good. One that is not ready has nothing to see to, and is killed."""
+        """Let it exit, for good, and wait until it has. One that is not ready has nothing to see
+        to, and is killed."""
+        self.end()
+        await self._finished.wait()
+
+    def end(self) -> None:
+        """`stop`, without waiting for it: `keep` returns then."""
         self._stopping = True
         self._leave()
-        await self._finished.wait()
 
     def _leave(self) -> None:
         self._asked.set()
@@ -166,12 +172,13 @@ class KeptChild:
 
     # Its lives.
 
-    async def keep(self) -> int:
+    async def keep(self, tries: int = MOST_FAILED_STARTS) -> int:
         """Run it until `stop`; returns the exit code of its last life. Cancelled: killed at once.
 
-        Raises `UsageError` if it was refused, or `PeerError` if it died over and over, before it
+        Raises `UsageError` if it was refused, or `PeerError` if it died `tries` times before it
         was ever ready.
         """
+        self._tries = tries
         try:
             while True:
                 code = await self._live()
@@ -231,10 +238,11 @@ class KeptChild:
             raise UsageError(self._refusal)
         wait_s = self._backoff.died(self._ready_at, self._clock())
         problem = self._refusal or self._cause or _how_it_ended(code)
-        if not self._was_ready and self._backoff.early_deaths >= MOST_FAILED_STARTS:
+        if not self._was_ready and self._backoff.early_deaths >= self._tries:
+            times = "" if self._tries == 1 else f" {self._tries} times"
             raise PeerError(
-                f"{self._launch.name} could not be started: it ended {MOST_FAILED_STARTS} times "
-                f"before it was ready ({problem})"
+                f"{self._launch.name} could not be started: it ended{times} before it was ready "
+                f"({problem})"
             )
         self._problem = problem
         self._log(f"ended ({problem}): started again in {wait_s:g} s")

@@ -56,6 +56,8 @@ class ChildState(msgspec.Struct, frozen=True, kw_only=True):
     pid: int | None
     life: int
     problem: str = ""
+    pinned: bool = False
+    """An operator gave it its role: it is not for a planner to move."""
 
 
 class Children(msgspec.Struct, frozen=True, tag=True):
@@ -99,10 +101,33 @@ class Restart(msgspec.Struct, frozen=True, tag=True):
 
 
 class KeepRole(msgspec.Struct, frozen=True, tag=True):
-    """From the gateway: this worker has another role now, and keeps it over restarts."""
+    """From the gateway: this worker has another role now, and keeps it over restarts. `pinned`: an
+    operator wants it so."""
 
     worker: str
     role: Role
+    pinned: bool = True
+
+
+class AddWorker(msgspec.Struct, frozen=True, tag=True):
+    """From the gateway: start one more worker, of that name and role, where there is room. It is
+    in the next `Children`, or `NotAdded` says why not."""
+
+    worker: str
+    role: Role
+
+
+class EndWorker(msgspec.Struct, frozen=True, tag=True):
+    """From the gateway: end this worker, which has been drained, for good."""
+
+    worker: str
+
+
+class NotAdded(msgspec.Struct, frozen=True, tag=True):
+    """To the gateway: this worker, which it asked for, is not there and will not be."""
+
+    worker: str
+    why: str
 
 
 class KeepDrained(msgspec.Struct, frozen=True, tag=True):
@@ -127,9 +152,21 @@ class Present(msgspec.Struct, frozen=True, tag=True):
     store: bool | None = None
 
 
-ToChild: TypeAlias = Launch | Drain | Stop | Children
+ToRunning: TypeAlias = Drain | Stop | Children | NotAdded
+"""What a child may hear after its `Launch`."""
+ToChild: TypeAlias = Launch | ToRunning
 FromChild: TypeAlias = (
-    Say | Ready | Refused | Drained | Restart | KeepRole | KeepDrained | Alive | Present
+    Say
+    | Ready
+    | Refused
+    | Drained
+    | Restart
+    | KeepRole
+    | KeepDrained
+    | AddWorker
+    | EndWorker
+    | Alive
+    | Present
 )
 
 _encoder = msgspec.json.Encoder()

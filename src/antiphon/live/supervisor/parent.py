@@ -23,14 +23,12 @@ from antiphon.types import Config
 
 from .messages import (
     MAX_LINE_BYTES,
-    Children,
-    Drain,
     FromChild,
     Launch,
     Refused,
     Say,
-    Stop,
     ToChild,
+    ToRunning,
     decode_to_child,
     encode,
 )
@@ -48,8 +46,8 @@ class Parent:
         self._lines = channel.makefile("rb")
         self._sending = threading.Lock()
         self._hearing = threading.Lock()
-        self._unheard: list[Drain | Stop | Children] = []
-        self._deliver: Callable[[Drain | Stop | Children], object] = self._unheard.append
+        self._unheard: list[ToRunning] = []
+        self._deliver: Callable[[ToRunning], object] = self._unheard.append
         launch = self._next()
         if not isinstance(launch, Launch):
             raise PeerError("the supervisor's first word is not what to do")
@@ -60,7 +58,7 @@ class Parent:
         """From now on messages are read, on a thread; the process ends when they end."""
         threading.Thread(target=self._follow, name="parent", daemon=True).start()
 
-    def listen(self, hear: Callable[[Drain | Stop | Children], None]) -> None:
+    def listen(self, hear: Callable[[ToRunning], None]) -> None:
         """`hear` gets every message, those that came before too, on the running event loop."""
         loop = asyncio.get_running_loop()
         with self._hearing:
@@ -91,7 +89,7 @@ class Parent:
                     self._pass_on(message)
         os._exit(ORPHANED)
 
-    def _pass_on(self, message: Drain | Stop | Children) -> None:
+    def _pass_on(self, message: ToRunning) -> None:
         with self._hearing:
             try:
                 self._deliver(message)

@@ -13,25 +13,29 @@ from dataclasses import dataclass
 
 from antiphon.core.config import as_mapping
 from antiphon.core.worker_spec import WorkerSpec
-from antiphon.errors import PeerError
+from antiphon.errors import PeerError, UsageError
 from antiphon.types import STORE, Config, Role, Seconds
 
-from .kept_child import KeptChild, State
+from .kept_child import MOST_FAILED_STARTS, KeptChild, State
 from .messages import (
+    AddWorker,
     Alive,
     Children,
     ChildState,
     Drain,
     Drained,
+    EndWorker,
     FromChild,
     KeepDrained,
     KeepRole,
     Launch,
+    NotAdded,
     Present,
     Ready,
     Restart,
     Say,
 )
+from .worker_places import NoPlace, WorkerPlaces
 
 GATEWAY = "gateway"
 _DRAIN_MARGIN_S = 10.0
@@ -78,11 +82,18 @@ class Supervisor:
         self._commands = commands
         self._voice = voice
         self._clock = clock
+        self._places = WorkerPlaces((), each_bytes=0, available=lambda: 0)
         self._alone = len(specs) == 1
         self._gateway = self._child(GATEWAY, Role.MIXED, config.engine.cores)
         self._workers: dict[str, KeptChild] = {
             spec.id: self._child(spec.id, spec.role, spec.cores) for spec in specs
         }
+        self._awaited = set(self._workers)
+        """Workers that are to be there before the server is ready: not those that come later."""
+        self._ending: set[str] = set()
+        self._pinned: set[str] = set()
+        self._lives: dict[str, int] = {}
+        """Of workers that are gone: whoever gets the name next counts on."""
         own_store = config.store.enabled and config.store.socket is None
         self._store = self._child(STORE, Role.MIXED, ()) if own_store else None
         self._present: Present | None = None
@@ -93,7 +104,12 @@ class Supervisor:
         self._signals = 0
         self._drained = asyncio.Event()
         self._stopping: asyncio.Task[None] | None = None
+        self._keeping: set[asyncio.Task[int]] = set()
         self._exit_code: asyncio.Future[int] | None = None
+
+    def let_grow(self, places: WorkerPlaces) -> None:
+        """Workers that the gateway asks for run there: without places there are none."""
+        self._places = places
 
     async def run(self) -> int:
         """Serve until a signal comes; returns the exit code. Nothing runs any more then.
@@ -104,20 +120,31 @@ class Supervisor:
         self._exit_code = asyncio.get_running_loop().create_future()
         store = [self._store] if self._store is not None else []
         children = [*store, self._gateway, *self._workers.values()]
-        keeping = [asyncio.create_task(child.keep(), name=child.launch.name) for child in children]
-        for task in keeping:
-            task.add_done_callback(self._kept)
+        for child in children:
+            self._keep(child)
         with self._handled_signals():
             try:
                 return await self._exit_code
             finally:
                 if self._stopping is not None:
                     self._stopping.cancel()
+                keeping = tuple(self._keeping)
                 for task in keeping:
                     task.cancel()
                 await asyncio.gather(*keeping, return_exceptions=True)
 
-    def _child(self, name: str, role: Role, cores: tuple[int, ...]) -> KeptChild:
+    def _keep(self, child: KeptChild, tries: int = MOST_FAILED_STARTS) -> None:
+        task = asyncio.create_task(child.keep(tries), name=child.launch.name)
+        self._keeping.add(task)
+        task.add_done_callback(self._kept)
+
+    def _child(
+        self,
+        name: str,
+        role: Role,
+        cores: tuple[int, ...],
+        life: int = 1,
+    ) -> KeptChild:
         launch = Launch(
             name=name,
             config=as_mapping(self._config),
@@ -125,6 +152,7 @@ class Supervisor:
             role=role,
             cores=cores,
             listener=self._listener.fileno() if name == GATEWAY else None,
+            life=life,
         )
         return KeptChild(
             self._commands(name),
@@ -147,27 +175,51 @@ class Supervisor:
                     self._greeting = message
                 self._report()
                 self._greet()
-            case Drained() if child is self._gateway:
-                self._drained.set()
-            case Restart(worker) if child is self._gateway and worker in self._workers:
-                self._workers[worker].restart()
-            case Restart(name) if child is self._gateway and name == STORE and self._store:
-                self._store.restart()
-            case KeepRole(worker, role) if child is self._gateway and worker in self._workers:
-                self._workers[worker].keep_role(role)
-                self._report()
-            case KeepDrained(worker, on) if child is self._gateway and worker in self._workers:
-                self._drained_lives.pop(worker, None)
-                if on:
-                    self._drained_lives[worker] = self._workers[worker].launch.life
-                self._keep_drained()
-            case Alive() if child is self._gateway:
-                child.alive()
-            case Present() if child is self._gateway:
-                self._present = message
-                self._watch()
+            case _ if child is self._gateway:
+                self._hear_gateway(message)
             case _:
                 pass
+
+    def _hear_gateway(self, message: FromChild) -> None:
+        match message:
+            case Drained():
+                self._drained.set()
+            case Alive():
+                self._gateway.alive()
+            case Present():
+                self._present = message
+                self._watch()
+            case Restart(name) if name == STORE and self._store:
+                self._store.restart()
+            case AddWorker(worker, role):
+                self._add(worker, role)
+            case Restart() | KeepRole() | KeepDrained() | EndWorker() if (
+                message.worker in self._workers
+            ):
+                self._change(self._workers[message.worker], message)
+            case _:
+                pass
+
+    def _change(
+        self, worker: KeptChild, order: Restart | KeepRole | KeepDrained | EndWorker
+    ) -> None:
+        name = worker.launch.name
+        match order:
+            case Restart():
+                worker.restart()
+            case KeepRole(_, role, pinned):
+                worker.keep_role(role)
+                if pinned:
+                    self._pinned.add(name)
+                self._report()
+            case KeepDrained(_, on):
+                self._drained_lives.pop(name, None)
+                if on:
+                    self._drained_lives[name] = worker.launch.life
+                self._keep_drained()
+            case EndWorker():
+                self._ending.add(name)
+                worker.end()
 
     def _report(self) -> None:
         """Tell the gateway about the others' processes; one that died has nothing to drain."""
@@ -175,7 +227,10 @@ class Supervisor:
             self._drained.set()
         self._keep_drained()
         store = None if self._store is None else _state_of(self._store)
-        self._gateway.tell(Children(tuple(map(_state_of, self._workers.values())), store))
+        workers = tuple(
+            _state_of(worker, pinned=name in self._pinned) for name, worker in self._workers.items()
+        )
+        self._gateway.tell(Children(workers, store))
         self._watch()
 
     def _keep_drained(self) -> None:
@@ -197,18 +252,61 @@ class Supervisor:
 
     def _greet(self) -> None:
         """Once, when the gateway and all workers are there."""
-        everybody = all(worker.was_ready for worker in self._workers.values())
+        everybody = all(
+            worker.was_ready for name, worker in self._workers.items() if name in self._awaited
+        )
         if everybody and self._greeting is not None and not self._greeted:
             self._greeted = True
             self._voice.ready(self._greeting)
+
+    # ── workers that come and go ─────────────────────────────────────────────────────────────
+
+    def _add(self, name: str, role: Role) -> None:
+        """Start one more worker, or say once why not. One that can't start is not tried again."""
+        if name in self._workers or self._signals:
+            return
+        starting = sum(not worker.was_ready for worker in self._workers.values())
+        place = self._places.take(starting)
+        if isinstance(place, NoPlace):
+            self._not_added(name, place.why)
+            return
+        life = self._lives.get(name, 0) + 1
+        child = self._workers[name] = self._child(name, role, place, life)
+        self._keep(child, tries=1)
+        self._report()
+
+    def _not_added(self, name: str, why: str) -> None:
+        self._voice.log(f"{name} | could not be added: {why}")
+        self._gateway.tell(NotAdded(name, why))
+
+    def _forget(self, name: str) -> None:
+        """Its process is gone, for good."""
+        launch = self._workers.pop(name).launch
+        self._lives[name] = launch.life
+        self._ending.discard(name)
+        self._pinned.discard(name)
+        self._awaited.discard(name)
+        self._drained_lives.pop(name, None)
+        self._places.give_back(launch.cores)
+        self._report()
 
     # ── the end ──────────────────────────────────────────────────────────────────────────────
 
     def _kept(self, task: asyncio.Task[int]) -> None:
         """A child is not kept any more: it was stopped, or it is the end of all."""
         assert self._exit_code is not None
+        self._keeping.discard(task)
+        name = task.get_name()
         error = None if task.cancelled() else task.exception()
-        if task.get_name() == STORE and isinstance(error, PeerError):
+        if name in self._ending:
+            self._forget(name)
+            return
+        later = name in self._workers and name not in self._awaited
+        if later and isinstance(error, PeerError | UsageError):
+            self._forget(name)
+            self._not_added(name, str(error))
+            return
+        if name == STORE and isinstance(error, PeerError):
             self._voice.log(f"{STORE} | given up, the server goes on without it: {error}")
             self._store = None
             self._report()
@@ -259,7 +357,7 @@ class Supervisor:
         self._finish(code)
 
 
-def _state_of(child: KeptChild) -> ChildState:
+def _state_of(child: KeptChild, *, pinned: bool = False) -> ChildState:
     launch = child.launch
     return ChildState(
         name=launch.name,
@@ -269,4 +367,5 @@ def _state_of(child: KeptChild) -> ChildState:
         pid=child.pid,
         life=launch.life,
         problem=child.problem,
+        pinned=pinned,
     )

@@ -8,13 +8,21 @@ interval over ─► Observation ─► Planner.decide ─► Add: a worker join
 from collections.abc import Mapping
 from itertools import count
 
-from antiphon.core.planner import Add, Decision, Flip, Planner, PlannerRules, Take
+from antiphon.core.planner import (
+    Add,
+    Decision,
+    Flip,
+    Planner,
+    PlannerRules,
+    SteeredWorker,
+    Take,
+    to_leave,
+)
 from antiphon.errors import UsageError
 from antiphon.types import Drained, Role, Seconds, WorkerId
 
 from .fleet import Fleet, Pool
 from .observing import Observing
-from .steered_worker import SteeredWorker
 
 
 class Steering:
@@ -49,7 +57,8 @@ class Steering:
         self._gone: list[tuple[Seconds, Seconds, int]] = []
         """Since when and until when workers that are gone had how many devices."""
         self._workers = {
-            id: SteeredWorker(pool, since=0.0, ready_at=0.0) for id, pool in fleet.pools.items()
+            id: SteeredWorker(pool.role, since=0.0, ready_at=0.0, devices=pool.devices)
+            for id, pool in fleet.pools.items()
         }
         self._observing = Observing(fleet, self._workers, rules.roles)
         fleet.on_drained = self._drained
@@ -57,7 +66,7 @@ class Steering:
 
     def device_s(self, until: Seconds) -> Seconds:
         """Device seconds that were paid for by then, from an `Add` on until a drain is over."""
-        here = [(one.since, until, one.pool.devices) for one in self._workers.values()]
+        here = [(one.since, until, one.devices) for one in self._workers.values()]
         return sum(
             max(0.0, min(end, until) - since) * devices
             for since, end, devices in (*self._gone, *here)
@@ -72,7 +81,7 @@ class Steering:
         self.decisions.append(decision)
         if not self._advisory:
             self._carry_out(decision)
-        roles = [one.role for one in self._workers.values()]
+        roles = [one.heading for one in self._workers.values()]
         self.sizes.append((decision.at, {role: roles.count(role) for role in self._rules.roles}))
         self._fleet.at(decision.ask_again_at, self._turn)
 
@@ -96,19 +105,14 @@ class Steering:
     def _start(self, role: Role, *, since: Seconds, ready_at: Seconds, pinned: bool) -> None:
         pool = self._templates[role]
         id = WorkerId(f"{pool.name}+{next(self._numbers)}")
-        self._workers[id] = SteeredWorker(pool, since=since, ready_at=ready_at, pinned=pinned)
+        self._workers[id] = SteeredWorker(
+            role, since=since, ready_at=ready_at, devices=pool.devices, pinned=pinned
+        )
         self._fleet.at(ready_at, lambda: self._fleet.start_worker(id, pool))
 
     def _drain(self, role: Role, workers: int, becomes: Role | None) -> None:
-        """Those that have least to do; the newest first among equals."""
-        views = self._fleet.views()
-        free = [
-            (id, one)
-            for id, one in self._workers.items()
-            if one.pool.role is role and not one.draining and not one.pinned and id in views
-        ]
-        free.sort(key=lambda pair: (views[pair[0]].running, -pair[1].since, pair[0]))
-        for id, one in free[:workers]:
+        for id in to_leave(self._workers, self._fleet.views(), role, workers):
+            one = self._workers[id]
             one.draining, one.becomes = True, becomes
             self._fleet.drain(id, self._drain_s)
 
@@ -121,6 +125,6 @@ class Steering:
         self._fleet.end_worker(what.worker)
         now = self._fleet.users.now
         if worker.becomes is None:
-            self._gone.append((worker.since, now, worker.pool.devices))
+            self._gone.append((worker.since, now, worker.devices))
             return
         self._start(worker.becomes, since=worker.since, ready_at=now + self._flip_s, pinned=False)

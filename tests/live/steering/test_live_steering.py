@@ -1,0 +1,420 @@
+"""What a planner decides happens to a live server, within its limits, and beside its operators."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from live_plant import LivePlant, Scripted, config, settled, until
+
+from antiphon.core.planner import Add, Flip, Move, Take, planner_of
+from antiphon.errors import AntiphonError
+from antiphon.live.gateway import Ports
+from antiphon.live.supervisor.messages import AddWorker, EndWorker, KeepRole
+from antiphon.perf import read_times
+from antiphon.types import (
+    FinishReason,
+    Health,
+    Outcome,
+    Request,
+    RequestId,
+    RequestRecord,
+    Role,
+    SamplingParams,
+)
+
+PREFILL, DECODE = Role.PREFILL, Role.DECODE
+pytestmark = pytest.mark.timeout(60)
+
+
+@pytest.fixture
+async def plant() -> AsyncIterator[LivePlant]:
+    """One prefill and one decode worker, at most four, and a planner that is scripted."""
+    made = LivePlant(config(), Scripted())
+    yield made
+    await made.close()
+
+
+def moves(plant: LivePlant, *given: Move) -> None:
+    assert isinstance(plant.planner, Scripted)
+    plant.planner.moves = given
+
+
+def pool(plant: LivePlant, role: Role) -> tuple[int, int, int, int]:
+    """Ready, starting, draining and cold workers, as the planner saw them last."""
+    assert isinstance(plant.planner, Scripted)
+    one = plant.planner.seen[-1].pool(role)
+    return one.ready, one.starting, one.draining, one.cold
+
+
+# ── moves ────────────────────────────────────────────────────────────────────────────────────────
+
+
+async def test_an_added_worker_is_seen_starting_then_cold_then_as_any_other(
+    plant: LivePlant,
+) -> None:
+    moves(plant, Add(DECODE, 1))
+    await plant.step()
+    assert plant.told == [AddWorker("decode-1", DECODE)]
+    await plant.step()
+    assert pool(plant, DECODE) == (1, 1, 0, 0)
+    await plant.step()
+    assert pool(plant, DECODE) == (2, 0, 0, 1)
+    await plant.step()
+    assert pool(plant, DECODE) == (2, 0, 0, 0)
+    assert plant.steering.status().ready_s == 2.0
+    assert plant.counts.moves == {("add", DECODE): 1}
+
+
+async def test_one_that_is_only_asked_for_counts_until_it_is_refused(plant: LivePlant) -> None:
+    """The supervisor's answer may take a moment: nobody is asked for twice meanwhile."""
+    plant.no_place = "all cores are taken"
+    moves(plant, Add(DECODE, 1))
+    await plant.step()
+    assert "decode-1" in plant.steering._crew.look(plant.now).workers
+    await plant.step()
+    assert "decode-1" not in plant.steering._crew.look(plant.now).workers
+    assert plant.orders(AddWorker) == ["decode-1"]
+
+
+async def test_there_are_never_more_than_the_budget_whoever_has_started_them(
+    plant: LivePlant,
+) -> None:
+    moves(plant, Add(DECODE, 5), Add(PREFILL, 5))
+    await plant.step()
+    assert plant.names() == ["decode-0", "decode-1", "decode-2", "prefill-0"]
+
+
+async def test_a_worker_ends_only_when_it_is_empty_and_its_name_is_free_then(
+    plant: LivePlant,
+) -> None:
+    moves(plant, Add(DECODE, 1))
+    await plant.step()
+    await until(plant, lambda: len(plant.members()) == 3)
+    plant.load("decode-0", running=2)
+    plant.load("decode-1", running=1)
+    moves(plant, Take(DECODE, 1))
+    await plant.step()
+    await plant.step()
+    assert pool(plant, DECODE) == (1, 0, 1, 0), "the one with less to do drains"
+    assert plant.orders(EndWorker) == []
+    plant.load("decode-1", running=0)
+    await settled()
+    assert plant.orders(EndWorker) == ["decode-1"]
+    assert plant.names() == ["decode-0", "prefill-0"]
+    moves(plant, Add(DECODE, 1))
+    await plant.step()
+    assert plant.orders(AddWorker) == ["decode-1", "decode-1"]
+
+
+async def test_a_flip_keeps_the_worker_and_is_counted_where_it_is_going(plant: LivePlant) -> None:
+    moves(plant, Add(DECODE, 1))
+    await plant.step()
+    await until(plant, lambda: len(plant.members()) == 3)
+    plant.load("decode-0", running=3)
+    plant.load("decode-1", running=1)
+    moves(plant, Flip(DECODE, PREFILL, 1))
+    await plant.step()
+    await plant.step()
+    assert (pool(plant, DECODE)[0], pool(plant, PREFILL)) == (1, (1, 1, 0, 0))
+    plant.load("decode-1", running=0)
+    await settled()
+    await plant.step()
+    assert KeepRole("decode-1", PREFILL, pinned=False) in plant.told
+    assert pool(plant, PREFILL) == (2, 0, 0, 1)
+
+
+async def test_the_last_one_that_decodes_is_not_ended(plant: LivePlant) -> None:
+    moves(plant, Take(DECODE, 1))
+    await plant.step()
+    await plant.step()
+    assert plant.orders(EndWorker) == []
+    assert pool(plant, DECODE) == (1, 0, 0, 0)
+
+
+async def test_a_drain_that_is_given_up_lets_the_worker_serve_again(plant: LivePlant) -> None:
+    moves(plant, Add(DECODE, 1))
+    await plant.step()
+    await until(plant, lambda: len(plant.members()) == 3)
+    plant.load("decode-1", running=1)
+    plant.load("decode-0", running=2)
+    moves(plant, Take(DECODE, 1))
+    await plant.step()
+    await plant.close()
+    await plant.step()
+    assert pool(plant, DECODE) == (2, 0, 0, 0)
+
+
+# ── what can't be started ────────────────────────────────────────────────────────────────────────
+
+
+async def test_a_worker_that_can_t_start_is_not_asked_for_again_at_once(plant: LivePlant) -> None:
+    plant.no_place = "all cores are taken"
+    for waits_s in (30, 60):
+        asked = len(plant.orders(AddWorker))
+        moves(plant, Add(DECODE, 1))
+        await plant.step()
+        assert len(plant.orders(AddWorker)) == asked + 1
+        for _ in range(waits_s):
+            moves(plant, Add(DECODE, 1), Add(PREFILL, 1))
+            await plant.step()
+            assert len(plant.orders(AddWorker)) == asked + 1
+            said = plant.steering.status().withheld
+            assert said.startswith("decode-1 could not be added: all cores are taken; tried again")
+        await plant.step()
+        assert plant.steering.status().withheld == ""
+    assert plant.counts.failed_adds == 2
+
+
+async def test_one_that_dies_at_its_start_counts_as_that_and_a_good_one_forgives(
+    plant: LivePlant,
+) -> None:
+    moves(plant, Add(DECODE, 2))
+    await plant.step()
+    plant.die("decode-1")
+    assert "exit code 1" in plant.steering.status().withheld
+    await until(plant, lambda: len(plant.members()) == 3)
+    assert plant.steering.status().withheld == ""
+    moves(plant, Add(DECODE, 1))
+    await plant.step()
+    assert plant.orders(AddWorker) == ["decode-1", "decode-2", "decode-1"]
+
+
+# ── operators ────────────────────────────────────────────────────────────────────────────────────
+
+
+async def test_what_an_operator_drains_holds_its_device_and_is_left_alone(
+    plant: LivePlant,
+) -> None:
+    moves(plant, Add(DECODE, 2))
+    await plant.step()
+    await until(plant, lambda: len(plant.members()) == 4)
+    await plant.operations.drain("decode-1", 5)
+    moves(plant, Take(DECODE, 3), Add(PREFILL, 1))
+    await plant.step()
+    await plant.step()
+    assert pool(plant, DECODE)[2] == 1, "it is no capacity, and has its device"
+    assert "decode-1" in plant.names()
+    assert plant.orders(EndWorker) in (["decode-0"], ["decode-2"])
+    assert plant.orders(AddWorker) == ["decode-1", "decode-2"], "there was no room for a prefill"
+
+
+async def test_a_role_that_an_operator_gave_stays(plant: LivePlant) -> None:
+    moves(plant, Add(DECODE, 2))
+    await plant.step()
+    await until(plant, lambda: len(plant.members()) == 4)
+    await plant.operations.set_role("decode-1", PREFILL, 5)
+    moves(plant, Take(PREFILL, 2), Flip(PREFILL, DECODE, 2))
+    await plant.step()
+    await plant.step()
+    kept = {str(member.info.id): member.info.role for member in plant.members()}
+    assert kept["decode-1"] is PREFILL
+    assert isinstance(plant.planner, Scripted)
+    assert plant.planner.seen[-1].pool(PREFILL).pinned == 1
+
+
+async def test_an_operator_is_told_that_the_planner_has_the_worker(plant: LivePlant) -> None:
+    moves(plant, Add(DECODE, 1))
+    await plant.step()
+    await until(plant, lambda: len(plant.members()) == 3)
+    plant.load("decode-0", running=2)
+    plant.load("decode-1", running=1)
+    moves(plant, Take(DECODE, 1))
+    await plant.step()
+    with pytest.raises(AntiphonError, match="decode-1 is being ended"):
+        await plant.operations.drain("decode-1", 5)
+
+
+ROLES = st.sampled_from([PREFILL, DECODE])
+COUNTS = st.integers(1, 3)
+NAMES = st.sampled_from([f"{role}-{number}" for role in (PREFILL, DECODE) for number in range(4)])
+MOVES = st.lists(
+    st.one_of(
+        st.builds(Add, ROLES, COUNTS),
+        st.builds(Take, ROLES, COUNTS),
+        st.sampled_from([Flip(PREFILL, DECODE, 1), Flip(DECODE, PREFILL, 2)]),
+    ),
+    max_size=3,
+)
+HAPPENINGS = st.one_of(
+    st.tuples(st.just("decide"), MOVES),
+    st.tuples(st.just("drain"), NAMES),
+    st.tuples(st.just("role"), NAMES, ROLES),
+    st.tuples(st.just("load"), NAMES, st.integers(0, 2)),
+    st.tuples(st.just("die"), NAMES),
+    st.tuples(st.just("place"), st.booleans()),
+)
+
+
+@given(st.lists(HAPPENINGS, max_size=25))
+@settings(deadline=None, max_examples=150)
+def test_whatever_is_decided_and_done_limits_and_operators_are_kept(happenings: list) -> None:
+    """The plant fails where more than the budget is asked for, where one ends that is not drained,
+    not empty, or whose role an operator chose; here: what an operator drained is still there."""
+    asyncio.run(_live_through(happenings))
+
+
+async def _live_through(happenings: list) -> None:
+    plant = LivePlant(config(), Scripted())
+    by_hand: set[str] = set()
+    orders: list[asyncio.Task[object]] = []
+    for what, *facts in happenings:
+        there = {str(one.info.id): one for one in plant.members()}
+        match what, facts:
+            case "decide", [given]:
+                moves(plant, *given)
+            case "drain", [name] if name in there and there[name].health is Health.JOINED:
+                orders.append(asyncio.create_task(_ordered(plant.operations.drain(name, 5))))
+                await settled()
+                health = {str(one.info.id): one.health for one in plant.members()}
+                if health.get(name) is Health.DRAINING:
+                    by_hand.add(name)
+            case "role", [name, role] if name in there and name not in by_hand:
+                orders.append(
+                    asyncio.create_task(_ordered(plant.operations.set_role(name, role, 5)))
+                )
+            case "load", [name, running] if name in there:
+                plant.load(name, running=running)
+            case "die", [name] if name in plant._joins_at:
+                plant.die(name)
+            case "place", [free]:
+                plant.no_place = "" if free else "no memory"
+            case _:
+                pass
+        await plant.step()
+        assert len(plant.names()) <= plant.counts.budget
+        assert by_hand <= set(plant.names())
+    for name in plant.names():
+        if name in {str(one.info.id) for one in plant.members()}:
+            plant.load(name, running=0)
+    await asyncio.gather(*orders)
+    await settled()
+    assert plant.steering._crew._leaving == {}, "what was begun is over"
+    await plant.close()
+
+
+async def _ordered(work) -> None:
+    with contextlib.suppress(AntiphonError):
+        await work
+
+
+# ── advice, status, what it sees ─────────────────────────────────────────────────────────────────
+
+
+async def test_advice_moves_nothing_and_says_what_it_would_do() -> None:
+    plant = LivePlant(config(mode="advise"), Scripted())
+    moves(plant, Add(DECODE, 1), Take(PREFILL, 1), Flip(DECODE, PREFILL, 1))
+    await plant.step()
+    await plant.step()
+    assert plant.told == []
+    assert plant.names() == ["decode-0", "prefill-0"]
+    newest, advice = plant.steering.status().decisions
+    assert newest.moves == ()
+    assert advice.moves == ("add 1 decode", "end 1 prefill", "flip 1 decode to prefill")
+    assert (newest.ago_s, advice.ago_s) == (0.0, 1.0)
+    assert plant.counts.decisions == 2
+    assert not plant.counts.moves
+
+
+async def test_the_status_has_the_newest_decision_and_the_last_moves(plant: LivePlant) -> None:
+    assert plant.operations.status().planner == plant.steering.status()
+    assert plant.steering.status().decisions == ()
+    for _ in range(12):
+        moves(plant, Take(DECODE, 1))
+        await plant.step()
+    await plant.step()
+    status = plant.steering.status()
+    assert (status.mode, status.budget, len(status.decisions)) == ("act", 4, 11)
+    first = status.decisions[0]
+    assert first.target == {"prefill": 1, "decode": 2}
+    assert first.needed == {"prefill": 1, "decode": 3}
+    assert (first.expected_per_s, first.reason) == (2.5, "it is in the script")
+    assert [one.ago_s for one in status.decisions] == [float(ago) for ago in range(11)]
+
+
+def record(outcome: Outcome, output_tokens: int) -> RequestRecord:
+    return RequestRecord(
+        request=RequestId("r"),
+        outcome=outcome,
+        finish_reasons=(FinishReason.STOP,),
+        prompt_tokens=8,
+        cached_tokens=4,
+        output_tokens=output_tokens,
+        attempts=1,
+        preemptions=0,
+        arrived_at=0.0,
+        started_at=None,
+        first_token_at=None,
+        last_token_at=None,
+        ended_at=1.0,
+    )
+
+
+async def test_requests_are_counted_as_they_come_and_end(plant: LivePlant) -> None:
+    logged: list[RequestRecord] = []
+    ports = plant.steering.watched(
+        Ports(clock=lambda: plant.now, log_request=lambda record, rejected: logged.append(record))
+    )
+    for length in (2, 4):
+        ports.heard_request(
+            Request(id=RequestId("r"), prompt=tuple(range(length)), sampling=SamplingParams(seed=1))
+        )
+    for outcome in (Outcome.FINISHED, Outcome.CANCELLED):
+        ports.log_request(record(outcome, output_tokens=6), None)
+    assert len(logged) == 2, "the request log is still written"
+    plant.held = (5, 7)
+    plant.load("decode-0", running=1, running_sequences=3, waiting=2, pulling=1, waiting_tokens=9)
+    await plant.step(2.0)
+    assert isinstance(plant.planner, Scripted)
+    [seen] = plant.planner.seen
+    assert (seen.requests, seen.input_tokens, seen.output_tokens) == (2, 3.0, 6.0)
+    assert (seen.seconds, seen.hit_rate) == (2.0, 0.5)
+    decode, prefill = seen.pool(DECODE), seen.pool(PREFILL)
+    assert (decode.held, prefill.held) == (7, 5)
+    assert (decode.queued, decode.queued_tokens, decode.running) == (3, 9, 3.0)
+
+
+async def test_the_planner_of_virtual_fleets_grows_this_one_for_a_queue_and_shrinks_it_again() -> (
+    None
+):
+    """The same class, not a stand-in: sequences that have no place ask for a worker."""
+    given = config(ready_s=1.0, clear_s=1.0, cool_down_s=5.0, least=1)
+    times = read_times("", step_tokens=given.scheduler.max_batched_tokens)
+    plant = LivePlant(given, planner_of(given, times.phases, 8))
+    ports = plant.steering.watched(Ports(clock=lambda: plant.now))
+    request = Request(id=RequestId("r"), prompt=tuple(range(64)), sampling=SamplingParams(seed=1))
+
+    def busy() -> bool:
+        for _ in range(4):
+            ports.heard_request(request)
+            ports.log_request(record(Outcome.FINISHED, output_tokens=200), None)
+        plant.load("decode-0", running=64, running_sequences=64, waiting=400)
+        return len(plant.members()) > 2
+
+    await until(plant, busy)
+    assert plant.orders(AddWorker)[0].startswith("decode-")
+    assert "queued" in plant.steering.status().decisions[-1].reason
+    plant.load("decode-0", running=0, running_sequences=0, waiting=0)
+    await until(plant, lambda: len(plant.names()) == 2, most=300)
+    await plant.close()
+
+
+# ── negative controls: the plant notices what it is there to notice ──────────────────────────────
+
+
+async def test_a_hand_without_a_limit_is_noticed(plant: LivePlant) -> None:
+    hand = plant.steering._hand
+    assert hand is not None
+    hand._budget = 99
+    moves(plant, Add(DECODE, 3))
+    with pytest.raises(AssertionError):
+        await plant.step()
+
+
+async def test_ending_a_worker_that_is_not_empty_is_noticed(plant: LivePlant) -> None:
+    plant.load("decode-0", running=1)
+    plant._change("decode-0", health=Health.DRAINING)
+    with pytest.raises(AssertionError, match="it was not empty"):
+        plant._tell(EndWorker("decode-0"))
