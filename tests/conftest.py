@@ -25,12 +25,13 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 if _worker := os.getenv("PYTEST_XDIST_WORKER"):
     os.environ["NUMBA_CACHE_DIR"] = str(Path(__file__).parents[1] / ".pytest_cache/numba" / _worker)
 
-_CORE = Path(__file__).parent / "core"
+_MEASURED = {Path(__file__).parent / part for part in ("core", "wire")}
 
 
 def pytest_collection_modifyitems(items: Sequence[pytest.Item]) -> None:
-    """`core/` is covered by tests of its own. Whatever else runs it, such as a simulation, is there
-    for other reasons, and would take twice as long if it were measured."""
+    """`core/` is covered by tests of its own, and those that record and replay it. Whatever else
+    runs it, such as a simulation, is there for other reasons, and takes twice as long if it is
+    measured."""
     for item in items:
-        if _CORE not in item.path.parents:
+        if _MEASURED.isdisjoint(item.path.parents):
             item.add_marker(pytest.mark.no_cover)

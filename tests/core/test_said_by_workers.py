@@ -9,13 +9,19 @@ from antiphon.core.said_by_workers import wrong_in_answer, wrong_in_batch, wrong
 from antiphon.types import (
     Admitted,
     EventBatch,
+    Fetched,
+    Incarnation,
+    KvShape,
+    LeaseId,
     Logprobs,
+    Offer,
     Pulled,
     Rejected,
     RejectReason,
     RequestId,
     Started,
     TokenGenerated,
+    WorkerId,
     WorkerView,
 )
 
@@ -62,6 +68,27 @@ def pulled(**changes) -> EventBatch:
     return EventBatch(pulled=(replace(said, **changes),))
 
 
+def fetched(**changes) -> EventBatch:
+    said = Fetched(request=R, attempt=1, fetched_tokens=4, missing_tokens=0, seconds=0.1)
+    return EventBatch(fetched=(replace(said, **changes),))
+
+
+def offered(ttl_s: float) -> EventBatch:
+    said = Offer(
+        request=R,
+        attempt=1,
+        lease=LeaseId("lease"),
+        ttl_s=ttl_s,
+        owner=WorkerId("w"),
+        incarnation=Incarnation("1"),
+        kv=KvShape(layout="l", page_tokens=4, block_tokens=4, page_bytes=8, pages=1),
+        numerics="n",
+        pages=(),
+        sequences=(),
+    )
+    return EventBatch(offers=(said,))
+
+
 @pytest.mark.parametrize(
     ("batch", "wrong"),
     [
@@ -75,6 +102,13 @@ def pulled(**changes) -> EventBatch:
         (pulled(), ""),
         (pulled(pulled_tokens=-1), "pulled_tokens is -1"),
         (pulled(seconds=inf), "seconds is inf"),
+        (fetched(), ""),
+        (fetched(fetched_tokens=-4), "fetched_tokens is -4"),
+        (fetched(missing_tokens=-1), "missing_tokens is -1"),
+        (fetched(seconds=nan), "seconds is nan"),
+        (offered(3.0), ""),
+        (offered(0.0), "ttl_s is 0.0"),
+        (offered(inf), "ttl_s is inf"),
         (
             EventBatch(started=(Started(request=R, attempt=1, cached_tokens=0, queued_s=-0.5),)),
             "queued_s is -0.5",

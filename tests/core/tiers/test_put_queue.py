@@ -60,3 +60,21 @@ def test_a_worker_with_much_does_not_make_one_with_little_wait() -> None:
     assert first is not None
     assert second is not None
     assert [first[0], second[0]] == ["much", "little"]
+
+
+def test_what_nobody_wants_any_more_is_dropped_by_key_and_tenant() -> None:
+    queue: PutQueue[str] = PutQueue()
+    mine, theirs = [block(number) for number in range(4)], [block(number) for number in range(2, 6)]
+    theirs = [Waiting(b"other", one.block) for one in theirs]
+    queue.add("a", mine)
+    queue.add("b", theirs)
+    keys = {one.block.key for one in mine[2:]}
+    assert queue.drop(keys, b"other") == 2
+    assert queue.drop(keys, b"nobody") == 0
+    assert queue.drop(keys) == 2
+    assert queue.take(9) == ("a", mine[:2])
+    assert queue.drop(None, b"other") == 2
+    assert (len(queue), queue.take(9)) == (0, None)
+    queue.add("a", mine)
+    assert queue.drop(None) == 4
+    assert len(queue) == 0

@@ -202,8 +202,11 @@ async def test_a_thousand_connections_leave_nothing(folder: Path) -> None:
         assert await here.fetch(keys) == contents(keys)
 
 
-async def test_whoever_does_not_say_hello_is_sent_away(folder: Path) -> None:
+async def test_whoever_does_not_say_hello_is_sent_away(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Not even 64 silent callers keep a worker out: their time is bounded."""
+    monkeypatch.setattr("antiphon.live.store.port.HELLO_TIMEOUT_S", 0.5)
     async with served(folder) as path:
         silent = [await raw_connection(path) for _ in range(70)]
         async with asyncio.timeout(DEADLINE_S):
