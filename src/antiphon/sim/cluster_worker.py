@@ -320,9 +320,9 @@ class WorkerLife:
     def _turn(self, at: Seconds) -> None:
         if self._awake_at != at:
             return
-        self._awake_at = None
-        self.say(self.scheduler.expire(self.now))
-        if self._run is not None and self._run.cut(self.now):
+        self._awake_at, now = None, self.now
+        self.say(self.scheduler.expire(now))
+        if self._run is not None and self._run.cut(now):
             self._await_end(self._run)
         elif not self._computing:
             self._compute()
@@ -334,8 +334,9 @@ class WorkerLife:
             self._wake(deadline)
 
     def _compute(self) -> None:
-        plan = self.scheduler.step(self.now)
-        self.say(self.scheduler.expire(self.now))
+        now = self.now
+        plan = self.scheduler.step(now)
+        self.say(self.scheduler.expire(now))
         if plan is None:
             return
         self.note(plan)
@@ -343,7 +344,7 @@ class WorkerLife:
         if plan.awaits is not None:
             self._compute_early(plan, plan.awaits)
             return
-        self._run = StepRun(self._engine, plan, self.now, self.process.slow_factor)
+        self._run = StepRun(self._engine, plan, now, self.process.slow_factor)
         self._await_end(self._run)
 
     def _await_end(self, run: StepRun) -> None:

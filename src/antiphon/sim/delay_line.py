@@ -16,9 +16,9 @@ class DelayLine:
     def after(self, lag_s: Seconds, action: Action) -> None:
         """Do it `lag_s` from now, or when all that was put in before is done; at once if that is
         now."""
-        process = self._process
-        at = max(process.now + lag_s, self._busy_until)
-        if at <= process.now:
+        process, now = self._process, self._process.now
+        at = max(now + lag_s, self._busy_until)
+        if at <= now:
             action()
             return
         self._busy_until = at

@@ -4,7 +4,6 @@ Requests that come together with the same beginning should not all compute it. W
 queue is part of its predicted time, and so is waiting for whoever computes the prefix.
 """
 
-from collections import Counter
 from collections.abc import Iterable, Sequence
 
 from antiphon.types import BlockKey, RequestId, WorkerId
@@ -23,9 +22,9 @@ class ExpectedPrefixes:
         self._worker_of: dict[int, WorkerId] = {}
         self._each = 0
         """The bits of all of them."""
-        self._wanted: dict[WorkerId, Counter[BlockKey]] = {}
+        self._wanted: dict[WorkerId, dict[BlockKey, int]] = {}
         """How many requests bring each block there."""
-        self._sharing: Counter[BlockKey] = Counter()
+        self._sharing: dict[BlockKey, int] = {}
         """The same, over all workers."""
         self._requests: dict[RequestId, tuple[WorkerId, Sequence[BlockKey]]] = {}
 
@@ -38,15 +37,15 @@ class ExpectedPrefixes:
         if not keys:
             return
         self._requests[request] = (worker, keys)
-        self._sharing.update(keys)
         slot = self._slots.get(worker)
         if slot is None:
             slot = self._open(worker)
-        wanted = self._wanted[worker]
+        wanted, sharing = self._wanted[worker], self._sharing
         for key in keys:
+            sharing[key] = sharing.get(key, 0) + 1
             if key not in wanted:
                 self._table.add(slot, key)
-            wanted[key] += 1
+            wanted[key] = wanted.get(key, 0) + 1
 
     def drop(self, request: RequestId) -> None:
         """Nothing more is expected of this request. Mutates."""
@@ -55,12 +54,8 @@ class ExpectedPrefixes:
             return
         slot, wanted, sharing = self._slots[worker], self._wanted[worker], self._sharing
         for key in keys:
-            sharing[key] -= 1
-            if not sharing[key]:
-                del sharing[key]
-            wanted[key] -= 1
-            if not wanted[key]:
-                del wanted[key]
+            _take_one(sharing, key)
+            if not _take_one(wanted, key):
                 self._table.remove(slot, key)
         if not wanted:
             self._close(worker)
@@ -84,7 +79,7 @@ class ExpectedPrefixes:
 
     def _open(self, worker: WorkerId) -> Slot:
         slot = self._slots[worker] = self._table.open()
-        self._wanted[worker] = Counter()
+        self._wanted[worker] = {}
         self._bit_of[worker], self._worker_of[slot.bit] = slot.bit, worker
         self._each |= slot.bit
         return slot
@@ -95,3 +90,13 @@ class ExpectedPrefixes:
         self._table.sweep(1)
         self._each ^= slot.bit
         del self._wanted[worker], self._bit_of[worker], self._worker_of[slot.bit]
+
+
+def _take_one(counts: dict[BlockKey, int], key: BlockKey) -> int:
+    """How many are left. What comes to 0 is not kept. (`Counter` deletes several times slower.)"""
+    left = counts[key] - 1
+    if left:
+        counts[key] = left
+    else:
+        del counts[key]
+    return left
