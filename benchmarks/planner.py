@@ -2,7 +2,7 @@
 
     .venv/bin/python benchmarks/planner.py                 two set-ups below, times a fifth as long
     .venv/bin/python benchmarks/planner.py --setup l40s    one of them
-    .venv/bin/python benchmarks/planner.py --full --keep DIR   at full length: hours; resumes from DIR
+    .venv/bin/python benchmarks/planner.py --full --keep DIR   hours; goes on from what is in DIR
     .venv/bin/python benchmarks/planner.py --load step     another load; keeps no result
     .venv/bin/python benchmarks/planner.py --log           and why the planner did what it did
 
@@ -56,7 +56,7 @@ SETUPS = {
             Slo(ttft_s=0.2, tpot_s=0.01),
             budget=12,
             phase_per_s=15.0,
-            statics=((2, 2), (3, 2), (2, 3), (3, 3), (4, 3), (3, 4), (4, 4)),
+            statics=((2, 2), (3, 2), (2, 3), (3, 3), (4, 2), (4, 3), (3, 4), (4, 4)),
         ),
         Setup(
             "h200",
@@ -72,7 +72,7 @@ SETUPS = {
             budget=30,
             statics=(
                 *((3, 8), (4, 10), (4, 11), (5, 10), (5, 11), (5, 12)),
-                *((5, 13), (6, 13), (6, 15)),
+                *((5, 13), (5, 14), (6, 13), (6, 15)),
             ),
         ),
     )
