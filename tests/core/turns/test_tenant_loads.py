@@ -50,3 +50,10 @@ def test_somebody_has_the_mean_at_least_and_nothing_stays(added: list[tuple[int,
         made.drop(RequestId(f"r{number}"))
     assert not made.requests()
     assert made.share(NEW, b"a", 1) == 1.0
+
+
+def test_only_those_who_have_far_less_go_before() -> None:
+    made = loads(*([b"flood"] * 6), b"one", b"two", b"other", b"other", b"other", b"other")
+    assert made.overtaken(b"flood") == pytest.approx(2 / 12)
+    assert made.overtaken(b"other") == pytest.approx(2 / 12)
+    assert made.overtaken(b"one") == made.overtaken(b"new") == 0.0

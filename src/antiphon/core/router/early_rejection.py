@@ -48,17 +48,21 @@ _LONGEST_RETRY_S: Seconds = 60.0
 class Ahead:
     """Requests that are to be placed before the one in question, and their prompts' tokens.
 
-    `share`: what its tenant has on the workers, over the mean of tenants.
+    `share`: what its tenant has on the workers, over the mean of tenants. `overtaken`: what part of
+    what they do is for tenants whose turn comes before its own.
     """
 
     requests: int = 0
     tokens: int = 0
     share: float = 1.0
+    overtaken: float = 0.0
 
     @property
     def caution(self) -> float:
         """How many times a predicted wait counts."""
-        return 1.0 if self.share < _MODEST else _CAUTION
+        if self.share < _MODEST:
+            return 1.0
+        return _CAUTION / (1 - self.overtaken)
 
 
 class _Way(NamedTuple):

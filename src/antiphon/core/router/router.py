@@ -227,7 +227,10 @@ class Router:
         if isinstance(workers, Hold | Rejected):
             return None
         share = self._share(request, demand)
-        ahead = Ahead(requests=ahead_requests, tokens=ahead_tokens, share=share)
+        overtaken = self._loads.overtaken(request.tenant_salt)
+        ahead = Ahead(
+            requests=ahead_requests, tokens=ahead_tokens, share=share, overtaken=overtaken
+        )
         return self._rejection.refusal(request, forecast, workers, ahead)
 
     def choose(

@@ -24,7 +24,7 @@ from .history import History
 from .length_rules import length_rule
 from .sequence import SequenceState, follower_pages, in_turn, is_prefill
 
-_LEFT_TO_OTHERS = 16
+_LEFT_TO_OTHERS = 8
 """Whoever has more than an equal share of a worker that others use, too, leaves one in so many of
 its pages to them: trunk reservation, as in telephone networks (Akinpelu 1984). A small part is
 enough for those who come seldom to find room at once."""

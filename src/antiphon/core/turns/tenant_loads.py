@@ -47,3 +47,14 @@ class TenantLoads:
         own = self._tokens.get(tenant, 0) + tokens
         tenants = len(self._tokens) + (tenant not in self._tokens)
         return own * tenants / (self._total + tokens)
+
+    def overtaken(self, tenant: Tenant) -> float:
+        """What part of all is of tenants with less than half of what this one has: below 1.
+
+        So much of what the workers do goes before what this tenant has waiting. Looks at all
+        tenants; does not mutate.
+        """
+        own = self._tokens.get(tenant, 0)
+        if not own:
+            return 0.0
+        return sum(tokens for tokens in self._tokens.values() if 2 * tokens < own) / self._total
