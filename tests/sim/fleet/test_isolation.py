@@ -26,7 +26,9 @@ FLEETS = {
 }
 
 
-def calls(tenant: str, rate_per_s: float, first: int) -> Iterator[TokenSession]:
+def calls(
+    tenant: str, rate_per_s: float, first: int, begin_s: float = 0.0
+) -> Iterator[TokenSession]:
     """At even times, with lengths by chance."""
     draws = Draws(1)
     for count in range(int(rate_per_s * SECONDS)):
@@ -34,12 +36,13 @@ def calls(tenant: str, rate_per_s: float, first: int) -> Iterator[TokenSession]:
         output = draws.below(60, tenant, "output", count) + 20
         number = first + count
         turn = TokenTurn((answer_tokens(number, 9, prompt),), output)
-        yield TokenSession(count / rate_per_s, number, (turn,), slo_class=tenant, tenant=tenant)
+        at_s = begin_s + count / rate_per_s
+        yield TokenSession(at_s, number, (turn,), slo_class=tenant, tenant=tenant)
 
 
 def small_calls() -> list[TokenSession]:
-    """Of two small tenants."""
-    return [*calls("one", SMALL_PER_S, 5000), *calls("two", SMALL_PER_S, 6000)]
+    """Of two small tenants, who come when the flood has all, and its first answers have ended."""
+    return [*calls("one", SMALL_PER_S, 5000, 1.5), *calls("two", SMALL_PER_S, 6000, 1.6)]
 
 
 def flooded(*, one_tenant: bool = False) -> list[TokenSession]:

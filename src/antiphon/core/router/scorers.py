@@ -17,8 +17,6 @@ and whoever takes the better one always lets noise send every request to the sam
 _SIMILAR_HOMES = 0.05
 """The same for a prompt that nobody has, since whoever computes it becomes the home of what begins
 like it: homes should be spread."""
-_LEAST_MATCHED = 0.3
-"""Share of a prompt from which on a worker counts as its home (as in SGLang's `cache_aware`)."""
 
 
 class Scorer(Protocol):
@@ -67,8 +65,8 @@ class MostHeadroom:
 
 
 def _is_new(options: Sequence[Option]) -> bool:
-    """Is a prompt computed that nobody has much of?"""
-    return all(option.effort > 0 and option.matched <= _LEAST_MATCHED for option in options)
+    """Is a prompt computed that nobody has anything of?"""
+    return all(option.effort > 0 and not option.matched for option in options)
 
 
 class LeastLoaded:
