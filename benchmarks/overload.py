@@ -10,19 +10,21 @@ are admitted, to 8 %. Goodput is requests a second that met both; refused ones c
 misses. "in vain" is the share of tokens (prompts and output) of requests that were over in time
 whose request missed.
 
-Tenants: one sends 5 times the capacity, three send a tenth of it each. Shares are of what was
-served in tokens, beside the share of each small tenant's requests that met their targets.
+Tenants: one sends 5 times the capacity, three send a tenth of it each: what share of the small
+ones' requests meets both targets when they are alone, when all are one tenant, and in turn; and
+what share of the tokens served the flood has.
 """
 
 import argparse
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from heapq import merge
 
 from support import result
 from support.virtual_fleet import Callers, fleet_of, lengths, met
 
-from antiphon.core.goodput import judge
+from antiphon.core.goodput import judge, ttft_s
 from antiphon.sim.fleet import TokenSession
 from antiphon.types import CallError, CallRecord, Role, Slo
 
@@ -37,40 +39,37 @@ PROMPT, OUTPUT = (
     lengths("lognormal:mean=512,sd=400,max=2048"),
     lengths("lognormal:mean=200,sd=150,max=1024"),
 )
-WARM_UP_S, SECONDS, DRAIN_S = 20.0, 60.0, 15.0
+WARM_UP_S, SECONDS, DRAIN_S = 20.0, 50.0, 60.0
 MAX_TOKENS = 2048
 
 
-def sessions(callers: tuple[Callers, ...], seed: int) -> Iterator[TokenSession]:
-    """Of all callers, in order of time."""
-    lines = (one.sessions(seed, place) for place, one in enumerate(callers))
-    return merge(*lines, key=lambda one: (one.at_s, one.number))
+SEED = 1
 
 
 def run(
-    fleet: str,
-    callers: tuple[Callers, ...],
-    router: Mapping[str, object],
-    seed: int = 1,
+    fleet: str, calls: Iterator[TokenSession], router: Mapping[str, object]
 ) -> list[CallRecord]:
     """One run; all calls, those of the warm-up too."""
-    made, records = fleet_of(
-        FLEETS[fleet], {"router": router}, sessions(callers, seed), SLO, max_tokens=MAX_TOKENS
-    )
+    made, records = fleet_of(FLEETS[fleet], {"router": router}, calls, SLO, max_tokens=MAX_TOKENS)
     made.run(drain_s=DRAIN_S)
     return records
 
 
-def crowd(rate_per_s: float) -> tuple[Callers, ...]:
+def tenant(name: str, rate_per_s: float) -> Callers:
     """One tenant's calls."""
-    return (
-        Callers(tenant="one", rate_per_s=rate_per_s, seconds=SECONDS, prompt=PROMPT, output=OUTPUT),
+    return Callers(
+        tenant=name, rate_per_s=rate_per_s, seconds=SECONDS, prompt=PROMPT, output=OUTPUT
     )
+
+
+def due(callers: Callers, place: int = 0) -> int:
+    """How many of their calls count."""
+    return callers.due_between(SEED, place, WARM_UP_S, SECONDS)
 
 
 def summary(records: list[CallRecord], rate_per_s: float) -> dict[str, float]:
     """Of calls due after the warm-up. Those that are not over when a run ends have missed."""
-    offered = crowd(rate_per_s)[0].due_between(1, 0, WARM_UP_S, SECONDS)
+    offered = due(tenant("one", rate_per_s))
     calls = [one for one in records if WARM_UP_S <= one.due_at_s < SECONDS]
     good = [one for one in calls if judge(one, SLO).met]
     refused = sum(one.error is CallError.OVERLOADED for one in calls)
@@ -102,9 +101,9 @@ def capacity(fleet: str) -> float:
 
 
 def _holds(fleet: str, rate: float) -> bool:
-    records = run(fleet, crowd(rate), {"admission": "all"})
-    calls = crowd(rate)[0].due_between(1, 0, WARM_UP_S, SECONDS)
-    return met(records, SLO, WARM_UP_S, SECONDS) >= 0.9 * calls
+    crowd = tenant("one", rate)
+    records = run(fleet, crowd.sessions(SEED, 0), {"admission": "all"})
+    return met(records, SLO, WARM_UP_S, SECONDS) >= 0.9 * due(crowd)
 
 
 def overload(fleet: str, rate: float, loads: tuple[float, ...]) -> list[dict[str, object]]:
@@ -112,7 +111,8 @@ def overload(fleet: str, rate: float, loads: tuple[float, ...]) -> list[dict[str
     rows: list[dict[str, object]] = []
     for load in loads:
         for policy in POLICIES:
-            records = run(fleet, crowd(load * rate), {"admission": policy})
+            calls = tenant("one", load * rate).sessions(SEED, 0)
+            records = run(fleet, calls, {"admission": policy})
             found = summary(records, load * rate)
             rows.append({"load": load, "admission": policy, **found})
             print(
@@ -126,42 +126,46 @@ def overload(fleet: str, rate: float, loads: tuple[float, ...]) -> list[dict[str
 
 def flooding(fleet: str, rate: float) -> list[dict[str, object]]:
     """A tenant that sends far more than the fleet can do, beside three who send little."""
-    each = {"prompt": PROMPT, "output": OUTPUT, "seconds": SECONDS}
-    small = tuple(Callers(tenant=f"small-{k}", rate_per_s=0.1 * rate, **each) for k in range(3))
-    callers = (Callers(tenant="flood", rate_per_s=5 * rate, **each), *small)
-    ways: dict[str, dict[str, object]] = {
-        "first come, first served": {"quantum_tokens": 2**30, "queue_s": 3600.0},
-        "in turn": {},
-        "in turn, early rejection": {"admission": "early-reject"},
+    callers = [tenant("flood", 5 * rate), *(tenant(f"small-{k}", 0.1 * rate) for k in range(3))]
+    lines = [one.sessions(SEED, place) for place, one in enumerate(callers)]
+    all_calls = list(merge(*lines, key=lambda one: (one.at_s, one.number)))
+    small = [one for one in all_calls if one.tenant != "flood"]
+    ways: dict[str, tuple[list[TokenSession], dict[str, object]]] = {
+        "the small ones alone": (small, {}),
+        "all as one tenant": ([replace(one, tenant="") for one in all_calls], {}),
+        "in turn": (all_calls, {}),
+        "in turn, early rejection": (all_calls, {"admission": "early-reject"}),
     }
+    small_due = sum(due(one, place) for place, one in enumerate(callers) if place)
     rows: list[dict[str, object]] = []
-    for name, router in ways.items():
-        records = run(fleet, callers, {"max_held": 2**20, **router})
-        calls = [one for one in records if WARM_UP_S <= one.due_at_s < SECONDS]
-        due = sum(
-            one.due_between(1, place, WARM_UP_S, SECONDS)
-            for place, one in enumerate(callers)
-            if one.tenant != "flood"
-        )
-        good = [one for one in calls if judge(one, SLO).met]
-        kept = sum(one.slo_class != "flood" for one in good) / due
-        all_kept = len(good) / (SECONDS - WARM_UP_S)
-        done = [one for one in records if WARM_UP_S <= one.ended_at_s < SECONDS and not one.error]
-        served = sum(map(_tokens, done))
-        share = sum(_tokens(one) for one in done if one.slo_class == "flood") / max(1, served)
-        rows.append(
-            {
-                "order": name,
-                "small_attainment": round(kept, 4),
-                "goodput_per_s": round(all_kept, 3),
-                "flood_share_of_tokens": round(share, 4),
-            }
-        )
+    for name, (calls, router) in ways.items():
+        records = run(fleet, iter(calls), {"max_held": 2**20, **router})
+        rows.append({"order": name, **shares(records, small_due)})
         print(
-            f"{fleet:20} {name:26} small tenants within SLO {kept:.1%}, all {all_kept:.2f}/s, "
-            f"flood has {share:.1%} of the tokens served"
+            f"{fleet:20} {name:26} small tenants within SLO {rows[-1]['small_attainment']:.1%}, "
+            f"all {rows[-1]['goodput_per_s']:.2f}/s, flood has "
+            f"{rows[-1]['flood_share_of_tokens']:.1%} of the tokens served",
+            flush=True,
         )
     return rows
+
+
+def shares(records: Sequence[CallRecord], small_due: int) -> dict[str, object]:
+    """Of the small tenants' calls those within targets; of the tokens served the flood's."""
+    calls = [one for one in records if WARM_UP_S <= one.due_at_s < SECONDS]
+    good = [one for one in calls if judge(one, SLO).met]
+    small = [one for one in calls if one.slo_class != "flood"]
+    ttfts = sorted(at for one in small if (at := ttft_s(one)) is not None)
+    done = [one for one in records if WARM_UP_S <= one.ended_at_s < SECONDS and not one.error]
+    served = sum(map(_tokens, done))
+    flood = sum(_tokens(one) for one in done if one.slo_class == "flood")
+    return {
+        "small_attainment": round(sum(one.slo_class != "flood" for one in good) / small_due, 4),
+        "small_ttft_p90_s": round(ttfts[int(0.9 * len(ttfts))], 3) if ttfts else None,
+        "small_refused": sum(one.error is CallError.OVERLOADED for one in small),
+        "goodput_per_s": round(len(good) / (SECONDS - WARM_UP_S), 3),
+        "flood_share_of_tokens": round(flood / max(1, served), 4),
+    }
 
 
 def main() -> None:

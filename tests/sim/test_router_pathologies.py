@@ -7,6 +7,7 @@ the 20 that the router takes for equal where the target is 1 s.
 
 from collections.abc import Sequence
 from random import Random
+from statistics import fmean
 
 import pytest
 from routed_fleet import POLICIES, Call, Outcome, Plant, means, own, poisson
@@ -75,11 +76,18 @@ def test_a_hot_prefix_does_not_fill_one_worker() -> None:
 def test_beginnings_that_come_again_are_computed_once_and_all_work() -> None:
     """sglang 32195, 21199: balance throws reuse away, or reuse balance."""
     plant = Plant(kv_tokens=16_384)
-    found = means(plant, (conversations(1), conversations(2)))
-    best = found.pop("prefix-gated")
-    assert found["slo"] < 1.15 * best, "who always follows wins here by a tenth, and herds above"
-    assert found.pop("slo") < 0.8 * min(found.values())
-    assert plant.play("slo", conversations(2)).hit_share > 0.7
+    loads = [conversations(seed) for seed in range(1, 9)]
+    ours, followers, others = (
+        [plant.play(policy, load) for load in loads]
+        for policy in ("slo", "prefix-gated", "overlap-cost")
+    )
+    mean_s, best_s, other_s = (
+        fmean(one.mean_s for one in some) for some in (ours, followers, others)
+    )
+    assert mean_s <= 1.01 * best_s + EQUAL_S, "who always follows is good here, and herds above"
+    assert mean_s < 0.8 * other_s
+    assert min(one.hit_share for one in ours) > 0.7
+    assert fmean(one.unevenness() for one in ours) <= 1.35, "of so few that are hot by chance"
 
 
 def test_no_decode_worker_stays_idle_under_single_turns() -> None:

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from antiphon.core.requests.held_requests import FairShares, HeldRequests
-from antiphon.core.requests.tenant_rounds import TenantRounds
+from antiphon.core.turns import TenantRounds
 from antiphon.types import Outcome, Request, RequestId, RequestRecord, SamplingParams
 
 QUANTUM, LARGEST = 10, 25

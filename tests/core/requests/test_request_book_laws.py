@@ -225,7 +225,9 @@ class HostileFleet(RuleBasedStateMachine):
         if reason in (FinishReason.STOP, FinishReason.LENGTH):
             reason = self.completes(client, sequence)
         client.holder.owes.discard(sequence)
-        assert isinstance(self.hear(self.end(client, sequence, reason))[0], EndSequence)
+        said = self.hear(self.end(client, sequence, reason))
+        assert said
+        assert isinstance(said[0], EndSequence)
 
     def end(self, client: Client, sequence: int, reason: FinishReason) -> SequenceEnded:
         return SequenceEnded(

@@ -8,12 +8,11 @@ Nobody who can be placed waits for somebody who can't: whoever is asked for in v
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from antiphon.core.turns import PriorityClass, Tenant, TenantRounds, Waiting
 from antiphon.core.urgency import urgency
 from antiphon.types import Request, RequestId, RequestRecord, Seconds
 
-from .priority_class import PriorityClass, Waiting
 from .request_costs import RequestCosts
-from .tenant_rounds import Tenant, TenantRounds
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,7 +29,7 @@ class _Held:
     priority: int
     tenant: Tenant | None
     """None: it goes before those who have one."""
-    one: Waiting
+    one: Waiting[RequestId]
     not_before: Seconds
 
 
@@ -54,7 +53,7 @@ class HeldRequests:
     ) -> None:
         self._shares, self._rounds = shares, rounds
         self._costs = RequestCosts()
-        self._classes: dict[int, PriorityClass] = {}
+        self._classes: dict[int, PriorityClass[RequestId]] = {}
         self._held: dict[RequestId, _Held] = {}
         self._charged: dict[RequestId, _Charge] = {}
         """For each that was taken and is not over, what its tenant was charged."""
@@ -170,7 +169,7 @@ class HeldRequests:
                 return last
         return None
 
-    def _class(self, priority: int) -> PriorityClass:
+    def _class(self, priority: int) -> PriorityClass[RequestId]:
         found = self._classes.get(priority)
         if found is None:
             shares = self._shares or FairShares()

@@ -24,8 +24,8 @@ class OpenRequests:
     """Forgets a request the moment it settles: nothing else here outlives it."""
 
     def __init__(self, dispatcher: Dispatcher, kind: type[OpenRequest], shares: FairShares) -> None:
-        self.for_decode = HeldRequests()
-        """Those with an offer wait for a worker here."""
+        self.for_decode = HeldRequests(shares)
+        """Those with an offer wait for a worker here, in turns of their own."""
         self.for_route = HeldRequests(shares)
         """All others that no worker has wait here."""
         self.deadlines = Deadlines()
@@ -102,6 +102,7 @@ class OpenRequests:
     ) -> list[Command]:
         self.queue(entry).remove(entry.id)
         self.for_route.over(record)
+        self.for_decode.over(record)
         self.stirred |= entry.was_routed
         released = self._dispatcher.give_up_offer(entry)
         self._dispatcher.forget(entry.id, now)

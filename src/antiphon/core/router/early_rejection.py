@@ -33,7 +33,11 @@ from .worker_belief import WorkerBelief
 
 _CAUTION = 2.0
 """A predicted wait counts that many times over: under overload whoever is taken last is always at
-the edge, and half of those who are predicted to be just in time come too late."""
+the edge, and half of those who are predicted to be just in time come too late. That does not hold
+for tenants that have far less than others: they are not taken last. So there is always room left
+for them, between the edge of the others and their own."""
+_MODEST = 0.75
+"""Share of the mean below which a tenant is not taken last."""
 _UNKNOWN_DECODE_S: Seconds = 60.0
 """How long a request is taken to decode while none has ended."""
 _LEAST_RETRY_S: Seconds = 1.0
@@ -42,10 +46,23 @@ _LONGEST_RETRY_S: Seconds = 60.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ahead:
-    """Requests that are to be placed before the one in question, and their prompts' tokens."""
+    """Requests that are to be placed before the one in question, and their prompts' tokens.
+
+    `share`: what its tenant has on the workers, over the mean of tenants. `overtaken`: what part of
+    what they do is for tenants whose turn comes before its own.
+    """
 
     requests: int = 0
     tokens: int = 0
+    share: float = 1.0
+    overtaken: float = 0.0
+
+    @property
+    def caution(self) -> float:
+        """How many times a predicted wait counts."""
+        if self.share < _MODEST:
+            return 1.0
+        return _CAUTION / (1 - self.overtaken)
 
 
 class _Way(NamedTuple):
@@ -124,10 +141,11 @@ class Prospect:
         ways: list[_Way] = []
         for one in alone:
             waits_s = max(self._queued_s(one, prompts), self._short_s(one, len(alone)))
-            ttft_s = _CAUTION * waits_s + self._own_s(one)
+            ttft_s = self.ahead.caution * waits_s + self._own_s(one)
             ways.append(_Way(ttft_s, self._tpot_s(one, ttft_s, len(alone), computes=True)))
         if pool:
-            ttft_s = min(_CAUTION * self._queued_s(one, prompts) + self._own_s(one) for one in pool)
+            caution = self.ahead.caution
+            ttft_s = min(caution * self._queued_s(one, prompts) + self._own_s(one) for one in pool)
             tpot_s = min(self._handed_s(one, ttft_s, len(alone)) for one in decoders)
             ways.append(_Way(ttft_s, tpot_s))
         return ways

@@ -45,7 +45,8 @@ class RouteChoice:
     `conditional`: decode workers may compute prompts while there is a prefill pool.
 
     Where all who could compute its prompt have prompts for more than `queue_s`, it waits: who is
-    next is decided when one of them has time, not long before.
+    next is decided when one of them has time, not long before. A tenant that has less than others
+    there (`share` of the mean below 1) waits for less: it goes before them at the worker, too.
     """
 
     forecast: Forecast
@@ -54,6 +55,7 @@ class RouteChoice:
     hold_s: Seconds
     conditional: bool = True
     queue_s: Seconds
+    share: float = 1.0
 
     def best(self, workers: Sequence[WorkerBelief], *, whole: bool = False) -> Option | NoRoom:
         """The route, as an option of one or two workers, or of one if it is to be `whole`.
@@ -100,11 +102,19 @@ class RouteChoice:
         return self.scorer.best(options) if options else NoRoom(otherwise)
 
     def _have_enough(self, workers: Sequence[WorkerBelief]) -> bool:
-        return bool(workers) and all(has_enough(worker, self.queue_s) for worker in workers)
+        return bool(workers) and all(has_enough(one, self._sent_ahead_s) for one in workers)
+
+    @property
+    def _sent_ahead_s(self) -> Seconds:
+        """For how long a worker may have prompts, with this one's tenant in mind."""
+        return self.queue_s * (2 if self.share < 1 else 1)
 
     def _with_room(self, workers: Sequence[WorkerBelief]) -> list[WorkerBelief]:
-        demand = self.forecast.demand
-        return [worker for worker in workers if has_room(worker, demand, self.max_sequences)]
+        demand, most = self.forecast.demand, self.max_sequences
+        ready = [one for one in workers if has_room(one, demand, most)]
+        if self.share >= 1:
+            return ready
+        return [one for one in workers if one in ready or not has_enough(one, self._sent_ahead_s)]
 
     def _wholes(self, workers: Sequence[WorkerBelief]) -> list[Option]:
         if self._have_enough(workers):

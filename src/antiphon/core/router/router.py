@@ -17,6 +17,7 @@ Laws:
 from collections.abc import Sequence
 
 from antiphon.core.costs import FetchTime, PhaseTime, TransferTime
+from antiphon.core.turns import TenantLoads
 from antiphon.types import (
     STORE,
     BlockKey,
@@ -113,13 +114,14 @@ class Router:
         self._prefixes = parts.prefixes(parts.index(), follow=limits.prefix_cache)
         self._fetches = FetchPace(fetch) if fetch is not None else None
         self._turnover = Turnover()
+        self._loads = TenantLoads()
         self._rejection = parts.rejection(config, limits, self._turnover)
 
     @property
     def open_requests(self) -> int:
         """How many requests something is kept of."""
         known, decoding = self._beliefs.open_requests, self._turnover.requests()
-        return len(known | decoding | self._prefixes.requests())
+        return len(known | decoding | self._prefixes.requests() | self._loads.requests())
 
     @property
     def workers(self) -> Sequence[WorkerBelief]:
@@ -209,6 +211,7 @@ class Router:
 
         `choose` and `choose_decode` do this themselves for a request that is still open.
         """
+        self._loads.drop(request)
         if again:
             self._beliefs.lift(request)
             self._prefixes.moved(request)
@@ -232,7 +235,11 @@ class Router:
         workers = workers or self._candidates.every(request, demand, now)
         if isinstance(workers, Hold | Rejected):
             return None
-        ahead = Ahead(requests=ahead_requests, tokens=ahead_tokens)
+        share = self._share(request, demand)
+        overtaken = self._loads.overtaken(request.tenant_salt)
+        ahead = Ahead(
+            requests=ahead_requests, tokens=ahead_tokens, share=share, overtaken=overtaken
+        )
         return self._rejection.refusal(request, forecast, workers, ahead)
 
     def choose(
@@ -270,7 +277,7 @@ class Router:
         before = self._beliefs.lift(request.id)
         self._prefixes.moved(request.id)
         demand = demand_of(request)
-        choice = self._choice(self._forecast(request, demand, now))
+        choice = self._choice(request, self._forecast(request, demand, now))
         few = self._candidates.few_takers(offer, request, demand, now)
         best = choice.best_decode(few) if few else None
         if not isinstance(best, Option):
@@ -284,6 +291,7 @@ class Router:
             return best
         (worker,) = best.workers
         self._beliefs.place(decoding_at(worker, demand))
+        self._loads.put(request.id, request.tenant_salt, demand.tokens)
         self._turnover.began(request.id, now)
         return worker
 
@@ -299,7 +307,7 @@ class Router:
         earlier = self._beliefs.numerics_of(request.id) if request.attempt > 1 else None
         equal = of_numerics(workers, earlier)
         exact = request.attempt == 1 or bool(equal) or (earlier is None and _all_equal(workers))
-        choice = self._choice(forecast).best(equal or workers, whole=whole)
+        choice = self._choice(request, forecast).best(equal or workers, whole=whole)
         if isinstance(choice, NoRoom):
             return choice
         self._place(choice, forecast, request)
@@ -321,7 +329,10 @@ class Router:
             kv_bytes_per_token=self._kv_bytes_per_token,
         )
 
-    def _choice(self, forecast: Forecast) -> RouteChoice:
+    def _share(self, request: Request, demand: Demand) -> float:
+        return self._loads.share(request.id, request.tenant_salt, demand.tokens)
+
+    def _choice(self, request: Request, forecast: Forecast) -> RouteChoice:
         return RouteChoice(
             forecast=forecast,
             scorer=self._scorer,
@@ -329,6 +340,7 @@ class Router:
             hold_s=self._config.hold_s,
             conditional=self._config.conditional_split,
             queue_s=self._config.queue_s,
+            share=self._share(request, forecast.demand),
         )
 
     def _place(self, choice: Option, forecast: Forecast, request: Request) -> None:
@@ -352,6 +364,7 @@ class Router:
             )
         )
         self._prefixes.expect(request, worker.info)
+        self._loads.put(request.id, request.tenant_salt, forecast.demand.tokens)
 
     def _route(self, choice: Option, request: Request, exact: bool) -> Route:
         return Route(

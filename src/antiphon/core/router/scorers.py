@@ -14,6 +14,9 @@ from .option import Option
 _SIMILAR = 0.02
 """Options whose headroom differs by less are equally good: a prediction is no closer than that,
 and whoever takes the better one always lets noise send every request to the same worker."""
+_SIMILAR_HOMES = 0.05
+"""The same for a prompt that nobody has, since whoever computes it becomes the home of what begins
+like it: homes should be spread."""
 
 
 class Scorer(Protocol):
@@ -27,7 +30,7 @@ class Scorer(Protocol):
 
 
 class MostHeadroom:
-    """Most headroom to the targets, then least work, then turn.
+    """Most headroom to the targets, then least work, then turn; of a prompt that is new turn alone.
 
     Whatever one option takes longer by itself than another is work that makes others wait, as
     likely as a worker has a queue: it counts once more, by the mean share of waiting in the time to
@@ -40,8 +43,11 @@ class MostHeadroom:
     def best(self, options: Sequence[Option]) -> Option:
         """Does not mutate."""
         values = self._values(options)
-        enough = max(values) - _SIMILAR
+        homeless = _is_new(options)
+        enough = max(values) - (_SIMILAR_HOMES if homeless else _SIMILAR)
         good = [option for option, value in zip(options, values, strict=True) if value >= enough]
+        if homeless:
+            return min(good, key=lambda option: option.turn)
         return min(good, key=lambda option: (option.work_s, option.turn))
 
     def _values(self, options: Sequence[Option]) -> list[float]:
@@ -56,6 +62,11 @@ class MostHeadroom:
         """What share of the time to the first token is waiting for others, on average."""
         shares = [option.queued_s / option.ttft_s if option.ttft_s else 0.0 for option in options]
         return sum(shares) / len(shares)
+
+
+def _is_new(options: Sequence[Option]) -> bool:
+    """Is a prompt computed that nobody has anything of?"""
+    return all(option.effort > 0 and not option.matched for option in options)
 
 
 class LeastLoaded:

@@ -10,9 +10,11 @@ A sequence starts if the peak with it stays below the memory less a reserve. Liv
 wait for each other. So memory is filled, and what runs is (almost) never thrown out again.
 """
 
+from collections import Counter
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 from enum import StrEnum
+from itertools import takewhile
 from typing import NamedTuple
 
 from antiphon.core.kv import Match, PagePool
@@ -20,7 +22,12 @@ from antiphon.types import SchedulerConfig
 
 from .history import History
 from .length_rules import length_rule
-from .sequence import SequenceState, follower_pages, is_prefill
+from .sequence import SequenceState, follower_pages, in_turn, is_prefill
+
+_LEFT_TO_OTHERS = 8
+"""Whoever has more than an equal share of a worker that others use, too, leaves one in so many of
+its pages to them: trunk reservation, as in telephone networks (Akinpelu 1984). A small part is
+enough for those who come seldom to find room at once."""
 
 
 class DeferReason(StrEnum):
@@ -81,21 +88,28 @@ class Crowd:
     prefills: list[SequenceState] = field(default_factory=list)
     worst_pages: int = 0
     """Pages that all would need at their longest, if they shared none."""
+    tenants: Counter[bytes] = field(default_factory=Counter)
+    """How many of each there are."""
 
     def join(self, sequence: SequenceState) -> None:
         """Count one in, with its followers."""
         members = 1 + len(sequence.followers)
         self.sequences += members
         self.worst_pages += members * sequence.owner.worst_pages
+        self.tenants[sequence.owner.tenant] += members
         if is_prefill(sequence):
             self.prefills.append(sequence)
         elif sequence.running:
             self.decodes += 1
 
+    def has_most(self, candidate: SequenceState) -> bool:
+        """Has its tenant more than an equal share of what runs, beside others that run, too?"""
+        tenants = self.tenants
+        return tenants[candidate.owner.tenant] * len(tenants) > tenants.total() > 0
+
     def tokens_before(self, candidate: SequenceState) -> int:
-        """Tokens to compute before the candidate's first: all decodes, and prefills by rank."""
-        rank = candidate.rank
-        prefills = (one for one in self.prefills if one.rank < rank)
+        """Tokens to compute before the candidate's first: all decodes, and prefills in turn."""
+        prefills = takewhile(lambda one: one is not candidate, in_turn([*self.prefills, candidate]))
         return self.decodes + sum(one.uncomputed for one in prefills)
 
 
@@ -151,14 +165,16 @@ class Admission:
         longest there is nothing to predict.
         """
         worst = crowd.worst_pages + (1 + len(candidate.followers)) * candidate.owner.worst_pages
-        if not running or worst <= self._usable_pages:
+        usable = self._usable_pages
+        if crowd.has_most(candidate):
+            usable -= usable // _LEFT_TO_OTHERS
+        if not running or worst <= usable:
             return None
         peak = self.peak(running, candidate, match)
-        if peak <= self._usable_pages:
+        if peak <= usable:
             return None
         return Deferred(
-            DeferReason.PEAK,
-            f"memory use would peak at {peak} pages of {self._usable_pages} usable",
+            DeferReason.PEAK, f"memory use would peak at {peak} pages of {usable} usable"
         )
 
     def short_for_offer(
@@ -202,10 +218,10 @@ class Admission:
         Prefills whose KV is to be offered don't grow: they count as what they hold, as leases do.
         """
         decodes: list[SequenceState] = []
-        prefills: list[SequenceState] = []
+        started: list[SequenceState] = []
         for sequence in running:
-            (prefills if is_prefill(sequence) else decodes).append(sequence)
-        prefills.sort(key=lambda s: s.rank)
+            (started if is_prefill(sequence) else decodes).append(sequence)
+        prefills = in_turn(started)
         match = match or Match()
         heads = frozenset(match.pages[:: self._pool.pages_per_block])
         step_tokens = max(1, self._step_tokens - len(decodes))

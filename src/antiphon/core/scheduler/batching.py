@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 from antiphon.types import Awaited, Chunk, PageCopy, RequestId, SequenceKey, StepPlan
 
-from .sequence import SequenceState
+from .sequence import SequenceState, in_turn
 from .sequence_memory import SequenceMemory
 
 
@@ -55,7 +55,7 @@ def batch(
         else:
             prefills.append(sequence)
     left = budget - len(draft.chunks)
-    for sequence in sorted(prefills, key=lambda s: s.rank):
+    for sequence in in_turn(prefills):
         if not left:
             break
         left -= _prefill(draft, sequence, memory, left)

@@ -19,14 +19,15 @@ from .waiting_queue import WaitingQueue
 class Roster:
     """All requests that have not ended, by state. Decides nothing."""
 
-    def __init__(self, memory: SequenceMemory, history: History) -> None:
+    def __init__(self, memory: SequenceMemory, history: History, turn_tokens: int) -> None:
+        """`turn_tokens`: what tenants that wait start in turn."""
         self._memory = memory
         self._history = history
         self.requests: dict[RequestId, RequestState] = {}
         self.deadlines = Deadlines()
         self.running: dict[SequenceKey, SequenceState] = {}
         """In the order in which they started."""
-        self.queue = WaitingQueue()
+        self.queue = WaitingQueue(turn_tokens)
         self.receiving: dict[tuple[RequestId, int], list[SequenceState]] = {}
         """By request and attempt: parties whose KV is on its way, also if they ended meanwhile."""
         self.prefills: dict[RequestId, RequestState] = {}
@@ -130,7 +131,7 @@ class Roster:
 
     def _leave_queue(self, leader: SequenceState) -> list[SequenceState]:
         """With its party, whose pages are promised from now on if they are to be offered."""
-        self.queue.remove(leader)
+        self.queue.start(leader)
         party = [leader, *leader.followers]
         owner = leader.owner
         if owner.lease is not None:

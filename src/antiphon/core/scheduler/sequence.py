@@ -170,6 +170,26 @@ def follower_pages(follower: SequenceState, *, page_tokens: int, block_tokens: i
     return -(-own // page_tokens)
 
 
+def in_turn(started: Iterable[SequenceState]) -> list[SequenceState]:
+    """The order in which prompts are computed, of sequences in the order in which they started.
+
+    Class, then those that were preempted, then as they started: a tenant's turn is not taken from
+    it by whoever starts later. What one tenant has started is in the order of its ranks.
+    """
+    slots = sorted(started, key=lambda one: one.rank[:2])
+    lines: dict[tuple[int, bool, bytes], list[SequenceState]] = {}
+    for one in slots:
+        lines.setdefault(_line(one), []).append(one)
+    if len(lines) == len(slots):
+        return slots
+    ranked = {line: iter(sorted(some, key=lambda one: one.rank)) for line, some in lines.items()}
+    return [next(ranked[_line(one)]) for one in slots]
+
+
+def _line(sequence: SequenceState) -> tuple[int, bool, bytes]:
+    return (*sequence.rank[:2], sequence.owner.tenant)
+
+
 def is_prefill(sequence: SequenceState) -> bool:
     """Whether more than one of its tokens is still to be computed, and here."""
     return len(sequence.tokens) - sequence.computed > 1 and sequence.uncomputed > 1

@@ -1,35 +1,39 @@
-"""Those of one priority class that wait for a worker, tenant by tenant."""
+"""Those of one priority class that wait for the same thing, tenant by tenant."""
 
 from bisect import bisect_left, insort
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterator
 from heapq import heapify, heappop, heapreplace
-from typing import NamedTuple
+from typing import Generic, NamedTuple, TypeVar
 
-from antiphon.types import RequestId, Seconds
+from antiphon.errors import BugError
+from antiphon.types import Seconds
 
 from .tenant_rounds import Tenant, TenantRounds
 
+IdT = TypeVar("IdT", bound=Hashable)
+"""By which whoever asks knows who waits."""
 
-class Waiting(NamedTuple):
+
+class Waiting(NamedTuple, Generic[IdT]):
     """One that waits. In its line those with the smaller urgency go first, then the earlier."""
 
     urgency: Seconds
     arrival: int
-    """Unique."""
-    id: RequestId
+    """Those with equal ones have ids with an order."""
+    id: IdT
     cost: int
     """Tokens that it is expected to take."""
     prompt: int
     """Tokens of its prompt."""
 
 
-class PriorityClass:
+class PriorityClass(Generic[IdT]):
     """Lines, and whose turn it is. `first` goes before all tenants' lines."""
 
     def __init__(self, rounds: TenantRounds) -> None:
         self.rounds = rounds
-        self._first: list[Waiting] = []
-        self._lines: dict[Tenant, list[Waiting]] = {}
+        self._first: list[Waiting[IdT]] = []
+        self._lines: dict[Tenant, list[Waiting[IdT]]] = {}
         self._tokens: dict[Tenant, int] = {}
         """Of all prompts in a line."""
 
@@ -39,7 +43,7 @@ class PriorityClass:
 
     # ── who waits ────────────────────────────────────────────────────────────────────────────
 
-    def put(self, one: Waiting, tenant: Tenant | None) -> None:
+    def put(self, one: Waiting[IdT], tenant: Tenant | None) -> None:
         """Mutates. Without a tenant it goes before all who have one."""
         if tenant is None:
             insort(self._first, one)
@@ -48,10 +52,13 @@ class PriorityClass:
         insort(self._lines.setdefault(tenant, []), one)
         self._tokens[tenant] = self._tokens.get(tenant, 0) + one.prompt
 
-    def remove(self, one: Waiting, tenant: Tenant | None) -> None:
+    def remove(self, one: Waiting[IdT], tenant: Tenant | None) -> None:
         """Mutates: the reverse of `put`."""
         line = self._first if tenant is None else self._lines[tenant]
-        del line[bisect_left(line, one)]
+        place = bisect_left(line, one)
+        if line[place : place + 1] != [one]:
+            raise BugError(f"{one.id} does not wait")
+        del line[place]
         if tenant is None:
             return
         self._tokens[tenant] -= one.prompt
@@ -61,7 +68,17 @@ class PriorityClass:
 
     # ── in which order ───────────────────────────────────────────────────────────────────────
 
-    def order(self) -> Iterator[Waiting]:
+    def head(self) -> Waiting[IdT] | None:
+        """Who is served next; None: nobody waits. As the first of `order`."""
+        if self._first:
+            return self._first[0]
+        if not self._lines:
+            return None
+        rounds = self.rounds
+        tenant = min(self._lines, key=lambda one: rounds.turn(one, rounds.served(one)))
+        return self._lines[tenant][0]
+
+    def order(self) -> Iterator[Waiting[IdT]]:
         """All that wait now, as they would be served if each could be. May change meanwhile.
 
         Whoever can't be served uses up its tenant's turn in this order, and nothing of its share.
@@ -84,7 +101,15 @@ class PriorityClass:
             number = rounds.round_of(served[tenant])
             heapreplace(turns, ((number, places[tenant]), tenant))
 
-    def ahead(self, one: Waiting, tenant: Tenant | None) -> tuple[int, int]:
+    def place(self, one: Waiting[IdT], tenant: Tenant | None) -> int:
+        """How many go before it, about: of its own line those before it; of others as many."""
+        if tenant is None:
+            return bisect_left(self._first, one)
+        before = bisect_left(self._lines[tenant], one)
+        others = (len(line) for other, line in self._lines.items() if other != tenant)
+        return len(self._first) + before + sum(min(before + 1, length) for length in others)
+
+    def ahead(self, one: Waiting[IdT], tenant: Tenant | None) -> tuple[int, int]:
         """How many go before it, about, and the tokens of their prompts.
 
         Of its own line those before it; of each other tenant as much as of its own.
@@ -109,7 +134,7 @@ class PriorityClass:
         tokens = sum(one.prompt for one in self._first)
         return requests, tokens + sum(self._tokens.values())
 
-    def surplus(self) -> RequestId | None:
+    def surplus(self) -> IdT | None:
         """The last one of whoever has most that wait; None: nobody has a line."""
         if not self._lines:
             return None
