@@ -1,6 +1,6 @@
 """What routing is worth at scale: Mooncake's conversation trace on 16 nodes in virtual time.
 
-    .venv/bin/python benchmarks/routing_at_scale.py                 a quarter of the hour: some minutes
+    .venv/bin/python benchmarks/routing_at_scale.py                 15 minutes of the hour
     .venv/bin/python benchmarks/routing_at_scale.py --full          all of it
     .venv/bin/python benchmarks/routing_at_scale.py --seconds 300   a look; keeps nothing
 
