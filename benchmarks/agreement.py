@@ -72,8 +72,10 @@ async def main() -> None:
                     found[tool].append(summary(run, options.requests))
     compare(found)
     if options.requests >= _REQUESTS:
-        setup = {name: getattr(options, name) for name in ("rate", "words", "tokens", "requests")}
-        print(write("agreement", {"setup": setup, "runs": found}))
+        told = ("dtype", "rate", "words", "tokens", "requests")
+        setup = {name: getattr(options, name) for name in told}
+        kept = "agreement" if options.dtype == "int8" else f"agreement_{options.dtype}"
+        print(write(kept, {"setup": setup, "runs": found}))
 
 
 async def _run(
@@ -92,7 +94,8 @@ async def served(options: argparse.Namespace, folder: Path) -> AsyncIterator[Tar
         probed = await probe(Server(url=options.url, model=options.model))
         yield Target(url=options.url, model=probed.server.model, tokenizer=folder / "tokenizer")
         return
-    async with started([options.model or "smollm2-135m", "--kv-memory", "1GiB"]) as target:
+    model = options.model or "smollm2-135m"
+    async with started([model, "--dtype", options.dtype, "--kv-memory", "1GiB"]) as target:
         yield Target(url=target.url, model=target.model, tokenizer=folder / "tokenizer")
 
 
@@ -151,6 +154,12 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--prepare", action="store_true", help="install the peers, no more")
     parser.add_argument("--url", help="a server that runs already; default: one of our own")
     parser.add_argument("--model", default="", help="which of its models, or which to serve")
+    parser.add_argument(
+        "--dtype",
+        default="int8",
+        help="of the model that is served (int8): with fp32 a token takes longer, and what a tool "
+        "adds to it is a smaller part",
+    )
     parser.add_argument("--rate", type=float, default=1.0, help="requests a second")
     parser.add_argument("--requests", type=int, default=_REQUESTS, help="of each run")
     parser.add_argument("--words", type=int, default=100, help="of each prompt")

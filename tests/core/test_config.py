@@ -224,7 +224,13 @@ def test_sizes_round_trip(size_bytes: int) -> None:
 
 @pytest.mark.parametrize(
     ("text", "size_bytes"),
-    [("2GiB", 2 * 1024**3), ("512MB", 512 * 1000**2), ("7 kB", 7000), ("1.5GiB", None)]
+    [
+        ("2GiB", 2 * 1024**3),
+        ("512MB", 512 * 1000**2),
+        ("7 kB", 7000),
+        ("4096", 4096),
+        ("1.5GiB", None),
+    ]
     + [(text, None) for text in ("", "GiB", "-1GiB", "2gib", "2 G", "٣GiB", "9" * 19 + "B")],
 )
 def test_sizes(text: str, size_bytes: int | None) -> None:

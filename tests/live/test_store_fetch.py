@@ -15,7 +15,7 @@ import pytest
 from link_kit import until
 from scripted_store import ScriptedStore, client, open_descriptors
 
-from antiphon.live import store_session
+from antiphon.live import store_fetch, store_session
 from antiphon.live.store_fetch import FetchEnded, LayerGroups, NotFetched, StoreFetch
 from antiphon.store.transfer import Miss, OwnedRegion
 from antiphon.types import Fetch, KvShape, LeaseId, Located, OfferedPage, RequestId
@@ -24,6 +24,12 @@ pytestmark = pytest.mark.timeout(60)
 SHAPE = KvShape(layout="test", page_tokens=16, block_tokens=64, page_bytes=4096, pages=256)
 BLOCKS = 6
 R = RequestId("r")
+
+
+@pytest.fixture(autouse=True)
+def on_the_thread(monkeypatch) -> None:
+    """Blocks of the tests are small: copies would be made where they are asked for."""
+    monkeypatch.setattr(store_fetch, "SHORT_COPY_S", 0.0)
 
 
 def key(number: int) -> bytes:
@@ -288,6 +294,16 @@ async def test_memory_of_a_store_that_has_just_died_can_still_be_copied(tmp_path
         gate.set()
         await until(lambda: len(side.ended) == 1)
         assert all(side.ended[0].good)
+
+
+async def test_a_short_copy_does_not_wait_for_the_thread(tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.setattr(store_fetch, "SHORT_COPY_S", 60.0)
+    async with sides(tmp_path) as side:
+        gate = threading.Event()
+        side.threads.submit(gate.wait, 30)
+        ended = await side.run(fetch())
+        assert all(ended.good) and [side.block(n) for n in range(BLOCKS)] == side.contents
+        gate.set()
 
 
 async def test_a_store_that_is_too_slow_is_waited_for_no_longer(tmp_path: Path) -> None:

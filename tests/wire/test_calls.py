@@ -112,3 +112,26 @@ async def test_numbers_go_round_without_meeting_a_call_that_waits() -> None:
     for call in (first, *others):
         call.cancel()
     owner.stream.end("done")
+
+
+async def test_an_answer_that_was_given_up_is_dropped() -> None:
+    owner, taker, calls = await pair()
+    given_up = calls.ask(Kind.TAKE, TakenLease(LeaseId("a"), 1), ANSWERS, "a")
+    frame = await owner.frame()
+    given_up.cancel()
+    owner.stream.send(Kind.LEASE_HELD, LeaseHeld(LeaseId("a")), frame.number)
+    again = take(calls, "b")
+    frame = await owner.frame()
+    owner.stream.send(Kind.LEASE_HELD, LeaseHeld(LeaseId("b")), frame.number)
+    assert await asyncio.wait_for(again, 10) == LeaseHeld(LeaseId("b"))
+    assert taker.stream.ending is None
+    owner.stream.end("done")
+
+
+async def test_what_can_t_be_sent_is_not_waited_for() -> None:
+    owner, taker, calls = await pair()
+    taker.stream.end("gone")
+    with pytest.raises(PeerError, match="gone"):
+        calls.ask(Kind.TAKE, TakenLease(LeaseId("a"), 1), ANSWERS, "a")
+    await until(lambda: not calls._calls)
+    owner.stream.end("done")

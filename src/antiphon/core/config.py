@@ -25,7 +25,7 @@ MAX_WORKERS = 256
 """More than a host has cores for; bounds what the gateway keeps."""
 LEASE_TO_FETCH = 1.5
 """Least ratio of the store's `lease_ttl_s` to `fetch_timeout_s`."""
-_SIZE = re.compile(r"(\d{1,18}) ?(B|kB|MB|GB|TB|KiB|MiB|GiB|TiB)", re.ASCII)
+_SIZE = re.compile(r"(\d{1,18})(?: ?(B|kB|MB|GB|TB|KiB|MiB|GiB|TiB))?", re.ASCII)
 _UNITS = {"B": 1, "kB": 1000, "MB": 1000**2, "GB": 1000**3, "TB": 1000**4} | {
     "KiB": 1024,
     "MiB": 1024**2,
@@ -119,9 +119,9 @@ def as_mapping(config: Config) -> dict[str, dict[str, Any]]:
 
 
 def parse_size(text: str) -> int | None:
-    """Bytes of a size such as "512MB" or "2GiB"; None if it is not one."""
+    """Bytes of a size such as "512MB" or "2GiB", or of a plain number; None if it is neither."""
     match = _SIZE.fullmatch(text)
-    return int(match[1]) * _UNITS[match[2]] if match else None
+    return int(match[1]) * _UNITS[match[2] or "B"] if match else None
 
 
 def format_size(size_bytes: int) -> str:

@@ -103,6 +103,8 @@ class LayerGroups:
     """On the event loop."""
 
 
+SHORT_COPY_S = 0.0001
+"""A copy that takes no longer than this is made on the event loop."""
 LONG_COPY_S = 0.01
 """A copy that takes so long comes layer by layer: each page is looked at twice for that."""
 
@@ -136,7 +138,7 @@ class StoreFetch:
         self._layers = layers
         self._runs: dict[tuple[RequestId, int], _Run] = {}
         self._tasks: set[asyncio.Task[None]] = set()
-        self._asked: set[asyncio.Task[Located]] = set()
+        self._asked: set[asyncio.Future[Located]] = set()
 
     def __len__(self) -> int:
         """Fetches that have not ended."""
@@ -236,7 +238,7 @@ class StoreFetch:
         locate = Locate(
             tenant=run.fetch.tenant, keys=run.fetch.keys, wait_s=_LOCATE_SHARE * self._timeout_s
         )
-        asked = asyncio.get_running_loop().create_task(session.locate(locate), name="locate")
+        asked = session.locate(locate)
         self._asked.add(asked)
         asked.add_done_callback(self._asked.discard)
         await self._wait(run, asked)
@@ -276,8 +278,10 @@ class StoreFetch:
 
         If it is of the `whole` fetch and takes long, it comes layer by layer.
         """
-        layers = self._layers
-        if layers is None or not whole or session.copy_s(len(pages)) < LONG_COPY_S:
+        layers, copy_s = self._layers, session.copy_s(len(pages))
+        if layers is None or not whole or copy_s < LONG_COPY_S:
+            if copy_s < SHORT_COPY_S:
+                return session.copy_here(pages)
             return await self._ended(run, session.copy(pages, run.stop.is_set))
         gates = run.gates = LayerGates(layers.starts)
         here = self._opener(run, layers, gates)
@@ -351,7 +355,7 @@ def _whole_blocks(fetch: Fetch, pages: int) -> int:
     return blocks
 
 
-def _release(session: StoreSession, asked: asyncio.Task[Located]) -> None:
+def _release(session: StoreSession, asked: asyncio.Future[Located]) -> None:
     """An answer has come that nobody waits for any more."""
     if asked.cancelled() or asked.exception() is not None:
         return

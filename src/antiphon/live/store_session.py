@@ -1,5 +1,6 @@
 """One life of a worker's stream to the store: what can be asked, and the memory to copy from."""
 
+import asyncio
 import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
@@ -64,9 +65,10 @@ class StoreSession:
         """Blocks that were put are in doubt; never waits. Raises `PeerError`."""
         self._stream.send(Kind.FORGET, forget)
 
-    async def locate(self, locate: Locate) -> Located:
-        """Where the blocks lie, as the store says: nothing of it is checked. Raises `PeerError`."""
-        return await self._calls.call(Kind.LOCATE, locate, (Kind.LOCATED,))
+    def locate(self, locate: Locate) -> "asyncio.Future[Located]":
+        """Where the blocks lie, as the store says: nothing of it is checked. Raises, or ends with,
+        `PeerError`."""
+        return self._calls.ask(Kind.LOCATE, locate, (Kind.LOCATED,))
 
     def release(self, lease: LeaseId) -> None:
         """Nobody reads under it any more. If it gets lost the lease runs out by itself."""
@@ -93,6 +95,10 @@ class StoreSession:
         all pages are good. If one is bad, the pages before it are still copied.
         """
         return self._threads.submit(self._copy_parts, pages, parts, stopped, here)
+
+    def copy_here(self, pages: Sequence[PagePull]) -> PagesCopied:
+        """`copy`, on the caller's thread: for a few pages a thread costs more than the copy."""
+        return self._copy(pages, lambda: False)
 
     def copy_s(self, pages: int) -> Seconds:
         """How long so many pages take, as fast as they came last."""

@@ -2,6 +2,7 @@
 
 import asyncio
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from antiphon.errors import PeerError
@@ -50,6 +51,15 @@ class Calls:
         Raises `PeerError` if the stream is over or ends before, or the answer does not come in
         time: then it is dropped when it comes.
         """
+        return await self.ask(kind, message, answers, about)
+
+    def ask(
+        self, kind: Kind, message: object, answers: tuple[Kind, ...], about: str = ""
+    ) -> asyncio.Future[Any]:
+        """`call`, without waiting: the answer that will come, or the `PeerError`.
+
+        Raises `PeerError` if it can't be sent. An answer that was cancelled is dropped.
+        """
         if self.full:
             raise PeerError(f"{self._who} leaves {MAX_CALLS} calls unanswered")
         number = self._next_number()
@@ -57,14 +67,18 @@ class Calls:
         answer = loop.create_future()
         self._calls[number] = _Call(answer, answers, about)
         timer = loop.call_later(self._timeout_s, self._too_late, answer)
+        answer.add_done_callback(partial(self._over, number, timer))
         try:
             self._stream.send(kind, message, number)
-            return await answer
-        finally:
-            timer.cancel()
-            del self._calls[number]
-            if answer.done() and not answer.cancelled():
-                answer.exception()  # seen, also if sending broke the stream and this with it
+        except BaseException:
+            if not answer.cancel():
+                answer.exception()  # seen: sending broke the stream, and this with it
+            raise
+        return answer
+
+    def _over(self, number: int, timer: asyncio.TimerHandle, _answer: asyncio.Future[Any]) -> None:
+        timer.cancel()
+        del self._calls[number]
 
     def answered(self, frame: Frame) -> None:
         """An answer came. Raises `FrameError` if it can't be one to the call of its number."""

@@ -163,6 +163,11 @@ class HostTier:
         """How many of the keys, from the first on, are visible. A probe: changes nothing."""
         return len(self._blocks.prefix(keys))
 
+    def visible(self, keys: Sequence[BlockKey]) -> list[bool]:
+        """Of each key whether it is in `self`. A probe: changes nothing."""
+        blocks = map(self._blocks.get, keys)
+        return [block is not None and block.state is BlockState.VISIBLE for block in blocks]
+
     def read(
         self, keys: Sequence[BlockKey], lease: LeaseId, now: Seconds, *, holder: str = ""
     ) -> tuple[Slot, ...]:

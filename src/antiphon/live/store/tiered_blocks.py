@@ -121,9 +121,15 @@ class TieredBlocks:
 
     def tiers_of(self, keys: Sequence[BlockKey]) -> tuple[tuple[Tier, ...], ...]:
         """Where each lies now, fastest first."""
-        host, disk, remote = self.host, self.disk or (), self.remote or ()
+        here = self.host.visible(keys)
+        if not self._slower:
+            return tuple([_TIERS[one] for one in here])
+        disk, remote = self.disk or (), self.remote or ()
         return tuple(
-            [_TIERS[(key in host) + 2 * (key in disk) + 4 * (key in remote)] for key in keys]
+            [
+                _TIERS[one + 2 * (key in disk) + 4 * (key in remote)]
+                for key, one in zip(keys, here, strict=True)
+            ]
         )
 
     async def using(self, work: Coroutine[Any, Any, T]) -> T | None:
@@ -290,18 +296,35 @@ class TieredBlocks:
         self.host.release(lease, self._clock())
         self._wind_up()
 
+    def is_all(self, keys: Sequence[BlockKey], slots: Sequence[Slot]) -> bool:
+        """Whether what `read` found is as much as `bring_up` could make it."""
+        return len(slots) == len(keys) or not self._bringing_up.possible
+
     async def locate(
         self, keys: Sequence[BlockKey], tenant: bytes | None, wait_s: Seconds, holder: str
     ) -> tuple[LeaseId | None, tuple[Slot, ...], int]:
-        """`read`, after blocks on slower tiers were brought up within `wait_s`; the last value says
-        how many were. `tenant` None: whoever put them.
-
-        Callers take turns, a few blocks each, so that a short prefix does not wait for a long one.
-        What was brought up stays under leases of `holder` until all is.
-        """
+        """`read`, and what `bring_up` makes of it."""
         lease, slots = self.read(keys, holder)
-        if len(slots) == len(keys) or not self._bringing_up.possible:
+        if self.is_all(keys, slots):
             return lease, slots, 0
+        return await self.bring_up(keys, lease, slots, tenant, wait_s, holder)
+
+    async def bring_up(
+        self,
+        keys: Sequence[BlockKey],
+        lease: LeaseId | None,
+        slots: tuple[Slot, ...],
+        tenant: bytes | None,
+        wait_s: Seconds,
+        holder: str,
+    ) -> tuple[LeaseId | None, tuple[Slot, ...], int]:
+        """`read` anew, after blocks on slower tiers were brought up within `wait_s`; the last value
+        says how many were. `tenant` None: whoever put them.
+
+        `lease` and `slots` are what `read` found. Callers take turns, a few blocks each, so that a
+        short prefix does not wait for a long one. What was brought up stays under leases of
+        `holder` until all is.
+        """
         if self._fetches >= MOST_FETCHES:
             self._drop("too_many_fetches", 1)
             return lease, slots, 0

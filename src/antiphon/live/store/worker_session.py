@@ -11,6 +11,7 @@ from antiphon.errors import PeerError
 from antiphon.types import (
     BlockKey,
     Forget,
+    LeaseId,
     Locate,
     Located,
     OfferedPage,
@@ -100,20 +101,31 @@ class WorkerSession:
         if not locate.keys or len(self._locates) >= MOST_LOCATES:
             stream.send(Kind.LOCATED, Located(lease=None, ttl_s=0.0, blocks=()), number)
             return
-        task = self._spawn(self._locate(stream, locate, tenant, number))
+        keys = locate.keys[: self._most_keys]
+        lease, slots = self._blocks.read(keys, self.source.name)
+        if self._blocks.is_all(keys, slots):
+            self._answer(stream, number, keys, (lease, slots, 0))
+            return
+        wait_s = min(locate.wait_s, self._longest_wait_s)
+
+        async def bring_up() -> None:
+            found = await self._blocks.bring_up(
+                keys, lease, slots, tenant, wait_s, self.source.name
+            )
+            self._answer(stream, number, keys, found)
+
+        task = self._spawn(bring_up())
         self._locates.add(task)
         task.add_done_callback(self._locates.discard)
 
-    async def _locate(
-        self, stream: FrameStream, locate: Locate, tenant: bytes, number: int
+    def _answer(
+        self,
+        stream: FrameStream,
+        number: int,
+        keys: Sequence[BlockKey],
+        found: tuple[LeaseId | None, tuple[Slot, ...], int],
     ) -> None:
-        keys = locate.keys[: self._most_keys]
-        lease, slots, from_disk = await self._blocks.locate(
-            keys,
-            tenant,
-            min(locate.wait_s, self._longest_wait_s),
-            self.source.name,
-        )
+        lease, slots, from_disk = found
         located = Located(
             lease=lease,
             ttl_s=self._lease_ttl_s,

@@ -51,13 +51,15 @@ class UserRules:
     `max_tokens`: the longest answer that a request allows for, whatever it will be: schedulers and
     routers never see how long an answer really is. None: they see it, as they do where a benchmark
     asks for answers of fixed length. `patience_s`: None, they wait for ever. `all_stamps`: keep the
-    time of each token, not of the first and the last only.
+    time of each token, not of the first and the last only. `front_s`: what a call takes besides its
+    steps, from being sent until the gateway's book has it as tokens, and its answer's way back.
     """
 
     slos: tuple[tuple[str, Slo], ...] = ()
     max_tokens: int | None = None
     patience_s: Seconds | None = None
     all_stamps: bool = True
+    front_s: Seconds = 0.0
 
 
 @dataclass(slots=True)
@@ -183,7 +185,11 @@ class Users(ClusterLog):
             priority=session.plan.priority,
             tenant_salt=session.plan.tenant.encode(),
         )
-        self._gateway.submit(request, rules.patience_s)
+        if rules.front_s:
+            at = self.now + rules.front_s
+            self._at(at, lambda: self._gateway.submit(request, rules.patience_s))
+        else:
+            self._gateway.submit(request, rules.patience_s)
 
     def _over(self, id: RequestId, error: CallError | None, told: RequestRecord | None) -> None:
         call = self._open.pop(id)
