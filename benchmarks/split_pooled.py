@@ -30,6 +30,7 @@ UNLOADED_SPEED = 0.05
 DEFAULT_S = 120.0
 WARMUP_SHARE = 0.1
 PRECISION = 1.1
+STEP = 2**0.5
 MOST_SPEED, FIRST_SPEED, LEAST_SPEED = 12.0, 2.0, 0.25
 CLAIM = 1.75
 
@@ -74,14 +75,14 @@ def unloaded(options: argparse.Namespace) -> Slo:
 
 
 def largest(attained: Callable[[float], float], first: float) -> float:
-    """The largest speed that is borne, to within `PRECISION`: doubled, or halved, then bisected."""
+    """The largest speed that is borne, to within `PRECISION`: up or down by steps, then bisected."""
     low = high = first
     while attained(high) >= GOAL:
-        low, high = high, high * 2
+        low, high = high, high * STEP
         if low >= MOST_SPEED:
             return low
     while low == high or attained(low) < GOAL:
-        low, high = low / 2, low
+        low, high = low / STEP, low
         if low < LEAST_SPEED:
             return 0.0
     while high / low > PRECISION:
