@@ -75,7 +75,7 @@ def unloaded(options: argparse.Namespace) -> Slo:
 
 
 def largest(attained: Callable[[float], float], first: float) -> float:
-    """The largest speed that is borne, to within `PRECISION`: up or down by steps, then bisected."""
+    """The largest speed that is borne, to within `PRECISION`: by steps, then bisected."""
     low = high = first
     while attained(high) >= GOAL:
         low, high = high, high * STEP
