@@ -148,6 +148,11 @@ def test_a_dry_run_says_what_it_would_be(scenario: Path) -> None:
     for part in ("mixed: 2 mixed workers", "KV of", "6 calls/s for 5 s", "2.00 s  stop for 1 s"):
         assert part in result.stdout
 
+    assert "store" not in result.stdout
+    scenario.write_text(SCENARIO + "[store]\ngigabytes = 64\nworkers-per-host = 2\n")
+    result = run(scenario, "--dry-run")
+    assert "store     KV in 64 GB of one host, one pool" in result.stdout
+
 
 @pytest.mark.parametrize(
     ("arguments", "said"),

@@ -10,7 +10,7 @@ from antiphon.core.faults import expand, schedule_lines
 from antiphon.core.goodput import ScaleRules
 from antiphon.errors import UsageError
 from antiphon.runs import LoadPlan
-from antiphon.sim.fleet import Scenario, fleet_spec, load_plan, read_scenario
+from antiphon.sim.fleet import Scenario, fleet_spec, load_plan, read_scenario, store_text
 
 from .bench_search import SearchWords, aim_of
 from .quantities import seconds
@@ -136,6 +136,7 @@ def describe(job: SimJob) -> str:
             f"{pool.phases.decode_step_s(32, 32_000) * 1e3:.1f} ms"
             for pool in spec.pools
         ),
+        *([f"  store     {stores}"] if (stores := store_text(spec)) else []),
         f"  load      {plan.workload.description}",
         f"            {plan.arrivals.description}: {rate} for {plan.duration_s:g} s, "
         f"the first {plan.warmup_s:g} s count for nothing",

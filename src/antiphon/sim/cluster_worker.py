@@ -53,7 +53,6 @@ from .kv_teller import KvTeller
 from .network import Network
 from .shadow_store import ShadowStore
 from .step_run import StepRun
-from .store_user import store_user
 from .stream import End
 from .virtual_process import VirtualProcess
 from .worker_parts import STANDARD_WORKER_PARTS, WorkerParts
@@ -114,9 +113,11 @@ class WorkerLife:
         self.note, self.crossed = worker.note, worker.crossed
         self._spec, self._model = spec, worker.model
         self.memory = parts.memory(setup.kv.page_tokens)
-        self.store = store_user(self, worker.store, parts.store)
-        also = ignore if self.store is None else self.store.side.listen
+        self.store = parts.beside(self, worker.store, parts.store)
+        also = ignore if self.store is None else self.store.listen
         self.teller = KvTeller(also, setup.kept_changes)
+        if self.store is not None:
+            self.store.tell_by(self.teller)
         self.scheduler = Scheduler(
             config=spec.scheduler or setup.scheduler,
             kv=setup.kv,

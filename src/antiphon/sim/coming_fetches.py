@@ -2,16 +2,36 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Protocol, TypeAlias
 
 from antiphon.types import Awaited, Fetch, RequestId, Seconds, StepPlan, StepResult
 
-from .shadow_store import StoreSide
 from .step_run import PassEngine
 
 CallAt: TypeAlias = Callable[[Seconds, Callable[[], None]], None]
 Arriving: TypeAlias = Callable[[RequestId, int, int, int, Seconds], None]
 """(request, attempt, groups here, of how many, time of each): as for `Scheduler.arriving`."""
+
+
+class FetchSide(Protocol):
+    """What carries a fetch out. `groups`: it comes in so many groups of layers."""
+
+    @property
+    def groups(self) -> int:
+        """1: all at once."""
+        ...
+
+    def late(self, fetch: Fetch, /) -> Seconds:
+        """How much later than usual its last layers come."""
+        ...
+
+    def copy(self, fetch: Fetch, /) -> tuple[bool, ...]:
+        """Its pages are written; for each block, whether it could be had."""
+        ...
+
+    def spoil(self, plan: StepPlan, /) -> None:
+        """A step was broken off in the middle: what it was to write holds anything."""
+        ...
 
 
 @dataclass(slots=True)
@@ -24,7 +44,7 @@ class _Coming:
 class ComingFetches:
     """What a worker's driver knows of them. `call_at` is its own, `arriving` its scheduler's."""
 
-    def __init__(self, side: StoreSide, call_at: CallAt, arriving: Arriving) -> None:
+    def __init__(self, side: FetchSide, call_at: CallAt, arriving: Arriving) -> None:
         self._side = side
         self._call_at = call_at
         self._arriving = arriving
@@ -39,7 +59,8 @@ class ComingFetches:
     ) -> None:
         """Its groups of layers come evenly within `took_s`, the last one perhaps later."""
         coming = _Coming(now + took_s + self._side.late(fetch))
-        self._coming[fetch.request, fetch.attempt] = coming
+        if self._side.groups > 1:  # else no step begins before it is over
+            self._coming[fetch.request, fetch.attempt] = coming
         groups = self._side.groups
         group_s = took_s / groups
         for here in range(1, groups):

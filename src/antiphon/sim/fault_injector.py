@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import assert_never
+from typing import Protocol, assert_never
 
 from antiphon.core.faults import (
     STORE,
@@ -46,6 +46,24 @@ class Injected:
     hit: tuple[Node, ...]
 
 
+class FaultyStore(Protocol):
+    """What faults of the store hit. Its length: blocks that it has."""
+
+    def __len__(self) -> int: ...
+
+    def fill(self) -> None:
+        """Its disk is full, until each `fill` has had its `make_room`."""
+        ...
+
+    def make_room(self) -> None:
+        """End one `fill`."""
+        ...
+
+    def lose_all(self) -> None:
+        """Nobody can have any block any more."""
+        ...
+
+
 class FaultInjector:
     """Waits for the triggers of a plan. Build it before anything is sent.
 
@@ -59,14 +77,14 @@ class FaultInjector:
         plan: FaultPlan,
         network: Network,
         processes: Mapping[Node, VirtualProcess],
-        store: ShadowStore | None = None,
+        store: FaultyStore | None = None,
     ) -> None:
         self.injected: list[Injected] = []
         self._plan = plan
         self._network = network
         self._loop = network.loop
         self._processes = processes
-        self._store = ShadowStore() if store is None else store
+        self._store: FaultyStore = ShadowStore() if store is None else store
         self._crossings: Counter[Boundary] = Counter()
         self._waiting: dict[When, list[Fault]] = {}
         network.fated = self._fates

@@ -1,4 +1,7 @@
-"""What a virtual worker has in its prefix cache, as it tells its gateway."""
+"""What a holder of KV in virtual time has, as it tells its gateway."""
+
+from collections.abc import Callable, Iterable
+from typing import TypeAlias
 
 from antiphon.core.kv import KvListener
 from antiphon.types import (
@@ -14,32 +17,27 @@ from antiphon.types import (
 
 _DEVICE = Tier.DEVICE
 
+Held: TypeAlias = Callable[[], Iterable[tuple[BlockKey, Tier]]]
+"""All blocks that there are now."""
 
-class KvTeller:
-    """Numbers the changes of one life of a process. `listen` is for the scheduler."""
 
-    def __init__(self, also: KvListener, kept: int) -> None:
-        """`kept`: so many changes can be said again; more are a dump."""
-        self.held: dict[BlockKey, None] = {}
-        self._also = also
+class ChangeTeller:
+    """Numbers the changes of one life of a holder."""
+
+    def __init__(self, held: Held, kept: int) -> None:
+        """`kept`: so many changes can be said again; more are a dump of what is `held`."""
+        self._held = held
         self._most = kept
         self._kept: list[KvChange] = []
         """The last `kept` at least."""
         self._next = self._said = 0
 
-    def listen(self, event: KvEvent) -> None:
-        """A block came or went. Passes it on."""
-        key, stored = event.key, isinstance(event, BlockStored)
-        if stored:
-            self.held[key] = None
-        else:
-            self.held.pop(key, None)
-        kept = self._kept
-        kept.append(KvChange(key, _DEVICE, stored))
-        if len(kept) > 2 * self._most:
-            del kept[: -self._most]
+    def note(self, change: KvChange) -> None:
+        """A block came or went. Mutates."""
+        self._kept.append(change)
+        if len(self._kept) > 2 * self._most:
+            del self._kept[: -self._most]
         self._next += 1
-        self._also(event)
 
     @property
     def has_news(self) -> bool:
@@ -61,5 +59,32 @@ class KvTeller:
     def dump(self) -> KvDump:
         """All that is there."""
         self._said = self._next
-        blocks = tuple((key, Tier.DEVICE) for key in self.held)
-        return KvDump(next=self._next, begins=True, ends=True, blocks=blocks)
+        return KvDump(next=self._next, begins=True, ends=True, blocks=tuple(self._held()))
+
+
+class KvTeller(ChangeTeller):
+    """Of one life of a worker. `listen` is for the scheduler.
+
+    `beside`: what lies beside the worker, and is told with what its own memory has. Who sets it
+    `note`s its changes.
+    """
+
+    def __init__(self, also: KvListener, kept: int) -> None:
+        super().__init__(self._all, kept)
+        self.held: dict[BlockKey, None] = {}
+        self.beside: Held = tuple
+        self._also = also
+
+    def listen(self, event: KvEvent) -> None:
+        """A block came or went. Passes it on."""
+        stored = isinstance(event, BlockStored)
+        if stored:
+            self.held[event.key] = None
+        else:
+            self.held.pop(event.key, None)
+        self.note(KvChange(event.key, _DEVICE, stored))
+        self._also(event)
+
+    def _all(self) -> Iterable[tuple[BlockKey, Tier]]:
+        yield from ((key, _DEVICE) for key in self.held)
+        yield from self.beside()

@@ -2,16 +2,18 @@
 
 from antiphon.core.draws import Draws
 from antiphon.core.faults import STORE, Boundary, Damage, PartialWrite
-from antiphon.types import Fetch, RequestId, Seconds
+from antiphon.types import Fetch, KvEvent, RequestId, Seconds
 
 from .cluster_setup import StoreSpec
 from .coming_fetches import ComingFetches
+from .kv_teller import KvTeller
 from .shadow_store import Late, Lost, ShadowStore, StoreSide
 from .worker_host import WorkerHost
+from .worker_store import end_fetch
 
 
 class StoreUser:
-    """Says when puts and fetches of one life of a worker happen. Its length: fetches under way."""
+    """Says when puts and fetches of one life of a worker happen. Implements `WorkerStore`."""
 
     def __init__(self, life: WorkerHost, side: StoreSide) -> None:
         self.side = side
@@ -22,6 +24,13 @@ class StoreUser:
     def __len__(self) -> int:
         """Fetches that have not ended."""
         return self._fetching
+
+    def listen(self, event: KvEvent) -> None:
+        """See `WorkerStore`."""
+        self.side.listen(event)
+
+    def tell_by(self, teller: KvTeller) -> None:
+        """See `WorkerStore`: what this store has is told to nobody."""
 
     def put(self) -> None:
         """What was named just now is copied a moment later, if its pages are the same then."""
@@ -43,18 +52,10 @@ class StoreUser:
         self._life.wake()
 
     def _fetched(self, fetch: Fetch, good: tuple[bool, ...]) -> None:
-        life = self._life
-        if not life.process.alive:
+        if not self._life.process.alive:
             return  # it died while it copied
         self._fetching -= 1
-        problem = "" if all(good) else "lost"
-        events = life.scheduler.fetched(
-            fetch.request, fetch.attempt, good, life.now, problem, self.side.fetch_s
-        )
-        for event in events:
-            life.note(event)
-        life.say(events)
-        life.wake()
+        end_fetch(self._life, fetch, good, self.side.fetch_s)
 
 
 def losing(spec: StoreSpec, seed: int) -> Lost:

@@ -15,7 +15,7 @@ from .cluster_gateway import ClusterGateway
 from .cluster_log import ClusterLog
 from .cluster_setup import GATEWAY, Call, ClusterSetup, Empty, GiveUp, Stimulus, WorkerSpec
 from .cluster_worker import ClusterWorker, WorkerLife
-from .fault_injector import FaultInjector
+from .fault_injector import FaultInjector, FaultyStore
 from .network import Network
 from .shadow_store import ShadowStore
 from .virtual_loop import VirtualLoop
@@ -78,8 +78,11 @@ class VirtualCluster:
         router: RouterParts = STANDARD_PARTS,
         expected: Expected = STEADY,
         log: ClusterLog | None = None,
+        stores: FaultyStore | None = None,
     ) -> None:
-        """`make_book`: None, the book that the configuration asks for. `log` hears of all."""
+        """`make_book`: None, the book that the configuration asks for. `log` hears of all.
+
+        `stores`: what faults of the store hit; None, the one that `setup.store` is about."""
         self.setup = setup
         self.loop = VirtualLoop()
         self.log = log or ClusterLog()
@@ -104,7 +107,8 @@ class VirtualCluster:
             GATEWAY: self.gateway.process,
             **{worker.process.name: worker.process for worker in self.workers.values()},
         }
-        self.faults = FaultInjector(setup.faults, self.network, self.processes, self.store)
+        hit = self.store if stores is None else stores
+        self.faults = FaultInjector(setup.faults, self.network, self.processes, hit)
         for process in self.processes.values():
             process.start()
         for stimulus in setup.stimuli:

@@ -12,9 +12,11 @@ from .page_owner import PageOwner
 from .page_taker import PageTaker
 from .scripted_engine import ConstantStepTime, ScriptedEngine, hashed_script
 from .shadow_kv import ShadowKv
-from .shadow_store import StoreSide
+from .shadow_store import ShadowStore, StoreSide
 from .step_run import PassEngine
+from .store_user import store_user
 from .worker_host import WorkerHost
+from .worker_store import WorkerStore
 
 
 def scripted_engine(spec: WorkerSpec, setup: ClusterSetup, memory: ShadowKv) -> ScriptedEngine:
@@ -23,6 +25,7 @@ def scripted_engine(spec: WorkerSpec, setup: ClusterSetup, memory: ShadowKv) -> 
 
 
 MakeEngine: TypeAlias = Callable[[WorkerSpec, ClusterSetup, ShadowKv], PassEngine]
+MakeStore: TypeAlias = Callable[[WorkerHost, ShadowStore, type[StoreSide]], WorkerStore | None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,6 +38,8 @@ class WorkerParts:
     owner: type[PageOwner] = PageOwner
     taker: Callable[[WorkerHost], PageTaker] = PageTaker
     store: type[StoreSide] = StoreSide
+    beside: MakeStore = store_user
+    """What puts and fetches for a worker; None: nothing does."""
 
 
 STANDARD_WORKER_PARTS = WorkerParts()

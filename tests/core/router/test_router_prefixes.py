@@ -256,6 +256,25 @@ def test_a_prefix_is_fetched_as_far_as_that_is_sooner() -> None:
     assert route(made, asked("r")).fetch == 640
 
 
+def test_what_lies_beside_a_worker_is_fetched_there_and_nowhere_else() -> None:
+    made = router(A, B)
+    tells(made, holder("a", []))
+    tells(made, holder("b", keys_of(PROMPT), Tier.HOST))
+    found = route(made, asked("r"))
+    assert (found.decode, found.fetch) == (B.id, WHOLE_BLOCKS)
+    tells(made, holder("store", keys_of(PROMPT), Tier.HOST))
+    chosen = {found.decode: found.fetch for found in routes(made, [asked("s"), asked("t")])}
+    assert chosen.get(A.id) == WHOLE_BLOCKS
+
+
+def test_of_many_workers_the_one_that_has_it_beside_it_is_looked_at() -> None:
+    infos = [info(f"w{number:02}") for number in range(40)]
+    made = router(*infos, limits=RouterLimits(most_predicted=2))
+    tells(made, holder("w17", keys_of(PROMPT), Tier.HOST))
+    found = route(made, asked("r"))
+    assert (found.decode, found.fetch) == (WorkerId("w17"), WHOLE_BLOCKS)
+
+
 def test_what_is_nearer_is_not_fetched() -> None:
     made = router(A, parts=Parts(prefixes=holding({"a": 960}, HOST_960)))
     assert route(made, asked("r")).fetch == 0

@@ -28,3 +28,13 @@ def test_in_and_out_of_a_worker_are_two_links() -> None:
 def test_a_slow_worker_takes_longer() -> None:
     links = Links(LinkTime(setup_s=1.0, bytes_per_s=100.0), bytes_per_page=10)
     assert links.take("a", "x", 10, 0.0, 3.0) == pytest.approx(6.0)
+
+
+def test_what_a_store_gives_waits_for_pulls_and_they_for_it() -> None:
+    links = Links(LinkTime(setup_s=0.0, bytes_per_s=100.0), bytes_per_page=10)
+    assert links.take("p", "d", 10, 0.0, 1.0) == 1.0
+    assert links.free_at(("in", "d"), 0.5) == 1.0
+    assert links.carry((("in", "d"),), 2.0, 0.5) == 3.0
+    assert links.free_at(("in", "d"), 4.0) == 4.0
+    assert links.free_at(("out", "d"), 0.5) == 0.5
+    assert links.take("p", "d", 10, 2.0, 1.0) == 4.0

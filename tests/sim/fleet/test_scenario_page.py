@@ -15,9 +15,10 @@ HEADINGS = {
     "workload": "`[load]`",
     "role": "`[[pool]]`",
     "layerwise": "`[link]`",
+    "workers-per-host": "`[store]`",
 }
 """A key that tells a table."""
-TABLES = {"load", "link", "pool", "fault", "router", "scheduler", "kv", "cluster"}
+TABLES = {"load", "link", "store", "pool", "fault", "router", "scheduler", "kv", "cluster"}
 
 
 def documented(heading: str) -> set[str]:
@@ -40,7 +41,8 @@ def test_each_key_is_on_the_page_and_no_other(monkeypatch: pytest.MonkeyPatch) -
     pools = "".join(
         f"[[pool]]\n{line}\n" for line in ('device = "h100"', 'name = "p"\n' + PUBLISHED)
     )
-    parse_scenario(f'model = "opt-13b"\n{pools}', Path("it.toml"))
+    store = "[store]\ngigabytes = 0\n"
+    parse_scenario(f'model = "opt-13b"\n{pools}{store}', Path("it.toml"))
     found = {key: set[str]() for key in HEADINGS}
     for keys in read.values():
         for key in HEADINGS:

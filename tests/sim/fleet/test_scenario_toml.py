@@ -5,7 +5,17 @@ from pathlib import Path
 import pytest
 
 from antiphon.errors import UsageError
-from antiphon.sim.fleet import Scenario, fleet_spec, load_plan, parse_scenario, read_scenario
+from antiphon.perf import LinkTime
+from antiphon.sim.fleet import (
+    Reach,
+    Scenario,
+    StorePlan,
+    fleet_spec,
+    fleet_text,
+    load_plan,
+    parse_scenario,
+    read_scenario,
+)
 from antiphon.sim.fleet.scenario import PublishedTimes, RooflineTimes
 from antiphon.types import Role, Slo
 from antiphon.workload import Trace
@@ -19,6 +29,7 @@ SPLIT = 'model = "llama-3-8b"\n' + "".join(
     f'[[pool]]\nrole = "{role}"\nworkers = 2\ndevice = "h100"\n' for role in ("prefill", "decode")
 )
 FAULT = '[[fault]]\nat = "5s"\n'
+STORE = SPLIT + "[store]\ngigabytes = 5\n"
 
 
 def parsed(text: str, seed: int | None = None) -> Scenario:
@@ -76,6 +87,34 @@ def test_all_of_it() -> None:
     assert (spec.devices, spec.config.kv.page_tokens) == (8, 32)
     assert spec.pools[1].kv_tokens == 5000
     assert [worker for worker, _ in found.workers] == ["p-0", "p-1", "decode-0"]
+
+
+def test_stores_are_of_hosts() -> None:
+    found = parsed(
+        SPLIT + '[store]\ngigabytes = 64\nworkers-per-host = 2\nreach = "host"\nsetup = "1ms"\n'
+        'ssd-gigabytes = 1000\nssd-gigabytes-per-s = 6\nssd-setup = "3ms"\npolicy = "lru"\n'
+        'tenant-share = 0.5\nfetch-timeout = "8s"\n[link]\ngigabytes-per-s = 50\n'
+    )
+    assert found.store == StorePlan(
+        host_bytes=64 * 10**9,
+        workers_per_host=2,
+        reach=Reach.HOST,
+        link=LinkTime(setup_s=0.001, bytes_per_s=50e9),
+        ssd_bytes=10**12,
+        ssd=LinkTime(setup_s=0.003, bytes_per_s=6e9),
+    )
+    config = found.config.store
+    assert (config.policy, config.tenant_share) == ("lru", 0.5)
+    assert (config.fetch_timeout_s, config.lease_ttl_s) == (8.0, 12.0)
+    assert fleet_spec(found).store == found.store
+    assert fleet_text(fleet_spec(found)).endswith(
+        "KV in 64 GB and 1000 GB of SSD of each of 2 hosts, each for its own"
+    )
+    pool = parsed(SPLIT + "[store]\ngigabytes = 64\n")
+    assert pool.store is not None
+    assert (pool.store.reach, pool.store.link.bytes_per_s) == (Reach.FLEET, 25e9)
+    assert fleet_text(fleet_spec(pool)).endswith("KV in 64 GB of each of 4 hosts, one pool")
+    assert parsed(SPLIT).store is None
 
 
 def test_a_seed_goes_over_the_files_own() -> None:
@@ -171,6 +210,19 @@ def test_those_of_the_benchmarks_can_be_run(file: Path) -> None:
             "fault 1 (delay): a fleet in virtual time has none: it can have kill, stop",
         ),
         (SPLIT + FAULT + 'target = "store"\naction = "kill"\n', "fault 1 (kill): target: a fleet"),
+        (STORE + FAULT + 'target = "store"\naction = "stop"\n', "can have kill and fill-disk"),
+        (STORE + FAULT + 'action = "fill-disk"\nfor = "5s"\n', "have no SSD: give ssd-gigabytes"),
+        (LEAST + "[store]\nreach = 'host'\n", "[store] gigabytes: it is missing"),
+        (LEAST + "[store]\ngigabytes = -1\n", "[store] gigabytes: -1 must be 0"),
+        (LEAST + "[store]\ngigabytes = 0.001\n", "have no room for a block of 64 tokens"),
+        (LEAST + "[store]\ngigabytes = 1e6\n[kv]\nblock_tokens = 16\n", "more than the 50,000,000"),
+        (LEAST + "[store]\ngigabyte = 5\n", "[store] gigabyte: no such key: did you mean"),
+        (LEAST + "[store]\ngigabytes = 5\nreach = 'rack'\n", "[store] reach: 'rack' must be one"),
+        (LEAST + "[store]\ngigabytes = 5\nsetup = 1\n", "[store] setup: 1 must be a time"),
+        (LEAST + "[store]\ngigabytes = 5\npolicy = 'fifo'\n", "store.policy"),
+        (LEAST + "[store]\ngigabytes = 5\ntenant-share = 0\n", "store.tenant_share"),
+        (LEAST + "[store]\ngigabytes = 5\nfetch-timeout = '2m'\n", "store.fetch_timeout_s"),
+        (LEAST + "[store]\ngigabytes = 5\n[kv]\nprefix_cache = false\n", "needs kv.prefix_cache"),
         (SPLIT + FAULT + 'target = "gateway"\naction = "cut"\n', "name a worker"),
         (SPLIT + FAULT + 'target = "mixed"\naction = "kill"\n', "no worker of role"),
         (SPLIT + FAULT + 'target = "decode-9"\naction = "kill"\n', 'there is no worker "decode-9"'),

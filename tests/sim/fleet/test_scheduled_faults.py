@@ -5,7 +5,18 @@ from pathlib import Path
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from antiphon.core.faults import At, Crash, Cut, LinkFault, ProcessFault, Slow, Stall
+from antiphon.core.faults import (
+    At,
+    Crash,
+    Cut,
+    FillDisk,
+    LinkFault,
+    LoseBlocks,
+    ProcessFault,
+    Slow,
+    Stall,
+    StoreFault,
+)
 from antiphon.sim.fleet import parse_scenario, scheduled
 from antiphon.sim.fleet.scheduled_faults import DRAIN_S, PlannedDrain, PlannedFaults
 
@@ -41,6 +52,17 @@ def test_each_action_is_what_the_injector_calls_it() -> None:
         ProcessFault(At(14.0), "prefill-1", Stall(5.0)),
         ProcessFault(At(15.0), "gateway", Crash(0.5)),
     )
+
+
+def test_stores_lose_what_they_have_or_have_full_ssds() -> None:
+    kill = 'at = "1s"\ntarget = "store"\naction = "kill"'
+    full = 'at = "2s"\naction = "fill-disk"\nfor = "9s"'
+    text = FLEET + "[store]\ngigabytes = 9\nssd-gigabytes = 90\n"
+    text += "".join(f"[[fault]]\n{fault}\n" for fault in (kill, kill, full))
+    found = scheduled(parse_scenario(text, Path("it.toml"), 1), after_s=10.0)
+    lost = StoreFault(At(11.0), LoseBlocks())
+    assert found.plan.faults == (lost, lost, StoreFault(At(12.0), FillDisk(9.0)))
+    assert [one.target for one in found.faults] == ["store"] * 3
 
 
 def test_drains_and_restarts_are_an_operators() -> None:

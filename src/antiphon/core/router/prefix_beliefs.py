@@ -13,7 +13,7 @@ from antiphon.types import BlockKey, Request, RequestId, Tier, WorkerId, WorkerI
 
 from .expected_prefixes import ExpectedPrefixes
 from .held_blocks import HeldBlocks
-from .prefix_index import PrefixIndex
+from .prefix_index import PrefixIndex, StoredRun
 from .prompt_keys import KeySpace, PromptKeys, space_of
 
 _EXPECTED_BLOCKS = 256
@@ -29,7 +29,7 @@ class StoredTokens(NamedTuple):
 
 class HeldPrefix(NamedTuple):
     """How much of a prompt a worker need not compute: `own` tokens are, or soon will be, in its own
-    memory; `store` is the store's longest prefix, run by run."""
+    memory; `store` is the longest prefix in what it can fetch from, run by run."""
 
     own: int
     store: tuple[StoredTokens, ...]
@@ -47,6 +47,7 @@ class HeldPrefixes:
     def __init__(self, look: Callable[[KeySpace], "Found"]) -> None:
         self._look = look
         self._found: dict[KeySpace, Found] = {}
+        self._reached: dict[WorkerId, tuple[StoredTokens, ...]] = {}
 
     def of(self, worker: WorkerInfo) -> HeldPrefix:
         """What is there for this worker."""
@@ -54,7 +55,16 @@ class HeldPrefixes:
         if space is None:
             return NOTHING
         found = self._of(space)
-        return HeldPrefix(found.own.get(worker.id, 0), found.store, found.sharing)
+        own = found.own.get(worker.id, 0)
+        return HeldPrefix(own, self._reached_by(worker.id, found), found.sharing)
+
+    def _reached_by(self, worker: WorkerId, found: "Found") -> tuple[StoredTokens, ...]:
+        if found.reached_by is None:
+            return found.store
+        reached = self._reached.get(worker)
+        if reached is None:
+            reached = self._reached[worker] = found.reached_by(worker)
+        return reached
 
     def longest(self, kinds: Iterable[WorkerInfo], most: int, turn: int) -> list[WorkerId]:
         """Those of these kinds of workers that have most of the prompt: of each at most so many."""
@@ -84,8 +94,15 @@ class Own(Protocol):
 class OwnTokens:
     """What workers have, and what they will have."""
 
-    def __init__(self, parts: tuple[HeldBlocks, ...], block_tokens: int) -> None:
+    def __init__(
+        self,
+        parts: tuple[HeldBlocks, ...],
+        block_tokens: int,
+        beside: Callable[[], HeldBlocks] | None = None,
+    ) -> None:
+        """`beside`: what lies beside workers makes them worth a look, too; None: nothing does."""
         self._parts, self._block_tokens = parts, block_tokens
+        self._beside = beside
 
     def get(self, worker: WorkerId, default: int, /) -> int:
         """See `Own`."""
@@ -98,7 +115,8 @@ class OwnTokens:
 
     def longest(self, most: int, turn: int) -> Sequence[WorkerId]:
         """See `Own`."""
-        found = [one for part in self._parts for one in part.longest(most, turn)]
+        parts = self._parts if self._beside is None else (*self._parts, self._beside())
+        found = [one for part in parts for one in part.longest(most, turn)]
         found.sort(key=lambda one: -one[0])
         return list(dict.fromkeys(worker for _, worker in found))[:most]
 
@@ -110,6 +128,8 @@ class Found(NamedTuple):
     store: tuple[StoredTokens, ...]
     sharing: int = 0
     """Other open requests that begin with the longest prefix that some worker has."""
+    reached_by: Callable[[WorkerId], tuple[StoredTokens, ...]] | None = None
+    """What one worker can fetch from; None: the same for all, `store`."""
 
 
 class PrefixBeliefs:
@@ -172,6 +192,16 @@ class PrefixBeliefs:
             parts = (held.workers, self._expected.match(keys))
             longest = min(max(part.most for part in parts), _EXPECTED_BLOCKS)
             sharing = self._expected.sharing(keys.first(longest)[-1]) if longest else 0
-        own = OwnTokens(parts, size)
-        store = tuple(StoredTokens(run.tier, run.blocks * size) for run in held.store)
-        return Found(own, store, sharing)
+        store = _in_tokens(held.store, size)
+        if not self.index.has_beside:
+            return Found(OwnTokens(parts, size), store, sharing)
+        return Found(
+            OwnTokens(parts, size, lambda: self.index.beside(keys)),
+            store,
+            sharing,
+            lambda worker: _in_tokens(self.index.reached_by(worker, keys), size),
+        )
+
+
+def _in_tokens(runs: tuple[StoredRun, ...], block_tokens: int) -> tuple[StoredTokens, ...]:
+    return tuple(StoredTokens(run.tier, run.blocks * block_tokens) for run in runs)

@@ -10,7 +10,8 @@ Laws:
 * memory is bounded: by blocks of each holder, and by what is kept of changes that came too early.
 
 The holders are few and trusted to be some; the blocks are many. A match costs one look-up a block,
-whatever their number.
+whatever their number. What a worker says of slower tiers than its own memory lies beside it (its
+host's store): nobody else reaches that.
 """
 
 from collections.abc import Iterable
@@ -18,6 +19,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from antiphon.types import (
+    STORE,
     BlockKey,
     Incarnation,
     IndexCounts,
@@ -63,13 +65,15 @@ class Holdings:
 
 
 class _View(NamedTuple):
-    """The bits of the slots that count now: of workers, and of the store's tiers."""
+    """The bits of the slots that count now: of workers, of the store's tiers, and of tiers that lie
+    beside one worker."""
 
     each: int
     together: int
     bit_of: dict[WorkerId, int]
     worker_of: dict[int, WorkerId]
     tier_of: dict[int, Tier]
+    beside: dict[WorkerId, dict[int, Tier]]
 
 
 class PrefixIndex:
@@ -175,6 +179,28 @@ class PrefixIndex:
         workers = HeldBlocks(walk.ends, view.bit_of, view.worker_of)
         return Holdings(workers, self._fastest(walk.runs, view.tier_of))
 
+    @property
+    def has_beside(self) -> bool:
+        """Whether anything lies beside some worker."""
+        return bool((self._view or self._look()).beside)
+
+    def reached_by(self, worker: WorkerId, keys: Iterable[BlockKey]) -> tuple[StoredRun, ...]:
+        """The longest prefix in what this worker can fetch from: the store, and what lies beside
+        it. Does not mutate."""
+        view = self._view or self._look()
+        tier_of = {**view.tier_of, **view.beside.get(worker, {})}
+        walk = self._table.walk(keys, 0, sum(tier_of))
+        return self._fastest(walk.runs, tier_of)
+
+    def beside(self, keys: Iterable[BlockKey]) -> HeldBlocks:
+        """How much of a prompt lies beside each worker, tier by tier. Does not mutate."""
+        view = self._view or self._look()
+        worker_of = {bit: worker for worker, bits in view.beside.items() for bit in bits}
+        if not worker_of:
+            return NOTHING_HELD
+        walk = self._table.walk(keys, sum(worker_of))
+        return HeldBlocks(walk.ends, {}, worker_of)
+
     @staticmethod
     def _fastest(runs: list[tuple[int, int]], tier_of: dict[int, Tier]) -> tuple[StoredRun, ...]:
         merged: list[StoredRun] = []
@@ -191,13 +217,16 @@ class PrefixIndex:
         bit_of: dict[WorkerId, int] = {}
         worker_of: dict[int, WorkerId] = {}
         tier_of: dict[int, Tier] = {}
+        beside: dict[WorkerId, dict[int, Tier]] = {}
         for holder, feed in self._feeds.items():
             for tier, slot in feed.shelves.slots.items():
                 if tier is Tier.DEVICE:
                     each |= slot.bit
                     bit_of[holder], worker_of[slot.bit] = slot.bit, holder
-                else:
+                elif holder == STORE:
                     together |= slot.bit
                     tier_of[slot.bit] = tier
-        self._view = _View(each, together, bit_of, worker_of, tier_of)
+                else:
+                    beside.setdefault(holder, {})[slot.bit] = tier
+        self._view = _View(each, together, bit_of, worker_of, tier_of, beside)
         return self._view

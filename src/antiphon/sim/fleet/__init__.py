@@ -5,9 +5,10 @@ from .scenario import Scenario
 from .scenario_fleet import fleet_spec, load_plan, planned_sessions
 from .scenario_toml import parse_scenario, read_scenario
 from .scheduled_faults import scheduled
-from .simulate import Stopped, fleet_text, simulate
+from .simulate import Stopped, fleet_text, simulate, store_text
 from .simulated_search import keep, simulated_search
 from .steering import Steering
+from .store_plan import Reach, StorePlan
 from .token_sessions import TokenSession, TokenTurn, token_sessions
 from .trace_sessions import TraceLoad, trace_sessions
 from .users import UserRules, Users
@@ -16,9 +17,11 @@ __all__ = [
     "Fleet",
     "FleetSpec",
     "Pool",
+    "Reach",
     "Scenario",
     "Steering",
     "Stopped",
+    "StorePlan",
     "TokenSession",
     "TokenTurn",
     "TraceLoad",
@@ -34,6 +37,7 @@ __all__ = [
     "scheduled",
     "simulate",
     "simulated_search",
+    "store_text",
     "token_sessions",
     "trace_sessions",
 ]

@@ -1,5 +1,8 @@
 """Pulls whose pages come together, over links that are shared in turn."""
 
+from collections.abc import Sequence
+from typing import TypeAlias
+
 from antiphon.core.costs import TransferTime
 from antiphon.core.faults import Boundary, Node
 from antiphon.types import Seconds
@@ -7,9 +10,13 @@ from antiphon.types import Seconds
 from ..page_taker import Copying, PageTaker
 from ..worker_host import WorkerHost
 
+Way: TypeAlias = tuple[str, Node]
+"""A link of a worker: its kind ("in", "out"), and whose it is."""
+
 
 class Links:
-    """One link in and one out for each worker; each carries one pull after another.
+    """One link in and one out for each worker; each carries one thing after another: pulls, and
+    what comes from a store.
 
     `exposed`: the time of a pull that nothing hides. Layers that go while the prompt is still being
     computed are not in it (Splitwise §4.3).
@@ -18,13 +25,21 @@ class Links:
     def __init__(self, exposed: TransferTime, bytes_per_page: int) -> None:
         self._exposed = exposed
         self._bytes_per_page = bytes_per_page
-        self._free_at: dict[tuple[str, Node], Seconds] = {}
+        self._free_at: dict[Way, Seconds] = {}
 
     def take(self, owner: Node, taker: Node, pages: int, now: Seconds, slow: float) -> Seconds:
         """When a pull that is asked for now is over. Mutates: both links are busy until then."""
-        ways = (("out", owner), ("in", taker))
-        begins_at = max(now, *(self._free_at.get(way, 0.0) for way in ways))
-        ends_at = begins_at + slow * self._exposed.seconds(pages * self._bytes_per_page)
+        took_s = slow * self._exposed.seconds(pages * self._bytes_per_page)
+        return self.carry((("out", owner), ("in", taker)), took_s, now)
+
+    def free_at(self, way: Way, now: Seconds) -> Seconds:
+        """When it could begin to carry something more. Does not mutate."""
+        return max(now, self._free_at.get(way, 0.0))
+
+    def carry(self, ways: Sequence[Way], took_s: Seconds, now: Seconds) -> Seconds:
+        """When something is over that needs all of `ways` for so long. Mutates, as `take`."""
+        begins_at = max(self.free_at(way, now) for way in ways)
+        ends_at = begins_at + took_s
         self._free_at |= dict.fromkeys(ways, ends_at)
         return ends_at
 

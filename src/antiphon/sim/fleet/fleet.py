@@ -32,7 +32,9 @@ from ..virtual_cluster import Expected, VirtualCluster
 from ..worker_parts import WorkerParts
 from .blind_kv import BlindKv
 from .bulk_taker import BulkTaker, Links
+from .fleet_stores import FleetStores, StoreSetup
 from .rare_collections import rare_collections
+from .store_plan import StorePlan
 from .timed_engine import DeviceTime, TimedEngine
 from .token_sessions import VOCAB_SIZE, TokenSession, id_range
 from .users import UserRules, Users
@@ -79,6 +81,8 @@ class FleetSpec:
     faults: FaultPlan = field(default_factory=lambda: FaultPlan(0))
     times: LinkTimes = field(default_factory=lambda: LinkTimes(least_s=0.0005, most_s=0.0005))
     repeats: int = 64
+    store: StorePlan | None = None
+    """None, or one without room for a block: there is none."""
 
     @property
     def devices(self) -> int:
@@ -105,12 +109,19 @@ class Fleet:
         }
         setup = self._setup()
         self._links = Links(spec.transfer, setup.kv.page_tokens * spec.kv_bytes_per_token)
+        self.stores = self._stores(self._links)
+        """None: the fleet has no store."""
+        parts = self.worker_parts()
+        expected = spec.expected
+        if self.stores is not None and spec.store is not None:
+            stores = self.stores
+            parts = replace(parts, beside=lambda life, _store, _side: stores.user(life))
+            expected = replace(expected, fetch=expected.fetch or spec.store.fetch_time)
         self.cluster = VirtualCluster(
-            setup,
-            parts=self.worker_parts(),
-            expected=spec.expected,
-            log=self.users,
+            setup, parts=parts, expected=expected, log=self.users, stores=self.stores
         )
+        if self.stores is not None:
+            self.stores.attach(self.cluster)
 
         self.users.on_drained = self._hear_drained
         self.on_drained: Callable[[Drained], None] = lambda _: None
@@ -197,6 +208,20 @@ class Fleet:
         if not users.all_begun:
             return False
         return not users.open_calls or users.now > users.last_at + drain_s
+
+    def _stores(self, links: Links) -> FleetStores | None:
+        spec, config = self.spec, self.spec.config
+        block_bytes = config.kv.block_tokens * spec.kv_bytes_per_token
+        if spec.store is None or not spec.store.has_room(block_bytes):
+            return None
+        setup = StoreSetup(
+            plan=spec.store,
+            config=config.store,
+            workers=len(self.pools),
+            block_bytes=block_bytes,
+            kept_changes=_KEPT_CHANGES,
+        )
+        return FleetStores(setup, links)
 
     def _engine(self, spec: WorkerSpec, _setup: ClusterSetup, _memory: ShadowKv) -> TimedEngine:
         return TimedEngine(self.pools[spec.id].step_time, self.users.answers)

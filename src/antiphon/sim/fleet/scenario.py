@@ -13,6 +13,8 @@ from antiphon.core.goodput import Slos
 from antiphon.types import Config, Role, SchedulerConfig, Seconds, WorkerId
 from antiphon.workload import Workload
 
+from .store_plan import StorePlan
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RooflineTimes:
@@ -103,6 +105,7 @@ class Scenario:
     users: UserPlan
     pools: tuple[PoolPlan, ...]
     link: LinkPlan
+    store: StorePlan | None
     config: Config
     faults: FaultSchedule
     start_s: Seconds

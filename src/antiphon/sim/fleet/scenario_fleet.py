@@ -16,10 +16,13 @@ from antiphon.workload import OwnTimes, Trace, TraceRow, Workload
 from ..virtual_cluster import Expected
 from .fleet import FleetSpec, Pool
 from .scenario import PoolPlan, ProfiledTimes, PublishedTimes, RooflineTimes, Scenario
+from .store_plan import StorePlan
 from .token_sessions import TokenSession, token_sessions
 from .trace_sessions import TraceLoad, trace_sessions
 
 _PUBLISHED_ON = "a100"
+_MOST_BLOCKS = 50_000_000
+"""What all stores may have room for: a block that is there takes some 500 bytes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +54,7 @@ def fleet_spec(scenario: Scenario, faults: FaultPlan | None = None) -> FleetSpec
         kv_bytes_per_token=scenario.kv_bytes_per_token,
         max_model_len=scenario.context,
         faults=faults or FaultPlan(scenario.seed),
+        store=_store(scenario),
     )
 
 
@@ -70,6 +74,28 @@ def _transfer(scenario: Scenario, phases: PhaseTime) -> TransferTime:
         layers=shape_of(scenario.model).layers,
         kv_bytes_per_token=scenario.kv_bytes_per_token,
     )
+
+
+def _store(scenario: Scenario) -> StorePlan | None:
+    plan, kv = scenario.store, scenario.config.kv
+    if plan is None or not plan.host_bytes:
+        return plan
+    if not kv.prefix_cache:
+        raise UsageError("[store] needs kv.prefix_cache = true: without it blocks have no names")
+    block_bytes = kv.block_tokens * scenario.kv_bytes_per_token
+    if not plan.has_room(block_bytes):
+        raise UsageError(
+            f"[store] gigabytes: {plan.host_bytes / 1e9:g} GB have no room for a block of "
+            f"{kv.block_tokens} tokens, which takes {block_bytes / 1e9:.2g} GB: give more, or 0"
+        )
+    hosts = plan.hosts(len(scenario.workers))
+    blocks = hosts * (plan.host_bytes + plan.ssd_bytes) // block_bytes
+    if blocks > _MOST_BLOCKS:
+        raise UsageError(
+            f"[store] gigabytes: {blocks:,} blocks on {hosts} hosts are more than the "
+            f"{_MOST_BLOCKS:,} that are simulated: give less, or make kv.block_tokens larger"
+        )
+    return plan
 
 
 def _pool(scenario: Scenario, plan: PoolPlan) -> Pool:

@@ -32,6 +32,8 @@ from .pool_toml import read_pools
 from .scenario import LinkPlan, PoolPlan, RooflineTimes, Scenario, UserPlan
 from .scenario_fleet import fleet_spec, is_whole_trace, load_plan
 from .scheduled_faults import scheduled
+from .store_plan import StorePlan
+from .store_toml import read_store
 
 _MOST_BYTES = 2**20
 _TABLES = ("router", "scheduler", "kv", "cluster")
@@ -101,12 +103,15 @@ def _scenario(top: Table, file: Path, seed: int | None) -> Scenario:
         start_s = top.seconds("start")
         kv_bytes = top.count("kv-bytes-per-token", None, 1, 2**30)
         context = top.count("context", None, 128, 2**21)
-        load, link, pools = top.table("load"), top.table("link"), top.tables("pool")
-        faults, tables = top.tables("fault"), {name: top.table(name) for name in _TABLES}
+        load, link, store = top.table("load"), top.table("link"), top.table("store")
+        pools, faults = top.tables("pool"), top.tables("fault")
+        tables = {name: top.table(name) for name in _TABLES}
         top.finish()
         if model is None:
             raise WrongValueError("model", 'it is missing, such as "llama-3-8b"')
-        config = _config(tables)
+        hand_over = _link(link, "[link] ")
+        stores, store_keys = _store(store, hand_over)
+        config = _config({**tables, "store": store_keys})
     plans = read_pools(pools, f"{file}: ", file.parent, tables["scheduler"])
     with _within(f"{file}: "):
         kv_bytes, context = _of_model(model, plans, kv_bytes, context)
@@ -119,7 +124,8 @@ def _scenario(top: Table, file: Path, seed: int | None) -> Scenario:
         warmup_s=warmup_s,
         users=_users(load, f"{file}: [load] ", file.parent, context),
         pools=plans,
-        link=_link(link, f"{file}: [link] "),
+        link=hand_over,
+        store=stores,
         config=config,
         faults=FaultSchedule(seed, read_entries(faults, str(file))),
         start_s=_DEFAULT_START_S if start_s is None else start_s,
@@ -169,6 +175,11 @@ def _link(fields: Mapping[str, Any], where: str) -> LinkPlan:
         setup_s=default.setup_s if setup_s is None else setup_s,
         layerwise=layerwise,
     )
+
+
+def _store(fields: Mapping[str, Any], link: LinkPlan) -> tuple[StorePlan | None, Mapping[str, Any]]:
+    with _within("[store] "):
+        return read_store(fields, link)
 
 
 def _users(fields: Mapping[str, Any], where: str, folder: Path, context: int) -> UserPlan:

@@ -21,7 +21,9 @@ from antiphon.core.faults import (
     Drain,
     Fault,
     FaultPlan,
+    FillDisk,
     LinkFault,
+    LoseBlocks,
     Node,
     ProcessFault,
     Restart,
@@ -29,6 +31,7 @@ from antiphon.core.faults import (
     ScheduledFault,
     Slow,
     Stall,
+    StoreFault,
     When,
     can_be_spared,
     expand,
@@ -39,10 +42,11 @@ from antiphon.errors import BugError, UsageError
 from antiphon.types import Role, Seconds
 
 from .scenario import Scenario
+from .store_plan import StorePlan
 
 DRAIN_S: Seconds = 30.0
 """What a worker that is drained may take for its requests; then they are moved."""
-_INSTEAD = "kill, stop, resume, slow, cut, drain and restart"
+_INSTEAD = "kill, stop, resume, slow, cut, drain, restart and fill-disk"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,7 +94,7 @@ def scheduled(
     seed = scenario.seed if seed is None else seed
     faults = expand(scenario.faults, scenario.duration_s)
     for fault in faults:
-        if why := _impossible(fault, dict(scenario.workers)):
+        if why := _impossible(fault, scenario):
             raise UsageError(f"fault {fault.entry} ({ACTION_NAMES[type(fault.action)]}): {why}")
     casting = _Casting(scenario, seed, after_s)
     planned = tuple(casting.cast(fault) for fault in faults)
@@ -101,10 +105,11 @@ def scheduled(
     )
 
 
-def _impossible(fault: ScheduledFault, workers: dict[Node, Role]) -> str:
+def _impossible(fault: ScheduledFault, scenario: Scenario) -> str:
     """Why a fleet in virtual time can't have it; empty: it can."""
+    workers: dict[Node, Role] = dict(scenario.workers)
     match fault.action:
-        case Crash() | Stall() | Resume() | Slow() | Cut() | Drain() | Restart():
+        case Crash() | Stall() | Resume() | Slow() | Cut() | Drain() | Restart() | FillDisk():
             pass
         case _:
             return f"a fleet in virtual time has none: it can have {_INSTEAD}"
@@ -119,7 +124,7 @@ def _impossible(fault: ScheduledFault, workers: dict[Node, Role]) -> str:
                     "that decodes. Have more workers, or name the one that is to be hit"
                 )
         case name if name == STORE:
-            return "target: a fleet in virtual time has no store"
+            return _impossible_for_store(fault, scenario.store)
         case name if name == GATEWAY:
             if isinstance(fault.action, Cut | Drain):
                 return "target: name a worker: it is its link to the gateway that is cut"
@@ -132,6 +137,18 @@ def _impossible(fault: ScheduledFault, workers: dict[Node, Role]) -> str:
     if isinstance(fault.trigger, When) and isinstance(fault.action, Drain | Restart | Resume):
         return "after-event: say when with at or every"
     return ""
+
+
+def _impossible_for_store(fault: ScheduledFault, store: StorePlan | None) -> str:
+    if store is None or not store.host_bytes:
+        return "target: a fleet in virtual time has no store unless it has a table [store]"
+    match fault.action:
+        case Crash():
+            return ""
+        case FillDisk():
+            return "" if store.ssd_bytes else "target: its stores have no SSD: give ssd-gigabytes"
+        case _:
+            return "target: stores in virtual time can have kill and fill-disk"
 
 
 class _Casting:
@@ -177,6 +194,9 @@ class _Casting:
 
     def _plan(self, fault: ScheduledFault, target: Node, at_s: Seconds) -> None:
         trigger, start_s = self._trigger(fault), self._start_s
+        if target == STORE:
+            self._hit_store(fault, trigger, at_s)
+            return
         if target == GATEWAY:
             start_s = self._gateway_s
         match fault.action:
@@ -199,6 +219,11 @@ class _Casting:
                 self._drain(target, at_s, for_s)
             case _:
                 raise BugError(f"{fault.action} can't be planned")
+
+    def _hit_store(self, fault: ScheduledFault, trigger: At | When, at_s: Seconds) -> None:
+        """All stores of the fleet, which are there again at once, without what they had."""
+        action = fault.action if isinstance(fault.action, FillDisk) else LoseBlocks()
+        self._inject(StoreFault(trigger, action), STORE, at_s)
 
     def _inject(self, fault: Fault, target: Node, back_at: Seconds) -> None:
         self.injected.append(fault)

@@ -22,6 +22,7 @@ from .fleet_drains import FleetDrains
 from .scenario import Scenario
 from .scenario_fleet import fleet_spec, planned_sessions
 from .scheduled_faults import PlannedFault, PlannedFaults, scheduled
+from .store_plan import Reach
 from .users import UserRules
 
 _WINDOW_CALLS, _LEAST_WINDOW_S = 20, 1.0
@@ -94,11 +95,24 @@ def run_of(scenario: Scenario, spec: FleetSpec, plan: LoadPlan, *, command: str 
 
 
 def fleet_text(spec: FleetSpec) -> str:
-    """Such as "2 prefill on 8 devices, 2 decode on 8 devices"."""
-    return ", ".join(
+    """Such as "2 prefill on 8 devices, 2 decode on 8 devices", and its stores."""
+    pools = ", ".join(
         f"{pool.workers} {pool.name} on {pool.workers * pool.devices} devices"
         for pool in spec.pools
     )
+    return "; ".join(filter(None, (pools, store_text(spec))))
+
+
+def store_text(spec: FleetSpec) -> str:
+    """Such as "KV in 512 GB of each of 4 hosts, one pool"; empty: there is none."""
+    store = spec.store
+    if store is None or not store.host_bytes:
+        return ""
+    hosts = store.hosts(sum(pool.workers for pool in spec.pools))
+    ssd = f" and {store.ssd_bytes / 1e9:g} GB of SSD" if store.ssd_bytes else ""
+    use = "one pool" if store.reach is Reach.FLEET else "each for its own"
+    where = f"each of {hosts} hosts" if hosts > 1 else "one host"
+    return f"KV in {store.host_bytes / 1e9:g} GB{ssd} of {where}, {use}"
 
 
 def _begun(
