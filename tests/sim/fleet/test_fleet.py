@@ -73,6 +73,15 @@ def test_answers_end_where_they_end_whatever_is_allowed() -> None:
     assert [one.output_tokens for one in run.records] == [7] * 5
 
 
+def test_what_http_takes_comes_before_the_first_token() -> None:
+    plain, fronted = (
+        ran(spec(MIXED), single_calls(3, 5.0), UserRules(front_s=front)) for front in (0.0, 0.125)
+    )
+    for one, other in zip(plain.records, fronted.records, strict=True):
+        assert (ttft_s(other) or 0) - (ttft_s(one) or 0) == pytest.approx(0.125)
+        assert other.ended_at_s - one.ended_at_s == pytest.approx(0.125)
+
+
 def asked(output: int, rules: UserRules) -> list[object]:
     """What the gateway is asked for, in all that decisions may depend on."""
     requests: list[object] = []

@@ -62,6 +62,7 @@ def test_all_of_it() -> None:
         'start = "5s"\nkv-bytes-per-token = 1000\ncontext = 2048\n'
         '[load]\nworkload = "multi-turn"\narrivals = "bursts:cv=2"\nrate = 3\n'
         'slo = ["ttft=1s,tpot=50ms"]\nmax-tokens = 100\npatience = "9s"\ntoken-times = "ends"\n'
+        'front = "10ms"\n'
         '[[pool]]\nname = "p"\nrole = "prefill"\nworkers = 2\npublished = "distserve"\ntensor = 2\n'
         "scheduler = { max_batched_tokens = 4096 }\n"
         '[[pool]]\nrole = "decode"\ndevice = "a100"\ntensor = 2\npipeline = 2\nweight-bits = 8\n'
@@ -83,6 +84,7 @@ def test_all_of_it() -> None:
         9.0,
         False,
     )
+    assert found.users.front_s == 0.01
     spec = fleet_spec(found)
     assert (spec.devices, spec.config.kv.page_tokens) == (8, 32)
     assert spec.pools[1].kv_tokens == 5000

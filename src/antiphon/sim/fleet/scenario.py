@@ -75,7 +75,7 @@ class LinkPlan:
 class UserPlan:
     """What users send, and how. `rate_per_s` is of calls; None: the workload's own times.
 
-    `copies`: so many groups of users who send a trace. `max_tokens`: see `UserRules`.
+    `copies`: so many groups of users who send a trace. `max_tokens`, `front_s`: see `UserRules`.
     `all_stamps`: the time of each token is kept, not of the first and the last only.
     """
 
@@ -87,6 +87,7 @@ class UserPlan:
     max_tokens: int | None = None
     patience_s: Seconds | None = None
     all_stamps: bool = True
+    front_s: Seconds = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

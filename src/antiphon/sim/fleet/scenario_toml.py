@@ -203,6 +203,7 @@ def _users(fields: Mapping[str, Any], where: str, folder: Path, context: int) ->
             max_tokens=table.count("max-tokens", None, 1, 2**20),
             patience_s=table.seconds("patience", low=0.001),
             all_stamps=table.choice("token-times", ("all", "ends")) == "all",
+            front_s=table.seconds("front") or 0.0,
         )
         table.finish()
     return users

@@ -134,6 +134,7 @@ def _begun(
     rules = UserRules(
         slos=tuple(plan.slos),
         max_tokens=users.max_tokens,
+        front_s=users.front_s,
         patience_s=users.patience_s,
         all_stamps=users.all_stamps,
     )
