@@ -58,8 +58,10 @@ APPLICATIONS = (
     Application("code", "opt-66b", f"code:{CONTEXT}", Slo(ttft_s=0.125, tpot_s=0.2)),
     Application("summarise", "opt-66b", f"summarise:{CONTEXT}", Slo(ttft_s=15, tpot_s=0.15)),
 )
-TIGHT_MS = (25, 20, 15)
-FULL_TIGHT_MS = (60, 30, 25, 22, 20, 17, 15, 13)
+TIGHT = ((25, 4), (20, 4), (15, 4), (15, 12), (12, 4))
+"""Milliseconds a token, and devices of a cell: a prefill worker feeds more decode workers than a
+small cell has."""
+FULL_TIGHT = tuple((ms, cell) for ms in (60, 30, 25, 22, 20, 17, 15, 13, 12) for cell in (4, 12))
 
 
 def _prompts_first(one: Candidate) -> bool:
@@ -216,22 +218,27 @@ def tightest(case: PlacementCase, candidate: Candidate, calls_per_s: float) -> f
 
 def tight(effort: Effort) -> dict[str, object]:
     """Chat, with less and less time for a token."""
-    targets = FULL_TIGHT_MS if effort.full else TIGHT_MS
-    slos = {f"chat, {ms} ms": Slo(ttft_s=0.25, tpot_s=ms / 1e3) for ms in targets}
+    targets = FULL_TIGHT if effort.full else TIGHT
+    cells = {f"chat, {ms} ms, {cell}": (ms / 1e3, cell) for ms, cell in targets}
     cases = {
-        name: case_for(Application(name, "opt-13b", CHAT, slo), effort)
-        for name, slo in slos.items()
+        name: case_for(Application(name, "opt-13b", CHAT, Slo(ttft_s=0.25, tpot_s=tpot_s)), effort)
+        for name, (tpot_s, _) in cells.items()
     }
     rows: list[dict[str, object]] = []
     kept: dict[str, object] = {"rows": rows}
     ways = [*COLOCATED, "split"]
-    jobs = [job for case in cases.values() for job in best_by_way(case, ways, effort)]
+    jobs = [
+        job
+        for name, case in cases.items()
+        for job in best_by_way(case, ways, effort, cell=cells[name][1])
+    ]
     for name, best in _goodputs(jobs, list(cases), ways, effort).items():
         times = _times(best.get("split"), best)
         print(f"{name:12} split: {_text(times)} times colocated", flush=True)
         rows.append(
             {
-                "tpot_ms": slos[name].tpot_s * 1e3,
+                "tpot_ms": cells[name][0] * 1e3,
+                "cell_devices": cells[name][1],
                 "split_to_colocated": times,
                 "ways": {way: one.row() for way, one in best.items()},
             }
