@@ -116,8 +116,7 @@ class Scheduler:
             page_tokens=kv.page_tokens,
             max_sequences=self._limits.max_sequences,
         )
-        turn_tokens = config.max_batched_tokens
-        self._roster = parts.roster(self._memory, self._history, turn_tokens)
+        self._roster = parts.roster(self._memory, self._history, config.max_batched_tokens)
         self._completion = parts.completion(self._roster, self._memory, self._history)
         self._intake = Intake(config, kv, model, self._limits, parts.block_keys)
         self.leases = parts.lease_book(self._lease_ended, ttl_s=lease_ttl_s)
