@@ -220,6 +220,7 @@ class ForgetsPages(Receiving):
     [
         ({"receiving": CountsBadBlocks}, "I5"),
         ({"receiving": StartsFirst}, "I6"),
+        # Pages that nobody gives back are missed at the end, or by who finds no room before.
         ({"receiving": ForgetsPages}, "I4|yet nothing runs"),
         ({"admission": NeverStarts}, "I8: idle while there is work"),
         ({"batch": favours}, "I8: a running request is left out"),
