@@ -72,7 +72,7 @@ SETUPS = {
             budget=30,
             statics=(
                 *((3, 8), (4, 10), (4, 11), (5, 10), (5, 11), (5, 12)),
-                *((5, 13), (5, 14), (6, 13), (6, 15)),
+                *((5, 13), (5, 14), (6, 13), (6, 14), (6, 15)),
             ),
         ),
     )
@@ -159,7 +159,8 @@ def beside(planner: Outcome, fleet: Outcome) -> Mapping[str, object]:
     return {
         "static": fleet.name,
         "goodput_gain": planner.met / fleet.met - 1,
-        "breaches_less": 1 - planner.breaches / max(1, fleet.breaches),
+        "breaches": planner.breaches,
+        "its_breaches": fleet.breaches,
         "cost_less": 1 - planner.device_hours / fleet.device_hours,
     }
 
@@ -171,7 +172,8 @@ def said(found: Mapping[str, object]) -> str:
         if isinstance(fleet, Mapping):
             lines.append(
                 f"    {name.replace('_', ' '):13} {fleet['static']:20} "
-                f"goodput {fleet['goodput_gain']:+7.1%}, breaches {-fleet['breaches_less']:+8.1%}, "
+                f"goodput {fleet['goodput_gain']:+7.1%}, "
+                f"{fleet['breaches']} breaches and not {fleet['its_breaches']}, "
                 f"device-hours {-fleet['cost_less']:+7.1%}"
             )
     return "\n".join(lines)
