@@ -1,4 +1,4 @@
-"""What the next values of a series will be: five ways to tell.
+"""What the next values of a series will be: ways to tell.
 
 A series has a value an interval. No way looks further back than its window, so memory is bounded.
 """
