@@ -1,6 +1,10 @@
 """`antiphon plan`: its answers, its files, and what it says to wrong words."""
 
 import json
+import os
+import signal
+import subprocess
+import sys
 import tomllib
 from pathlib import Path
 
@@ -15,6 +19,8 @@ SMALL = (
     "--model llama-3-8b --devices cpu-socket --count 2 --workload fixed:input=200,output=4 "
     "--slo ttft=1s,tpot=500ms --trials 2 --seeds 1 --processes 1"
 )
+
+LONG = "--model opt-13b --devices a100 --count 4 --workload chat:max_context=2048 --slo-preset chat"
 
 
 def plan(*words: str) -> Result:
@@ -76,6 +82,25 @@ def test_ctrl_c_prints_what_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
     assert result.exit_code == 130
     assert "Interrupted: this is what was known by then." in result.stdout
     assert "cpu-socket TP1" in result.stdout
+
+
+@pytest.mark.parametrize("to_all", [False, True])
+def test_sigterm_prints_what_is_known_and_leaves_nobody(to_all: bool) -> None:
+    process = subprocess.Popen(
+        [sys.executable, "-m", "antiphon", "plan", *LONG.split(), "--processes", "2"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    assert process.stderr is not None
+    while "glance 1 of" not in process.stderr.readline():
+        assert process.poll() is None
+    (os.killpg if to_all else os.kill)(process.pid, signal.SIGTERM)
+    out, err = process.communicate(timeout=60)  # pipes close when all of them are gone
+    assert process.returncode == 143, err
+    assert "Interrupted: this is what was known by then." in out
+    assert "Traceback" not in err
 
 
 @pytest.mark.parametrize(

@@ -193,8 +193,13 @@ def test_help_teaches() -> None:
     assert "Usage: antiphon sim" in run().output
 
 
-@pytest.mark.parametrize("seeds", ["1", "3"])
-def test_ctrl_c_tells_what_had_come(scenario: Path, tmp_path: Path, seeds: str) -> None:
+@pytest.mark.parametrize(
+    ("seeds", "sent", "code"), [("1", signal.SIGINT, 130), ("3", signal.SIGTERM, 143)]
+)
+def test_who_is_stopped_tells_what_had_come(
+    scenario: Path, tmp_path: Path, seeds: str, sent: signal.Signals, code: int
+) -> None:
+    """Terminals, `timeout` and batch systems signal all processes of a command."""
     scenario.write_text(SCENARIO.replace('"5s"', '"24h"'))
     process = subprocess.Popen(
         [
@@ -210,9 +215,9 @@ def test_ctrl_c_tells_what_had_come(scenario: Path, tmp_path: Path, seeds: str) 
     assert process.stderr is not None
     line = process.stderr.readline()
     assert "sent" in line or "to come" in line
-    process.send_signal(signal.SIGINT)
+    os.killpg(process.pid, sent)
     _, err = process.communicate(timeout=60)
-    assert process.returncode == 130, err
+    assert process.returncode == code, err
     assert "Stopping" in err
     assert "Traceback" not in err
     found = list((tmp_path / "run").rglob("run.json"))

@@ -2,7 +2,7 @@
 
     UsageError          one line on stderr, exit code 2     (the operator can mend it)
     PeerError           one line on stderr, exit code 1     (a server is not there, or failed)
-    Ctrl-C              exit code 130
+    Ctrl-C, SIGTERM     exit code 130, 143
     a full disk         one line on stderr, exit code 1     (where the output goes)
     anything else       its traceback                       (it is a bug: we want to see it)
 
@@ -23,6 +23,7 @@ from .bench import bench_app
 from .config import config_app
 from .drain import drain
 from .drill import drill
+from .interrupted import code_of
 from .kv import kv_app
 from .models import models
 from .plan import plan
@@ -35,7 +36,6 @@ from .sim import sim_app
 from .status import status
 from .store import store
 
-_INTERRUPTED = 130
 _NOWHERE_TO_WRITE = (errno.ENOSPC, errno.EDQUOT)
 
 
@@ -49,8 +49,8 @@ class Commands(TyperGroup):
         except (UsageError, PeerError) as error:
             typer.echo("antiphon: " + " ".join(str(error).split()), err=True)
             raise typer.Exit(2 if isinstance(error, UsageError) else 1) from None
-        except KeyboardInterrupt:
-            raise typer.Exit(_INTERRUPTED) from None
+        except KeyboardInterrupt as error:
+            raise typer.Exit(code_of(error)) from None
         except OSError as error:
             if error.errno not in _NOWHERE_TO_WRITE:
                 raise
@@ -105,5 +105,5 @@ def main() -> None:
     """Entry point of the `antiphon` script."""
     try:
         app(prog_name="antiphon")
-    except KeyboardInterrupt:  # before a command began
-        sys.exit(_INTERRUPTED)
+    except KeyboardInterrupt as error:  # before a command began
+        sys.exit(code_of(error))

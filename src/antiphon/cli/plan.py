@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from antiphon.errors import UsageError
+from antiphon.host import terminable
 
+from .interrupted import code_of
 from .plan_words import PlanWords
 from .progress import Progress, tell
 
 if TYPE_CHECKING:
     from antiphon.sim.placing import PlanOrder, SearchRun
-
-_INTERRUPTED = 130
 
 
 def plan(  # noqa: PLR0913  each is an option
@@ -31,7 +31,8 @@ def plan(  # noqa: PLR0913  each is an option
     count: Annotated[int, typer.Option(help="Devices at most, in all.", metavar="N")] = 8,
     node: Annotated[int, typer.Option(help="Devices of one node.", metavar="N")] = 8,
     workload: Annotated[
-        str, typer.Option(help="Who calls: see `antiphon bench --list`.", metavar="NAME[:…]")
+        str,
+        typer.Option(help="Who calls: see `antiphon bench --list-workloads`.", metavar="NAME[:…]"),
     ] = "chat",
     arrivals: Annotated[
         str, typer.Option(help="When: poisson, bursts:cv=2, trace, …", metavar="KIND[:…]")
@@ -88,7 +89,7 @@ def plan(  # noqa: PLR0913  each is an option
     antiphon plan --model qwen3-32b --devices h100 --workload summarise --slo ttft=5s,tpot=60ms \\
                   --rate 20 -o plan/
 
-    Prices are illustrative unless you say yours. Ctrl-C prints what is known by then.
+    Prices are illustrative unless you say yours. Ctrl-C and SIGTERM print what is known by then.
     """
     words = PlanWords(
         model=model,
@@ -113,7 +114,8 @@ def plan(  # noqa: PLR0913  each is an option
     order = words.order()
     if output is not None:
         _check_folder(output)
-    run, whole = _searched(order, processes or len(os.sched_getaffinity(0)))
+    run, interrupt = _searched(order, processes or len(os.sched_getaffinity(0)))
+    whole = interrupt is None
 
     from .plan_report import document, keep, table
 
@@ -124,12 +126,12 @@ def plan(  # noqa: PLR0913  each is an option
     if output is not None:
         keep(output, order, run, whole=whole)
         tell(f"Kept in {output}: plan.json, plan.svg, cluster.toml", err=as_json)
-    if not whole:
-        raise typer.Exit(_INTERRUPTED)
+    if interrupt is not None:
+        raise typer.Exit(code_of(interrupt))
 
 
-def _searched(order: "PlanOrder", processes: int) -> "tuple[SearchRun, bool]":
-    """The search, run to its end, or up to Ctrl-C (False)."""
+def _searched(order: "PlanOrder", processes: int) -> "tuple[SearchRun, KeyboardInterrupt | None]":
+    """The search, run to its end, or up to what interrupted it."""
     from antiphon.core.goodput import Attainment, Goodput
     from antiphon.core.placement import Look, Trial
 
@@ -156,10 +158,11 @@ def _searched(order: "PlanOrder", processes: int) -> "tuple[SearchRun, bool]":
 
         progress.say(f"{all_of_them} candidates; simulating the most promising")
         try:
-            run.run(processes=processes, on_progress=heard)
-        except KeyboardInterrupt:
-            return run, False
-    return run, True
+            with terminable():
+                run.run(processes=processes, on_progress=heard)
+        except KeyboardInterrupt as interrupt:
+            return run, interrupt
+    return run, None
 
 
 def _check_folder(folder: Path) -> None:

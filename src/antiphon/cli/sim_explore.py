@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from antiphon.errors import UsageError
+from antiphon.host import terminable
 
+from .interrupted import code_of
 from .progress import Progress, tell
 
 if TYPE_CHECKING:
@@ -19,7 +21,6 @@ if TYPE_CHECKING:
     from antiphon.sim.explore.scorecard import Scorecard, SeedRun
     from antiphon.sim.explore.shrink import Shrunk
 
-_INTERRUPTED = 130
 _MOST_CASES = 5
 """Laws of which the first run that broke them is made small."""
 _TOLD_EVERY_S = 5.0
@@ -73,20 +74,20 @@ def explore(
     antiphon sim explore --replay found/case-I4-seed12.json
 
     Exit code 0: all laws held. 1: one was broken. 2: it could not begin as it was asked for.
-    130: Ctrl-C, after the sums so far.
+    130: Ctrl-C, 143: SIGTERM, after the sums so far.
     """
     if replay is not None:
         raise typer.Exit(_replayed(replay))
     families = _families(family)
     if output is not None:
         _make_folder(output)
-    card, interrupted = _searched(range(first, first + seeds), families, jobs or _cores())
-    cases = [] if interrupted else _shrunk(card)
+    card, interrupt = _searched(range(first, first + seeds), families, jobs or _cores())
+    cases = [] if interrupt else _shrunk(card)
     if output is not None:
         _write(output, card, cases)
     _show(card, cases, output, as_json=as_json)
-    if interrupted:
-        raise typer.Exit(_INTERRUPTED)
+    if interrupt is not None:
+        raise typer.Exit(code_of(interrupt))
     raise typer.Exit(1 if card.broken else 0)
 
 
@@ -103,8 +104,10 @@ def _cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def _searched(seeds: range, families: "Sequence[Family]", jobs: int) -> "tuple[Scorecard, bool]":
-    """The sums, and whether somebody lost patience before the end."""
+def _searched(
+    seeds: range, families: "Sequence[Family]", jobs: int
+) -> "tuple[Scorecard, KeyboardInterrupt | None]":
+    """The sums, up to what interrupted them."""
     from antiphon.sim.explore.scorecard import Scorecard
     from antiphon.sim.explore.search import search
 
@@ -112,18 +115,19 @@ def _searched(seeds: range, families: "Sequence[Family]", jobs: int) -> "tuple[S
     began = told = time.monotonic()
     with Progress() as progress:
         try:
-            for run in search(seeds, families, jobs=min(jobs, whole)):
-                card.add(run)
-                now = time.monotonic()
-                if progress.is_live or now - told >= _TOLD_EVERY_S:
-                    told = now
-                    progress.say(
-                        f"{card.runs:,} of {whole:,} runs in {now - began:.0f} s, "
-                        f"{len(card.broken)} broke a law"
-                    )
-        except KeyboardInterrupt:
-            return card, True
-    return card, False
+            with terminable():
+                for run in search(seeds, families, jobs=min(jobs, whole)):
+                    card.add(run)
+                    now = time.monotonic()
+                    if progress.is_live or now - told >= _TOLD_EVERY_S:
+                        told = now
+                        progress.say(
+                            f"{card.runs:,} of {whole:,} runs in {now - began:.0f} s, "
+                            f"{len(card.broken)} broke a law"
+                        )
+        except KeyboardInterrupt as interrupt:
+            return card, interrupt
+    return card, None
 
 
 def _shrunk(card: "Scorecard") -> "list[tuple[SeedRun, Shrunk]]":

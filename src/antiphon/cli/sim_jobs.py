@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from antiphon.core.goodput import SearchRules
+from antiphon.host import end_with_parent
 from antiphon.report import RunSummary, SavedSearch, check_folder
 from antiphon.runs import LoadPlan
 from antiphon.sim.fleet import Scenario, Stopped, keep, simulate, simulated_search
@@ -165,8 +166,7 @@ _process: dict[str, Any] = {}
 
 
 def _begin_process(news: Any, stopped: Any, parent: int) -> None:
-    """Ctrl-C goes to all processes of a terminal: the first one decides."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    end_with_parent()
     _process.update(news=news, stopped=stopped, parent=parent, told_at=0.0)
 
 

@@ -1,6 +1,15 @@
-"""What the machine that we run on has."""
+"""What the machine that we run on has, and how processes on it end."""
 
 from .memory import available_bytes, give_back_freed_memory
 from .own_folder import open_folder_remedy
+from .process_end import Terminated, die_with_parent, end_with_parent, terminable
 
-__all__ = ["available_bytes", "give_back_freed_memory", "open_folder_remedy"]
+__all__ = [
+    "Terminated",
+    "available_bytes",
+    "die_with_parent",
+    "end_with_parent",
+    "give_back_freed_memory",
+    "open_folder_remedy",
+    "terminable",
+]

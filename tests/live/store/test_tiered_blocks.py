@@ -158,6 +158,7 @@ async def test_what_a_lease_that_ran_out_meanwhile_had_is_not_the_answer() -> No
     first, beyond = keys_of(prompt(2, seed=1))
     async with scene(slots=1) as it:
         await it.put(first)
+        await it.until_held(first, Tier.REMOTE)  # else it is held until it could be written
         it.remote.gate.clear()
         looking = asyncio.create_task(it.locate(first, beyond))
         await it.until_asked()
@@ -172,6 +173,7 @@ async def test_the_answers_lease_is_as_long_as_it_says() -> None:
     first, beyond = keys_of(prompt(2, seed=1))
     async with scene(slots=1) as it:
         await it.put(first)
+        await it.until_held(first, Tier.REMOTE)  # else it is held until it could be written
         it.remote.gate.clear()
         looking = asyncio.create_task(it.locate(first, beyond))
         await it.until_asked()

@@ -138,9 +138,11 @@ async def _to_disk(
         for key in part:
             disk.offer(key)
         await disk.settled(part)
-        await disk.verify([key for key in part if key in disk])
+        # What was lost may be written anew meanwhile: that copy has not been read.
+        there = [key for key in part if key in disk]
+        lost = frozenset((await disk.verify(there)).forgotten)
         kept = [key for key in part if blocks.host.is_pinned(key)]
-        moved = [key for key in part if key in disk and key not in kept]
+        moved = [key for key in there if key in disk and key not in lost and key not in kept]
         for key in moved:
             blocks.host.drop(key)
         count += len(moved)

@@ -7,7 +7,6 @@ reaches a stopped child too. So a supervisor that is killed leaves nothing runni
 
 import asyncio
 import contextlib
-import ctypes
 import logging
 import os
 import signal
@@ -19,6 +18,7 @@ from functools import partial
 
 from antiphon.core.config import build
 from antiphon.errors import PeerError, UsageError
+from antiphon.host import die_with_parent
 from antiphon.types import Config
 
 from .messages import (
@@ -35,7 +35,6 @@ from .messages import (
 
 ORPHANED = 3
 """Exit code of a child whose supervisor is gone."""
-_PR_SET_PDEATHSIG = 1
 
 
 class Parent:
@@ -135,9 +134,3 @@ def _find_parent() -> Parent:
     if os.getppid() != parent_pid:
         raise SystemExit(ORPHANED)
     return parent
-
-
-def die_with_parent(number: signal.Signals) -> None:
-    """Where the system can: get this signal when the thread that started this process ends."""
-    if sys.platform == "linux":
-        ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, number, 0, 0, 0)

@@ -11,7 +11,9 @@ import signal
 import sys
 from collections.abc import Sequence
 
-from .parent import ORPHANED, die_with_parent
+from antiphon.host import die_with_parent
+
+from .parent import ORPHANED
 
 _MODULE = "antiphon.live.supervisor.with_parent"
 

@@ -1,10 +1,11 @@
 """Many seeds in many families, in this process or in several."""
 
-import signal
 from collections.abc import Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from itertools import islice, product
 from multiprocessing import get_context
+
+from antiphon.host import end_with_parent
 
 from .cluster_run import STANDARD, Parts, outcome_of, run_cluster
 from .drawn_cluster import Family, setup_of
@@ -30,7 +31,7 @@ def search(
         yield from (run_seed(seed, family, parts) for seed, family in wanted)
         return
     context = get_context("spawn")
-    pool = ProcessPoolExecutor(jobs, mp_context=context, initializer=_leave_interrupts)
+    pool = ProcessPoolExecutor(jobs, mp_context=context, initializer=end_with_parent)
     batches = iter(lambda: list(islice(wanted, _BATCH)), [])
     under_way: dict[Future[list[SeedRun]], None] = {}
     try:
@@ -49,8 +50,3 @@ def search(
 
 def _run_batch(batch: Sequence[tuple[int, Family]], parts: Parts) -> list[SeedRun]:
     return [run_seed(seed, family, parts) for seed, family in batch]
-
-
-def _leave_interrupts() -> None:
-    """Ctrl-C is for the process that people talk to: it ends the others."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)

@@ -1,7 +1,6 @@
 """Runs a placement search: its trials in the simulator, side by side in processes."""
 
 import multiprocessing
-import signal
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
@@ -9,6 +8,7 @@ from dataclasses import dataclass, field
 
 from antiphon.core.goodput import GOAL, Attainment, Goodput
 from antiphon.core.placement import Candidate, PlacementSearch, Trial
+from antiphon.host import end_with_parent
 
 from .placement_case import PlacementCase
 
@@ -58,7 +58,7 @@ def _judging(case: PlacementCase, processes: int) -> Iterator[_Judge]:
         return
     others = multiprocessing.active_children()
     pool = ProcessPoolExecutor(
-        processes, mp_context=multiprocessing.get_context("spawn"), initializer=_leave_interrupts
+        processes, mp_context=multiprocessing.get_context("spawn"), initializer=end_with_parent
     )
     try:
         yield lambda trials: zip(
@@ -68,7 +68,7 @@ def _judging(case: PlacementCase, processes: int) -> Iterator[_Judge]:
         # Nobody wants what is still being simulated.
         for process in multiprocessing.active_children():
             if process not in others:
-                process.terminate()
+                process.kill()
         pool.shutdown(wait=False, cancel_futures=True)
         raise
     pool.shutdown()
@@ -86,8 +86,3 @@ def _judged(case: PlacementCase, trial: Trial) -> Goodput | Attainment:
     if attained.both().value < GOAL:
         return attained
     return case.goodput(candidate, seed, beat_per_s, (beat_per_s, attained))
-
-
-def _leave_interrupts() -> None:
-    """Ctrl-C reaches the whole group of processes; who started these ends them."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
