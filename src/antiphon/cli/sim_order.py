@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from antiphon.core.faults import expand, schedule_lines
+from antiphon.core.faults import check_times, expand, schedule_lines
 from antiphon.core.goodput import ScaleRules
 from antiphon.errors import UsageError
 from antiphon.runs import LoadPlan
@@ -146,6 +146,7 @@ def describe(job: SimJob) -> str:
 
 
 def _fault_lines(scenario: Scenario) -> Sequence[str]:
+    check_times(scenario.faults, scenario.duration_s)
     faults = expand(scenario.faults, scenario.duration_s)
     lines = schedule_lines(faults, scenario.seed, scenario.workers)
     return [f"  fault     {line.strip()}" for line in lines]

@@ -8,7 +8,6 @@ from itertools import takewhile
 from antiphon.core.faults import (
     GATEWAY,
     AnyWorker,
-    At,
     Corrupt,
     Crash,
     Cut,
@@ -19,9 +18,9 @@ from antiphon.core.faults import (
     ScheduledFault,
     ScheduleEntry,
     Stall,
+    check_times,
     expand,
 )
-from antiphon.errors import UsageError
 from antiphon.types import Seconds, Slo
 from antiphon.workload import AskMix, ask, poisson
 
@@ -85,12 +84,7 @@ class DrillPlan:
 
     def faults(self) -> tuple[ScheduledFault, ...]:
         """In order. Raises `UsageError` if there are too many, or one comes after the load."""
-        for place, entry in enumerate(self.schedule.entries, start=1):
-            if isinstance(entry.trigger, At) and entry.trigger.seconds >= self.load.duration_s:
-                raise UsageError(
-                    f"fault {place}: at: {entry.trigger.seconds:g} s is after the load, which "
-                    f"lasts {self.load.duration_s:g} s: make its duration longer (--duration)"
-                )
+        check_times(self.schedule, self.load.duration_s)
         return expand(self.schedule, self.load.duration_s)
 
     def arrivals(self) -> Iterator[Arrival]:

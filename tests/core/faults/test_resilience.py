@@ -72,6 +72,21 @@ def test_what_was_under_way_at_the_fault_is_lost_to_it() -> None:
     assert impact.recovery_s is None, "no call was due after it"
 
 
+@given(CALLS, FAULTS, st.floats(0.1, 20))
+@example([CallOutcome(0.0, 0.0, False)], [0.0], 1.0)
+def test_no_call_is_lost_twice(
+    calls: list[CallOutcome], faults: list[float], window_s: float
+) -> None:
+    found = resilience(calls, faults, reference=1.0, window_s=window_s)
+    assert sum(one.lost_calls for one in found.impacts) == found.lost_calls
+
+
+def test_a_call_that_came_between_two_faults_is_lost_to_the_one_that_it_met() -> None:
+    calls = [*each_second("...."), CallOutcome(4.9, 7.0, False)]
+    first, second = resilience(calls, [2.5, 5.0], reference=1.0, window_s=1.0).impacts
+    assert (first.lost_calls, second.lost_calls) == (0, 1)
+
+
 def test_each_fault_answers_for_what_comes_before_the_next() -> None:
     calls = each_second("....xx......xxxxxxxx....")
     first, second, third = resilience(

@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -17,6 +18,7 @@ from antiphon.core.faults import (
     Stall,
     StoreFault,
 )
+from antiphon.errors import UsageError
 from antiphon.sim.fleet import parse_scenario, scheduled
 from antiphon.sim.fleet.scheduled_faults import DRAIN_S, PlannedDrain, PlannedFaults
 
@@ -52,6 +54,11 @@ def test_each_action_is_what_the_injector_calls_it() -> None:
         ProcessFault(At(14.0), "prefill-1", Stall(5.0)),
         ProcessFault(At(15.0), "gateway", Crash(0.5)),
     )
+
+
+def test_what_comes_after_the_load_would_never_happen() -> None:
+    with pytest.raises(UsageError, match="fault 1: at: 100 s is after the load, which lasts 100 s"):
+        planned('at = "100s"\ntarget = "decode-0"\naction = "kill"')
 
 
 def test_stores_lose_what_they_have_or_have_full_ssds() -> None:

@@ -60,6 +60,7 @@ from .schedule import (
     ScheduledFault,
     ScheduleEntry,
     Target,
+    check_times,
     expand,
     preference,
 )
@@ -131,6 +132,7 @@ __all__ = [
     "attained_before",
     "attainment",
     "can_be_spared",
+    "check_times",
     "expand",
     "parse_plan",
     "plan",

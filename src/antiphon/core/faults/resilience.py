@@ -7,6 +7,7 @@ attainment 1 ┤━━━━━━━━┓             ┏━━━━━      
                     fault      recovered: from here on within 5 % of the reference
 """
 
+from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import accumulate
@@ -75,11 +76,17 @@ def resilience(
     within so much after it. Pure; the order of `calls` and faults does not matter."""
     ordered = sorted(calls, key=lambda call: (call.due_at_s, call.ended_at_s))
     times = sorted(faults_at_s)
-    lost = _lost([call for call in ordered if times and call.ended_at_s > times[0]], reference)
     expected = reference * len(ordered)
+    met: list[list[CallOutcome]] = [[] for _ in times]
+    for call in ordered:
+        if (fault := _met(call, times)) is not None:
+            met[fault].append(call)
+    lost = _lost([call for its in met for call in its], reference)
     impacts = tuple(
-        _impact(ordered, at, end, reference, window_s)
-        for at, end in zip(times, [*times[1:], float("inf")], strict=False)
+        Impact(
+            at, _lost(its, reference), _recovery_s(_due(ordered, at, end), at, reference, window_s)
+        )
+        for at, end, its in zip(times, [*times[1:], float("inf")], met, strict=False)
     )
     return Resilience(
         reference=reference,
@@ -111,18 +118,18 @@ def _lost(calls: Sequence[CallOutcome], reference: float) -> float:
     return max(reference * len(calls) - sum(call.met for call in calls), 0.0)
 
 
-def _impact(
-    ordered: Sequence[CallOutcome],
-    at: Seconds,
-    end: Seconds,
-    reference: float,
-    window_s: Seconds,
-) -> Impact:
-    """Calls that were under way at the fault count as lost to it, but not for its recovery."""
-    after = [call for call in ordered if at <= call.due_at_s < end]
-    open_then = [call for call in ordered if call.due_at_s < at < call.ended_at_s]
-    recovery_s = _recovery_s(after, at, reference, window_s)
-    return Impact(at, _lost([*open_then, *after], reference), recovery_s)
+def _met(call: CallOutcome, times: Sequence[Seconds]) -> int | None:
+    """The fault that answers for a call: the first one while it was under way, else the last one
+    before it. So each call is lost at most once."""
+    after = bisect_right(times, call.due_at_s)
+    if after < len(times) and call.ended_at_s > times[after]:
+        return after
+    return after - 1 if after else None
+
+
+def _due(ordered: Sequence[CallOutcome], at: Seconds, end: Seconds) -> Sequence[CallOutcome]:
+    """What recovery is seen by: calls that were under way at the fault are none of it."""
+    return [call for call in ordered if at <= call.due_at_s < end]
 
 
 def _recovery_s(

@@ -122,6 +122,16 @@ class ScheduledFault:
     once: bool
 
 
+def check_times(schedule: FaultSchedule, duration_s: Seconds) -> None:
+    """Raises `UsageError` for an entry whose time is after the end of the load."""
+    for place, entry in enumerate(schedule.entries, start=1):
+        if isinstance(entry.trigger, At) and entry.trigger.seconds >= duration_s:
+            raise UsageError(
+                f"fault {place}: at: {entry.trigger.seconds:g} s is after the load, which lasts "
+                f"{duration_s:g} s: make its duration longer, or the fault earlier"
+            )
+
+
 def expand(schedule: FaultSchedule, duration_s: Seconds) -> tuple[ScheduledFault, ...]:
     """The faults of a run that lasts `duration_s`: in order of time, then those set off by events.
 

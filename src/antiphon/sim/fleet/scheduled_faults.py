@@ -34,6 +34,7 @@ from antiphon.core.faults import (
     StoreFault,
     When,
     can_be_spared,
+    check_times,
     expand,
     preference,
     target_text,
@@ -92,6 +93,7 @@ def scheduled(
     even when all are there.
     """
     seed = scenario.seed if seed is None else seed
+    check_times(scenario.faults, scenario.duration_s)
     faults = expand(scenario.faults, scenario.duration_s)
     for fault in faults:
         if why := _impossible(fault, scenario):
