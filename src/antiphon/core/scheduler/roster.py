@@ -227,6 +227,11 @@ class Roster:
         if not owner.started:
             self.fresh -= 1
 
+    def end_new(self, sequence: SequenceState, now: Seconds) -> None:
+        """It ends as it comes, before it has waited or run."""
+        self.mark_ended(sequence, now)
+        self._forget(sequence)
+
     def leave(self, sequence: SequenceState) -> None:
         """Take an ended sequence out of where it is and give its pages back."""
         self.changed = True
