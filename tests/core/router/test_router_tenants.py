@@ -95,3 +95,18 @@ def test_no_wait_counts_more_than_four_times() -> None:
     assert Ahead(overtaken=0.25).caution == pytest.approx(8 / 3)
     assert Ahead(overtaken=954 / 956).caution == 4.0
     assert Ahead(overtaken=954 / 956, share=0.1).caution == 1.0
+
+
+def test_what_a_tenant_has_counts_until_it_is_over() -> None:
+    made = router(info("w"), queue_s=0.25)
+    taken = flood(made)
+    for number in range(taken):
+        made.prefilled(of("a", number).id, 0.0)
+    assert isinstance(made.choose(of("b"), 0.0), Route)
+    assert isinstance(made.choose(of("b", 1), 0.0), Route)
+    assert isinstance(made.choose(of("b", 2), 0.0), Route), "b has as much as a has"
+    assert isinstance(made.choose(of("a", 8), 0.0), Hold), "and 0.3 s wait"
+    for number in range(taken - 1):
+        made.settled(of("a", number).id, 1.0)
+    assert isinstance(made.choose(of("b", 3), 1.0), Hold), "b has more than a has left"
+    assert isinstance(made.choose(of("a", 9), 1.0), Route)
