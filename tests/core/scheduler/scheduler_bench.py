@@ -27,7 +27,7 @@ SETUP = WorkerSetup(
 def request(id: str = "r", prompt: tuple[int, ...] = (1, 2, 3), **changes) -> Request:
     facts = {
         key: changes.pop(key)
-        for key in ("eos_token_ids", "resumed", "priority", "deadline", "attempt")
+        for key in ("eos_token_ids", "resumed", "priority", "deadline", "attempt", "done")
         if key in changes
     }
     return Request(

@@ -49,3 +49,15 @@ def test_nor_do_those_that_were_offered_or_aborted() -> None:
         bench.scheduler.abort(RequestId("b"), 0.0)
         assert bench.scheduler.step(0.0) is None
         assert states() == before
+
+
+def test_nor_do_those_of_which_an_earlier_attempt_said_all() -> None:
+    bench = Bench()
+    with nobody_looks_for_cycles():
+        before = states()
+        bench.add(request("a", n=2, resumed=((9, 9), (9,)), done=(0,), attempt=2))
+        bench.add(request("b", n=2, resumed=((9,) * 4, (9,)), attempt=2))
+        bench.add(request("c", resumed=((9,) * 4,), attempt=2))
+        bench.finish()
+        bench.scheduler.expire(0.0)
+        assert states() == before

@@ -168,3 +168,64 @@ def test_one_tenant_is_served_as_if_there_were_no_turns() -> None:
         for kind in (Roster, ByArrival)
     )
     assert turns == without == [one.request.id for one in alone]
+
+
+# ── what a tenant that has most leaves to others ─────────────────────────────────────────────
+
+
+def crowded(*later: tuple[int, str, int]) -> dict[RequestId, float]:
+    """When each starts where 7/8 of 80 pages are taken at first: six parts by a, one by b.
+
+    Of who comes later, for the last part: when, its name (its tenant's first), and its class.
+    """
+    setup = WorkerSetup(
+        config=SchedulerConfig(max_num_seqs=32, max_batched_tokens=512, reserve_fraction=0.0),
+        kv=KvConfig(page_tokens=4, block_tokens=4, prefix_cache=False),
+        pages=80,
+    )
+    first = [(0, name, 0) for name in ("a0", "a1", "a2", "a3", "a4", "a5", "b0")]
+    coming = [
+        Submit(
+            float(at),
+            Request(
+                id=RequestId(name),
+                prompt=(1,) * 4,
+                sampling=SamplingParams(max_tokens=36, min_tokens=36, seed=1),
+                tenant_salt=name[:1].encode(),
+                priority=priority,
+            ),
+        )
+        for at, name, priority in [*first, *later]
+    ]
+    engine = ScriptedEngine(hashed_script(VOCAB_SIZE), ConstantStepTime(1.0))
+    log = run_worker(setup.build(), engine, coming)
+    return {what.request: at for at, what in log.happenings if isinstance(what, Started)}
+
+
+def test_room_that_is_left_to_others_is_theirs_at_once() -> None:
+    at = crowded((1, "a6", 0), (1, "a7", 0), (3, "b1", 0))
+    assert at[RequestId("b1")] == 3.0, "nobody holds it up who may not have that room"
+    assert at[RequestId("a6")] >= 36.0, "it leaves the last eighth"
+    assert at[RequestId("a5")] == 0.0
+
+
+def test_those_that_wait_already_get_it_too() -> None:
+    at = crowded((1, "a6", 0), (1, "a7", 0), (1, "b1", 0))
+    assert at[RequestId("b1")] == 1.0
+    assert min(at[RequestId("a6")], at[RequestId("a7")]) >= 36.0
+
+
+def test_room_is_not_left_to_a_class_that_comes_later() -> None:
+    at = crowded((1, "a6", 0), (3, "b1", 1))
+    assert at[RequestId("b1")] >= at[RequestId("a6")]
+
+
+def test_a_tenant_that_is_alone_has_all() -> None:
+    at = crowded((37, "a6", 0), *((37, f"a{number}", 0) for number in range(7, 14)))
+    assert [at[RequestId(f"a{number}")] for number in range(6, 14)] == [37.0] * 8
+
+
+def test_what_was_served_beyond_a_share_is_not_forgotten_when_nobody_waits() -> None:
+    coming = submits([(0, b"a", LARGEST, 4), (8, b"a", 4, 2), (8, b"b", 4, 2)])
+    order = [what.request for _, what in play(coming).happenings if isinstance(what, Started)]
+    assert order == ["r0", "r2", "r1"]

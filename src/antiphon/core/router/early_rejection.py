@@ -36,6 +36,10 @@ _CAUTION = 2.0
 the edge, and half of those who are predicted to be just in time come too late. That does not hold
 for tenants that have far less than others: they are not taken last. So there is always room left
 for them, between the edge of the others and their own."""
+_MOST_CAUTION = 4.0
+"""And at most so many, as if half of the work were for tenants that go before: where very many
+tenants have little each, nearly all of it is, and whoever has somewhat more than they would be
+refused for a wait of milliseconds."""
 _MODEST = 0.75
 """Share of the mean below which a tenant is not taken last."""
 _UNKNOWN_DECODE_S: Seconds = 60.0
@@ -62,7 +66,7 @@ class Ahead:
         """How many times a predicted wait counts."""
         if self.share < _MODEST:
             return 1.0
-        return _CAUTION / (1 - self.overtaken)
+        return min(_CAUTION / (1 - self.overtaken), _MOST_CAUTION)
 
 
 class _Way(NamedTuple):

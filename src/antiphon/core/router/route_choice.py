@@ -46,7 +46,8 @@ class RouteChoice:
 
     Where all who could compute its prompt have prompts for more than `queue_s`, it waits: who is
     next is decided when one of them has time, not long before. A tenant that has less than others
-    there (`share` of the mean below 1) waits for less: it goes before them at the worker, too.
+    there (`share` of the mean below 1) waits for less: it goes before them at the worker, too. It
+    waits as others do for room at a worker that only decodes it.
     """
 
     forecast: Forecast
@@ -64,10 +65,10 @@ class RouteChoice:
         """
         decoders = [worker for worker in workers if worker.role is not Role.PREFILL]
         if not decoders:
-            ready = self._with_room(workers)
+            ready = self._to_compute(workers)
             full = f"all {len(workers)} prefill workers are full"
             return self._pick(self._wholes(ready), full, ready)
-        ready = self._with_room(decoders)
+        roomy, ready = self._with_room(decoders), self._to_compute(decoders)
         demand = self.forecast.demand
         partners = [one.exchange for one in decoders if could_adopt(one, demand, drawn=1)]
         pool = [
@@ -80,12 +81,12 @@ class RouteChoice:
         full = f"all {len(decoders)} workers that decode are full"
         if whole or not pool:
             return self._pick(self._wholes(ready), full, ready)
-        split = self._split(pool, ready)
+        split = self._split(pool, roomy)
         both = [worker for worker in ready if worker.role is Role.MIXED]
         mixed = self._wholes(both)
         remote = [split] if split and not self._have_enough(pool) else []
-        options = [*remote, *mixed, *self._local(ready, split, pool)]
-        reason = f"half of the pool of all {len(pool)} prefill workers is taken" if ready else full
+        options = [*remote, *mixed, *self._local(roomy, split, pool)]
+        reason = f"half of the pool of all {len(pool)} prefill workers is taken" if roomy else full
         return self._pick(options, reason, [*pool, *both])
 
     def best_decode(self, workers: Sequence[WorkerBelief]) -> Option | NoRoom:
@@ -111,10 +112,16 @@ class RouteChoice:
 
     def _with_room(self, workers: Sequence[WorkerBelief]) -> list[WorkerBelief]:
         demand, most = self.forecast.demand, self.max_sequences
-        ready = [one for one in workers if has_room(one, demand, most)]
+        return [one for one in workers if has_room(one, demand, most)]
+
+    def _to_compute(self, workers: Sequence[WorkerBelief]) -> list[WorkerBelief]:
+        """Those to whom its prompt may be sent to be computed."""
         if self.share >= 1:
-            return ready
-        return [one for one in workers if one in ready or not has_enough(one, self._sent_ahead_s)]
+            return self._with_room(workers)
+        demand, most, ahead_s = self.forecast.demand, self.max_sequences, self._sent_ahead_s
+        return [
+            one for one in workers if has_room(one, demand, most) or not has_enough(one, ahead_s)
+        ]
 
     def _wholes(self, workers: Sequence[WorkerBelief]) -> list[Option]:
         if self._have_enough(workers):

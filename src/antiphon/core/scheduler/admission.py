@@ -41,6 +41,8 @@ class DeferReason(StrEnum):
     """Memory would run out later, as predicted."""
     PAGES = "pages"
     """Memory is in use now."""
+    RESERVED = "reserved"
+    """The last part of memory is left to tenants that have less of what runs."""
     OFFERS = "offers"
     """Half of the memory is for KV that others are to take, and that half is full."""
 
@@ -162,19 +164,21 @@ class Admission:
         """Why `candidate` with this prefix match had better wait for memory; None: it may start.
 
         Where nothing runs it always may: whatever was taken in fits alone. Where all fit at their
-        longest there is nothing to predict.
+        longest there is nothing to predict. Who was preempted had its room before, and needs to
+        leave none.
         """
         worst = crowd.worst_pages + (1 + len(candidate.followers)) * candidate.owner.worst_pages
-        usable = self._usable_pages
-        if crowd.has_most(candidate):
-            usable -= usable // _LEFT_TO_OTHERS
-        if not running or worst <= usable:
+        usable = own = self._usable_pages
+        if crowd.has_most(candidate) and not candidate.preempted:
+            own -= usable // _LEFT_TO_OTHERS
+        if not running or worst <= own:
             return None
         peak = self.peak(running, candidate, match)
-        if peak <= usable:
+        if peak <= own:
             return None
         return Deferred(
-            DeferReason.PEAK, f"memory use would peak at {peak} pages of {usable} usable"
+            DeferReason.PEAK if min(worst, peak) > usable else DeferReason.RESERVED,
+            f"memory use would peak at {peak} pages of {own} usable",
         )
 
     def short_for_offer(

@@ -143,9 +143,9 @@ class Intake:
                 prompt_len=length,
                 resumed_len=len(resumed[index]),
                 block_keys=[*names],
-                ended=index in request.done,
             )
             for index in range(sampling.n)
+            if index not in request.done
         ]
         return state
 

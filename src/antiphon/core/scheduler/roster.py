@@ -40,6 +40,8 @@ class Roster:
         """Ended since the last plan, and perhaps known to the engine."""
         self.changed = True
         """Whether who is served next, or what runs, has changed since this was last cleared."""
+        self.passing = False
+        """Whether who is served next was let pass: then whoever comes may be next, too."""
 
     @property
     def running_requests(self) -> int:
@@ -112,8 +114,7 @@ class Roster:
             party[0].followers = party[1:]
         waiting = [one for one in state.alive if one not in party[1:]]
         places = [self.queue.push(one) for one in waiting]
-        first = (self.queue.head, self.queue.head_to_keep)
-        self.changed = self.changed or any(one in first for one in waiting)
+        self.changed = self.changed or self.passing or self.queue.head in waiting
         return min(places)
 
     def start(self, sequence: SequenceState) -> None:
@@ -226,6 +227,11 @@ class Roster:
         self._history.request_ended(now)
         if not owner.started:
             self.fresh -= 1
+
+    def end_new(self, sequence: SequenceState, now: Seconds) -> None:
+        """It ends as it comes, before it has waited or run."""
+        self.mark_ended(sequence, now)
+        self._forget(sequence)
 
     def leave(self, sequence: SequenceState) -> None:
         """Take an ended sequence out of where it is and give its pages back."""

@@ -388,7 +388,7 @@ class Scheduler:
             if reason is not None:
                 self._events.append(ended_event(sequence, reason))
                 self._events_at = now
-                self._roster.mark_ended(sequence, now)
+                self._roster.end_new(sequence, now)
 
     def _lease_ended(self, references: Sequence[PageId]) -> None:
         self._pool.release(references)

@@ -58,7 +58,7 @@ class RequestState:
     tenant: bytes
     """Whose request it is, where the salt is not to be seen."""
     sequences: list["SequenceState"] = field(default_factory=list)
-    """By index, but for those that have ended and left."""
+    """By index, but for those that were done when it came, or have ended and left."""
     started: bool = False
     lease: LeaseId | None = None
     """Set if only the prompt is computed here: what its KV is offered under."""

@@ -1,5 +1,7 @@
 """Who of those that wait starts in the next step: in order, until one has to wait."""
 
+from dataclasses import dataclass
+
 from antiphon.core.handover import LeaseBook
 from antiphon.core.kv import Match
 from antiphon.errors import BugError
@@ -10,6 +12,43 @@ from .receiving import Receiving
 from .roster import Roster
 from .sequence import SequenceState, started_event
 from .sequence_memory import SequenceMemory
+
+
+@dataclass(slots=True)
+class _Passing:
+    """Whom those behind pass, for what it waits for is not theirs to take.
+
+    Prefills that wait for room to offer, by those that offer nothing: it is room that takers make,
+    and a taker may wait for what is behind them. Tenants that leave room to others, by these
+    others within their class: it is the room that is left to them.
+    """
+
+    crowd: Crowd
+    offers: bool = False
+    reserved_in: int | None = None
+    """The class in which room was left."""
+
+    def __bool__(self) -> bool:
+        return self.offers or self.reserved_in is not None
+
+    def begin(self, head: SequenceState, reason: DeferReason) -> bool:
+        """May somebody behind this one go on, which is deferred? Mutates."""
+        if reason is DeferReason.OFFERS:
+            self.offers = True
+        elif reason is DeferReason.RESERVED:
+            self.reserved_in = head.owner.request.priority
+        else:
+            return False
+        return True
+
+    def may_start(self, one: SequenceState) -> bool:
+        """Is it not among those that are passed?"""
+        if self.offers and one.owner.lease is not None:
+            return False
+        if self.reserved_in is None:
+            return True
+        within = one.owner.request.priority <= self.reserved_in
+        return within and (one.preempted or not self.crowd.has_most(one))
 
 
 class Starting:
@@ -34,30 +73,31 @@ class Starting:
         self.queried_tokens = self.hit_tokens = 0
 
     def run(self, now: Seconds, events: list[SchedulerEvent]) -> Deferred | None:
-        """Start whoever can; returns why the first of the others has to wait.
-
-        Prefills that wait for room to offer are passed by those that offer nothing: it is room
-        that takers make, and a taker may wait for what is behind them.
-        """
+        """Start whoever can; returns why the first of the others has to wait."""
         roster = self._roster
         crowd = Crowd(worst_pages=len(self._leases.pages))
         for sequence in roster.present():
             crowd.join(sequence)
         first: Deferred | None = None
-        while (
-            head := roster.queue.head if first is None else roster.queue.head_to_keep
-        ) is not None:
+        passing = _Passing(crowd)
+        while (head := self._next(passing)) is not None:
             deferred = self._admission.crowded(head, crowd) or self._take_pages(head, crowd)
             if deferred is None:
                 self._start(head, now, events)
                 crowd.join(head)
                 continue
             first = first or deferred
-            if deferred.reason is not DeferReason.OFFERS:
+            if not passing.begin(head, deferred.reason):
                 roster.changed = deferred.reason is DeferReason.BUDGET
-                return first
-        roster.changed = False
+                break
+        else:
+            roster.changed = False
+        roster.passing = bool(passing)
         return first
+
+    def _next(self, passing: _Passing) -> SequenceState | None:
+        queue = self._roster.queue
+        return next(filter(passing.may_start, queue), None) if passing else queue.head
 
     def _start(self, head: SequenceState, now: Seconds, events: list[SchedulerEvent]) -> None:
         """It has its pages: count what it found, and let it run unless KV of it is elsewhere."""

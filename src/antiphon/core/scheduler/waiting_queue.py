@@ -1,8 +1,9 @@
 """Who is served next: class, then preempted ones, then tenants in turn, then urgency, arrival.
 
-Nobody skips: whoever can't start holds up all behind. So a tenant that sends far more than others
-fills this queue with its own, and those of others go before them as they come: each waits for what
-its own tenant had here, and of every other one for about a step's tokens and its largest prompt.
+Whoever can't start holds up all behind, but for those whom `starting` lets pass. So a tenant that
+sends far more than others fills this queue with its own, and those of others go before them as they
+come: each waits for what its own tenant had here, and of every other one for about a step's tokens
+and its largest prompt.
 """
 
 from collections.abc import Iterator
@@ -21,24 +22,15 @@ class WaitingQueue:
     def __init__(self, quantum_tokens: int, rounds: type[TenantRounds] = TenantRounds) -> None:
         self._quantum, self._rounds = quantum_tokens, rounds
         self._classes: dict[int, PriorityClass[SequenceKey]] = {}
-        """Those in which somebody waits."""
+        """Also those in which nobody waits now: what their tenants owe stays."""
         self._waiting: dict[SequenceKey, SequenceState] = {}
 
     @property
     def head(self) -> SequenceState | None:
         """Who is served next."""
-        if not self._classes:
-            return None
-        one = self._classes[min(self._classes)].head()
+        priority = min((one for one, own in self._classes.items() if own), default=None)
+        one = None if priority is None else self._classes[priority].head()
         return None if one is None else self._waiting[one.id]
-
-    @property
-    def head_to_keep(self) -> SequenceState | None:
-        """Who is served next of those whose KV is not for others."""
-        head = self.head
-        if head is None or head.owner.lease is None:
-            return head
-        return next((one for one in self if one.owner.lease is None), None)
 
     def __iter__(self) -> Iterator[SequenceState]:
         """All that wait, in order of service, as if nobody came meanwhile."""
@@ -72,11 +64,8 @@ class WaitingQueue:
         """Take out one that waits. Mutates."""
         if self._waiting.pop(sequence.key, None) is None:
             raise BugError(f"{sequence.key} does not wait")
-        priority = sequence.owner.request.priority
-        own = self._classes[priority]
+        own = self._classes[sequence.owner.request.priority]
         own.remove(_waiting(sequence), _tenant(sequence))
-        if not own:
-            del self._classes[priority]
 
 
 def _tenant(sequence: SequenceState) -> Tenant | None:
