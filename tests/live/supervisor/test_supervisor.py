@@ -281,6 +281,27 @@ def test_the_gateway_has_a_worker_started_anew(supervise) -> None:
     assert not running.saw("log mixed-0 | ended")
 
 
+@pytest.mark.parametrize("gateway", ["serve", "restart mixed-0"])
+def test_a_restarted_worker_without_a_process_is_tried_again_after_the_back_off(
+    supervise, tmp_path: Path, gateway: str
+) -> None:
+    """It died, or was restarted by order: its first life is the last that can be executed."""
+    program = tmp_path / "mixed-0.python"
+    program.write_text(f'#!/bin/sh\nchmod 644 "$0"\nexec {sys.executable} "$@"\n')
+    program.chmod(0o755)
+    running = supervise({"gateway": gateway})
+    if gateway == "serve":
+        running.until(lambda: running.saw("ready it"))
+        os.kill(int(running.lives("mixed-0")[0][1]), signal.SIGKILL)
+    running.until(lambda: running.saw("log mixed-0 | ended (its process could not be created: "))
+    running.until(lambda: running.saw("Permission denied", times=2))
+    assert running.process.poll() is None
+    program.chmod(0o755)
+    running.until(lambda: len(running.lives("mixed-0")) == 2)
+    running.process.send_signal(signal.SIGTERM)
+    assert running.code() == 0
+
+
 HUNG = "ended (its process hung: not with the gateway for 0.5 s)"
 
 
@@ -510,6 +531,20 @@ def test_an_added_worker_that_can_t_start_is_one_line_and_the_server_lives(
         f"log decode-1 | could not be added: {why}"
     ]
     assert len(running.lives("decode-1")) == 1
+    assert running.process.poll() is None
+
+
+def test_an_added_worker_without_a_process_is_not_added_and_the_server_lives(
+    supervise, tmp_path: Path
+) -> None:
+    """What fork and exec answer is no end of the server: there may be room again."""
+    (tmp_path / "decode-1.python").touch(0o644)
+    orders = "add:decode-1:decode refused:decode-1 add:decode-2:decode"
+    running = supervise({"gateway": f"order {orders}"}, **ACTS)
+    running.until(lambda: bool(running.lives("decode-2")))
+    assert running.lives("decode-2")[0][3] == "(4, 5)"
+    assert running.saw("log decode-1 | could not be added: decode-1 could not be started")
+    assert running.saw("(its process could not be created: [Errno 13] Permission denied")
     assert running.process.poll() is None
 
 
