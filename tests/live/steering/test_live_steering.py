@@ -417,4 +417,4 @@ async def test_ending_a_worker_that_is_not_empty_is_noticed(plant: LivePlant) ->
     plant.load("decode-0", running=1)
     plant._change("decode-0", health=Health.DRAINING)
     with pytest.raises(AssertionError, match="it was not empty"):
-        plant._tell(EndWorker("decode-0"))
+        plant._tell(EndWorker("decode-0", 1))

@@ -482,7 +482,9 @@ ACTS = {
 
 
 def test_a_worker_is_added_on_cores_that_nobody_has_and_ended_and_added_again(supervise) -> None:
-    orders = "add:decode-1:decode see:decode-1 ready end:decode-1 gone:decode-1 add:decode-1:decode"
+    orders = (
+        "add:decode-1:decode see:decode-1 ready end:decode-1:1 gone:decode-1 add:decode-1:decode"
+    )
     running = supervise({"gateway": f"order {orders}"}, **ACTS)
     running.until(lambda: len(running.lives("decode-1")) == 2)
     assert [" ".join(life[2:]) for life in running.lives("decode-0")] == ["decode (2, 3)"]
@@ -512,6 +514,15 @@ def test_no_more_workers_than_there_is_memory_for(supervise) -> None:
     running.until(lambda: "NotAdded(worker='decode-1'" in running.heard("gateway"))
     assert running.saw("could not be added: kv.memory_bytes = 9GiB is more than is free: 8.0GiB")
     assert running.lives("decode-1") == []
+
+
+def test_the_end_of_another_life_ends_nobody(supervise) -> None:
+    """The order is for the life that was drained: the next one may have been given work."""
+    orders = "ready end:decode-0:2 add:decode-1:decode see:decode-1"
+    running = supervise({"gateway": f"order {orders}"}, **ACTS)
+    running.until(lambda: "='decode-1'" in running.heard("gateway"))
+    assert "state='stopping'" not in running.heard("gateway")
+    assert "='decode-0'" in running.heard("gateway").splitlines()[-1]
 
 
 @pytest.mark.parametrize(

@@ -217,9 +217,10 @@ class Supervisor:
                 if on:
                     self._drained_lives[name] = worker.launch.life
                 self._keep_drained()
-            case EndWorker():
-                self._ending.add(name)
-                worker.end()
+            case EndWorker(_, life):
+                if life == worker.launch.life:
+                    self._ending.add(name)
+                    worker.end()
 
     def _report(self) -> None:
         """Tell the gateway about the others' processes; one that died has nothing to drain."""
