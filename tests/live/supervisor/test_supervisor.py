@@ -516,6 +516,23 @@ def test_no_more_workers_than_there_is_memory_for(supervise) -> None:
     assert running.lives("decode-1") == []
 
 
+def test_one_that_died_and_starts_again_has_its_memory_still_to_take(supervise) -> None:
+    """What it had is free now, and is its own: 5 of 8 GiB are not there twice."""
+    running = supervise(
+        {"gateway": "order ready waiting add:decode-1:decode"},
+        cluster={**ACTS["cluster"], "restart_backoff_s": 3600.0},
+        planner=ACTS["planner"],
+        engine=ACTS["engine"],
+        kv={"memory_bytes": "5GiB"},
+    )
+    running.until(lambda: running.saw("ready it"))
+    running.until(lambda: running.heard("gateway").splitlines()[-1].count("state='ready'") == 3)
+    os.kill(int(running.lives("decode-0")[0][1]), signal.SIGKILL)
+    running.until(lambda: "NotAdded(worker='decode-1'" in running.heard("gateway"))
+    assert running.saw("kv.memory_bytes = 5GiB is more than is free beside 1 that start: 8.0GiB")
+    assert running.lives("decode-1") == []
+
+
 def test_the_end_of_another_life_ends_nobody(supervise) -> None:
     """The order is for the life that was drained: the next one may have been given work."""
     orders = "ready end:decode-0:2 add:decode-1:decode see:decode-1"

@@ -266,7 +266,10 @@ class Supervisor:
         """Start one more worker, or say once why not. One that can't start is not tried again."""
         if name in self._workers or self._signals:
             return
-        starting = sum(not worker.was_ready for worker in self._workers.values())
+        starting = sum(
+            worker.state is not State.READY and other not in self._ending
+            for other, worker in self._workers.items()
+        )
         place = self._places.take(starting)
         if isinstance(place, NoPlace):
             self._not_added(name, place.why)
