@@ -542,6 +542,22 @@ def test_the_end_of_another_life_ends_nobody(supervise) -> None:
     assert "='decode-0'" in running.heard("gateway").splitlines()[-1]
 
 
+def test_what_a_worker_says_bears_its_name_once_it_is_not_the_only_one(supervise) -> None:
+    running = supervise(
+        {
+            "gateway": "order ready add:mixed-1:mixed",
+            "mixed-0": "say loading",
+            "mixed-1": "say loading, too",
+        },
+        cluster={"mixed": 1},
+        planner={"mode": "act", "budget": 2},
+        engine={"cores": [0, 1]},
+    )
+    running.until(lambda: running.saw("loading, too"))
+    said = [line for line in running.lines if line.startswith("say ")]
+    assert said == ["say loading", "say mixed-1: loading, too"]
+
+
 @pytest.mark.parametrize(
     ("deed", "why"),
     [

@@ -83,7 +83,6 @@ class Supervisor:
         self._voice = voice
         self._clock = clock
         self._places = WorkerPlaces((), each_bytes=0, available=lambda: 0)
-        self._alone = len(specs) == 1
         self._gateway = self._child(GATEWAY, Role.MIXED, config.engine.cores)
         self._workers: dict[str, KeptChild] = {
             spec.id: self._child(spec.id, spec.role, spec.cores) for spec in specs
@@ -169,7 +168,8 @@ class Supervisor:
     def _hear(self, child: KeptChild, message: FromChild) -> None:
         match message:
             case Say(line) if child is not self._gateway and child is not self._store:
-                self._voice.say(line if self._alone else f"{child.launch.name}: {line}")
+                alone = len(self._workers) == 1
+                self._voice.say(line if alone else f"{child.launch.name}: {line}")
             case Ready():
                 if child is self._gateway:
                     self._greeting = message
