@@ -25,7 +25,7 @@ import uvloop
 from antiphon import __version__
 from antiphon.core.config import MAX_WORKERS
 from antiphon.core.joining import judge_join
-from antiphon.core.recorded_run import Setup, router_of
+from antiphon.core.recorded_run import Setup, Times, router_of
 from antiphon.host import give_back_freed_memory
 from antiphon.perf import read_times
 from antiphon.types import (
@@ -287,27 +287,8 @@ class GatewayProcess:
         )
         if self._requests is not None:
             ports = replace(ports, log_request=self._requests)
-        self._steering = steering = steering_of(
-            config,
-            info.model,
-            times,
-            self._operations,
-            tell=self._parent.tell,
-            clock=time.monotonic,
-            log_decision=log,
-        )
-        if steering is not None:
-            ports = steering.watched(ports)
-            metrics.watch_planner(steering.counts)
-            self._planning = self._spawn(steering.run())
-        gateway = Gateway(
-            router,
-            served,
-            self._text.tokenizer,
-            metrics,
-            ports,
-            config,
-        )
+        ports = self._steered(ports, info, times, metrics)
+        gateway = Gateway(router, served, self._text.tokenizer, metrics, ports, config)
         self._operations.attach(FleetControl(gateway, self._served_name), kv.store_now)
         prompts = Prompts(self._text.tokenizer, self._text.template)
         members = gateway.fleet.members
@@ -327,6 +308,24 @@ class GatewayProcess:
         self._spawn(kv.watch())
         self._spawn(self._keep_saying_who_is_there(gateway))
         return gateway
+
+    def _steered(self, ports: Ports, info: WorkerInfo, times: Times, metrics: Metrics) -> Ports:
+        """Begin to plan, if that is configured; `ports` of a gateway that the planner watches."""
+        steering = steering_of(
+            self._config,
+            info.model,
+            times,
+            self._operations,
+            tell=self._parent.tell,
+            clock=ports.clock,
+            log_decision=ports.log_decision,
+        )
+        if steering is None:
+            return ports
+        self._steering = steering
+        self._planning = self._spawn(steering.run())
+        metrics.watch_planner(steering.counts)
+        return steering.watched(ports)
 
     def _decision_log(self, info: WorkerInfo) -> DecisionLog | None:
         if self._decisions is None:

@@ -306,12 +306,29 @@ async def test_a_worker_is_ended_when_it_has_been_drained_and_waited_for_until_i
     for _ in range(5):
         await asyncio.sleep(0)
     assert fleet.calls == ["drain a 7", "leaves a"]
-    assert told == [EndWorker("a")]
+    assert told == [EndWorker("a", 2)]
     operations.children([child("a", Role.MIXED, "stopping"), child("b", Role.MIXED)])
     await asyncio.sleep(0)
     assert not ending.done()
     operations.children([child("b", Role.MIXED)])
     await ending
+
+
+async def test_an_end_is_for_the_life_that_was_drained() -> None:
+    """It died when it was empty, and its next life serves: that is not waited for."""
+    fleet = ScriptedFleet(a=Role.MIXED, b=Role.MIXED)
+    operations, told = made(fleet)
+    drained, other = child("a", Role.MIXED), child("b", Role.MIXED)
+    operations.children([drained, other])
+    fleet.gate.clear()
+    ending = asyncio.create_task(operations.end("a", 7))
+    await asyncio.sleep(0)
+    operations.children([msgspec.structs.replace(drained, life=3), other])
+    fleet.gate.set()
+    with pytest.raises(PeerError, match="a died before it could be ended, and starts again"):
+        async with asyncio.timeout(5):
+            await ending
+    assert told == [EndWorker("a", drained.life)]
 
 
 async def test_an_end_that_is_given_up_leaves_no_worker_drained() -> None:

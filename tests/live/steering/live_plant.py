@@ -184,7 +184,8 @@ class LivePlant:
                 assert len(self._children) < self.counts.budget
                 self._start(name, role, self._start_s)
                 self._publish()
-            case EndWorker(name):
+            case EndWorker(name, life):
+                assert life == self._children[name].life
                 member = self._joined.pop(name)
                 assert member.health is Health.DRAINING
                 assert member.view.running == 0, "it was not empty"

@@ -85,6 +85,9 @@ async def test_there_are_never_more_than_the_budget_whoever_has_started_them(
     moves(plant, Add(DECODE, 5), Add(PREFILL, 5))
     await plant.step()
     assert plant.names() == ["decode-0", "decode-1", "decode-2", "prefill-0"]
+    assert plant.steering.status().withheld == "the budget of 4 is taken"
+    await plant.step()
+    assert plant.steering.status().withheld == "", "nobody wants more"
 
 
 async def test_a_worker_ends_only_when_it_is_empty_and_its_name_is_free_then(
@@ -417,4 +420,4 @@ async def test_ending_a_worker_that_is_not_empty_is_noticed(plant: LivePlant) ->
     plant.load("decode-0", running=1)
     plant._change("decode-0", health=Health.DRAINING)
     with pytest.raises(AssertionError, match="it was not empty"):
-        plant._tell(EndWorker("decode-0"))
+        plant._tell(EndWorker("decode-0", 1))

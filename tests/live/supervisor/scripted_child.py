@@ -25,6 +25,7 @@ from antiphon.live.supervisor.messages import (
     Present,
     Ready,
     Restart,
+    Say,
     Stop,
     ToRunning,
 )
@@ -70,6 +71,8 @@ async def act(parent: Parent) -> int:
             await stopped.wait()
         case ["write", *words]:
             os.write(1, " ".join(words).encode() + b"\n")
+        case ["say", *words]:
+            parent.tell(Say(" ".join(words)))
         case ["babble"]:
             os.write(2, b"x" * 100_000 + b"\n")
         case ["restart", worker]:
@@ -86,7 +89,8 @@ async def act(parent: Parent) -> int:
             parent.tell(KeepDrained(worker, True))
             os.kill(os.getpid(), signal.SIGKILL)
         case ["order", *orders]:
-            # In order: "add:NAME:ROLE", "end:NAME"; "ready" waits until all that are there are,
+            # In order: "add:NAME:ROLE", "end:NAME:LIFE"; "ready" waits until all that are there
+            # are, "waiting" until one is that died,
             # "see:NAME" and "gone:NAME" until the newest word has that name, or has it no more;
             # "refused:NAME" until it was said that it is not added.
             parent.tell(Ready(serves="it"))
@@ -95,10 +99,12 @@ async def act(parent: Parent) -> int:
                 match order.split(":"):
                     case ["add", worker, role]:
                         parent.tell(AddWorker(worker, Role(role)))
-                    case ["end", worker]:
-                        parent.tell(EndWorker(worker))
+                    case ["end", worker, life_ended]:
+                        parent.tell(EndWorker(worker, int(life_ended)))
                     case ["ready"]:
                         await wait_for(heard, "state='ready'", each="name=")
+                    case ["waiting"]:
+                        await wait_for(heard, "state='waiting'")
                     case ["see", worker]:
                         await wait_for(heard, f"='{worker}'")
                     case ["refused", worker]:

@@ -1,6 +1,7 @@
 """A supervisor of scripted children: run as `supervised.py FOLDER CONFIG_JSON`.
 
-Prints its pid, then what it says: "say …", "log …", "ready …", "announce …".
+Prints its pid, then what it says: "say …", "log …", "ready …", "announce …". FOLDER/NAME.python, if
+there, is what runs that child.
 """
 
 import asyncio
@@ -21,6 +22,11 @@ CHILD = Path(__file__).parent / "scripted_child.py"
 FREE_BYTES = 8 * 2**30
 
 
+def command(name: str, folder: str) -> list[str]:
+    given = Path(folder, f"{name}.python")
+    return [str(given) if given.exists() else sys.executable, str(CHILD), name, folder]
+
+
 def tell(kind: str, what: object) -> None:
     sys.stdout.write(f"{kind} {what}\n")
     sys.stdout.flush()
@@ -36,7 +42,7 @@ async def main() -> int:
             worker_specs(config.cluster, config.engine.cores, most_workers(config)),
             listener=listener,
             sockets=folder,
-            commands=lambda name: [sys.executable, str(CHILD), name, folder],
+            commands=lambda name: command(name, folder),
             voice=Voice(
                 say=lambda line: tell("say", line),
                 log=lambda line: tell("log", line),

@@ -281,6 +281,27 @@ def test_the_gateway_has_a_worker_started_anew(supervise) -> None:
     assert not running.saw("log mixed-0 | ended")
 
 
+@pytest.mark.parametrize("gateway", ["serve", "restart mixed-0"])
+def test_a_restarted_worker_without_a_process_is_tried_again_after_the_back_off(
+    supervise, tmp_path: Path, gateway: str
+) -> None:
+    """It died, or was restarted by order: its first life is the last that can be executed."""
+    program = tmp_path / "mixed-0.python"
+    program.write_text(f'#!/bin/sh\nchmod 644 "$0"\nexec {sys.executable} "$@"\n')
+    program.chmod(0o755)
+    running = supervise({"gateway": gateway})
+    if gateway == "serve":
+        running.until(lambda: running.saw("ready it"))
+        os.kill(int(running.lives("mixed-0")[0][1]), signal.SIGKILL)
+    running.until(lambda: running.saw("log mixed-0 | ended (its process could not be created: "))
+    running.until(lambda: running.saw("Permission denied", times=2))
+    assert running.process.poll() is None
+    program.chmod(0o755)
+    running.until(lambda: len(running.lives("mixed-0")) == 2)
+    running.process.send_signal(signal.SIGTERM)
+    assert running.code() == 0
+
+
 HUNG = "ended (its process hung: not with the gateway for 0.5 s)"
 
 
@@ -461,7 +482,9 @@ ACTS = {
 
 
 def test_a_worker_is_added_on_cores_that_nobody_has_and_ended_and_added_again(supervise) -> None:
-    orders = "add:decode-1:decode see:decode-1 ready end:decode-1 gone:decode-1 add:decode-1:decode"
+    orders = (
+        "add:decode-1:decode see:decode-1 ready end:decode-1:1 gone:decode-1 add:decode-1:decode"
+    )
     running = supervise({"gateway": f"order {orders}"}, **ACTS)
     running.until(lambda: len(running.lives("decode-1")) == 2)
     assert [" ".join(life[2:]) for life in running.lives("decode-0")] == ["decode (2, 3)"]
@@ -493,6 +516,48 @@ def test_no_more_workers_than_there_is_memory_for(supervise) -> None:
     assert running.lives("decode-1") == []
 
 
+def test_one_that_died_and_starts_again_has_its_memory_still_to_take(supervise) -> None:
+    """What it had is free now, and is its own: 5 of 8 GiB are not there twice."""
+    running = supervise(
+        {"gateway": "order ready waiting add:decode-1:decode"},
+        cluster={**ACTS["cluster"], "restart_backoff_s": 3600.0},
+        planner=ACTS["planner"],
+        engine=ACTS["engine"],
+        kv={"memory_bytes": "5GiB"},
+    )
+    running.until(lambda: running.saw("ready it"))
+    running.until(lambda: running.heard("gateway").splitlines()[-1].count("state='ready'") == 3)
+    os.kill(int(running.lives("decode-0")[0][1]), signal.SIGKILL)
+    running.until(lambda: "NotAdded(worker='decode-1'" in running.heard("gateway"))
+    assert running.saw("kv.memory_bytes = 5GiB is more than is free beside 1 that start: 8.0GiB")
+    assert running.lives("decode-1") == []
+
+
+def test_the_end_of_another_life_ends_nobody(supervise) -> None:
+    """The order is for the life that was drained: the next one may have been given work."""
+    orders = "ready end:decode-0:2 add:decode-1:decode see:decode-1"
+    running = supervise({"gateway": f"order {orders}"}, **ACTS)
+    running.until(lambda: "='decode-1'" in running.heard("gateway"))
+    assert "state='stopping'" not in running.heard("gateway")
+    assert "='decode-0'" in running.heard("gateway").splitlines()[-1]
+
+
+def test_what_a_worker_says_bears_its_name_once_it_is_not_the_only_one(supervise) -> None:
+    running = supervise(
+        {
+            "gateway": "order ready add:mixed-1:mixed",
+            "mixed-0": "say loading",
+            "mixed-1": "say loading, too",
+        },
+        cluster={"mixed": 1},
+        planner={"mode": "act", "budget": 2},
+        engine={"cores": [0, 1]},
+    )
+    running.until(lambda: running.saw("loading, too"))
+    said = [line for line in running.lines if line.startswith("say ")]
+    assert said == ["say loading", "say mixed-1: loading, too"]
+
+
 @pytest.mark.parametrize(
     ("deed", "why"),
     [
@@ -510,6 +575,20 @@ def test_an_added_worker_that_can_t_start_is_one_line_and_the_server_lives(
         f"log decode-1 | could not be added: {why}"
     ]
     assert len(running.lives("decode-1")) == 1
+    assert running.process.poll() is None
+
+
+def test_an_added_worker_without_a_process_is_not_added_and_the_server_lives(
+    supervise, tmp_path: Path
+) -> None:
+    """What fork and exec answer is no end of the server: there may be room again."""
+    (tmp_path / "decode-1.python").touch(0o644)
+    orders = "add:decode-1:decode refused:decode-1 add:decode-2:decode"
+    running = supervise({"gateway": f"order {orders}"}, **ACTS)
+    running.until(lambda: bool(running.lives("decode-2")))
+    assert running.lives("decode-2")[0][3] == "(4, 5)"
+    assert running.saw("log decode-1 | could not be added: decode-1 could not be started")
+    assert running.saw("(its process could not be created: [Errno 13] Permission denied")
     assert running.process.poll() is None
 
 

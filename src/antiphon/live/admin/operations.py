@@ -240,12 +240,14 @@ class Operations:
     async def end(self, name: str, timeout_s: Seconds) -> None:
         """Drain a worker, end its process, and return when that is gone.
 
-        One that could not be drained takes requests again.
+        One that could not be drained takes requests again. Raises `PeerError` if it died before
+        its process was told: its next life serves.
         """
         member = self._member(name)
         if name not in self._children:
             raise ClientError(f"{name} was not started by this server's supervisor", status=409)
         self._check_not_last(member, Role.PREFILL, "end")
+        life = self._children[name].life
         with self._alone(name, "ended"):
             try:
                 await self._fleet.drain(member.info.id, timeout_s)
@@ -253,8 +255,10 @@ class Operations:
                 self._fleet.resume(member.info.id)
                 raise
             self._fleet.leaves(member.info.id)
-            self._tell(EndWorker(name))
+            self._tell(EndWorker(name, life))
             while name in self._children:
+                if self._children[name].life != life:
+                    raise PeerError(f"{name} died before it could be ended, and starts again")
                 self._news.clear()
                 await self._news.wait()
 

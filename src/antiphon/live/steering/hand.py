@@ -55,13 +55,18 @@ class Hand:
         self._backoff = RestartBackoff(_RETRY_S)
         self._not_before: Seconds | None = None
         self._why = ""
+        self._at_budget = False
+        """The newest decision adds a worker for which there is no budget."""
         self.ready_s: Seconds | None = None
         """How long the last worker that was added took until it served."""
 
     def withheld(self, now: Seconds) -> str:
-        """Why no worker is added at present; "": one that is wanted would be."""
+        """Why no worker is added at present; "": one that is wanted would be.
+
+        That the budget is taken is said if the newest decision wanted more.
+        """
         if self._not_before is None or now >= self._not_before:
-            return ""
+            return f"the budget of {self._budget} is taken" if self._at_budget else ""
         return f"{self._why}; tried again in {self._not_before - now:.0f} s"
 
     def saw(self, crew: CrewNow, now: Seconds) -> None:
@@ -84,6 +89,7 @@ class Hand:
 
     def carry_out(self, decision: Decision, now: Seconds, spawn: Spawn) -> None:
         """Begin all moves of a decision."""
+        self._at_budget = False
         for move in decision.moves:
             match move:
                 case Add(role, workers):
@@ -108,7 +114,8 @@ class Hand:
 
     def _add(self, role: Role, now: Seconds) -> None:
         there = self._crew.look(now).workers
-        if self.withheld(now) or len(there) >= self._budget:
+        self._at_budget = len(there) >= self._budget
+        if self.withheld(now):
             return
         names = (WorkerId(f"{role}-{number}") for number in range(len(there) + 1))
         id = next(name for name in names if name not in there)

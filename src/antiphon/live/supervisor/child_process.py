@@ -59,7 +59,23 @@ class ChildProcess:
 
         To be called from the main thread: Linux tells children of their parent thread's end. The
         child has a process group of its own, so that Ctrl-C on a terminal is for us alone.
+
+        Raises `PeerError` if there can be no such process: nothing to execute, or the machine has
+        no process, memory or descriptor left.
         """
+        try:
+            return await cls._start(command, launch, log, clock)
+        except OSError as error:
+            raise PeerError(f"its process could not be created: {error}") from error
+
+    @classmethod
+    async def _start(
+        cls,
+        command: Sequence[str],
+        launch: Launch,
+        log: Callable[[str], None],
+        clock: Callable[[], Seconds],
+    ) -> "ChildProcess":
         ours, theirs = socket.socketpair()
         with theirs:
             try:

@@ -28,6 +28,8 @@ MOST_FAILED_STARTS = 5
 LAST_WORDS_S = 10.0
 """How long a child that was stopped, or closed its channel, may take to exit; then it is killed."""
 
+_NO_PROCESS = 127
+"""The exit code of a life for which no process could be created, as shells have it."""
 _STOOD_STILL_S = 1.0
 """A timer that is so late says that this process did not run: nobody is to blame, look again."""
 
@@ -196,7 +198,11 @@ class KeptChild:
         self._asked.clear()
         self._ready_at = None
         self._refusal, self._cause = None, ""
-        child = await ChildProcess.start(self._command, self._launch, self._log, self._clock)
+        try:
+            child = await ChildProcess.start(self._command, self._launch, self._log, self._clock)
+        except PeerError as error:
+            self._cause, self._restarting = str(error), False
+            return _NO_PROCESS
         self._child, self._restarting = child, False
         self._become(State.STARTING)
         if self._stopping:

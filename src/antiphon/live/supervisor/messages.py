@@ -118,9 +118,11 @@ class AddWorker(msgspec.Struct, frozen=True, tag=True):
 
 
 class EndWorker(msgspec.Struct, frozen=True, tag=True):
-    """From the gateway: end this worker, which has been drained, for good."""
+    """From the gateway: end this worker, which has been drained, for good. Another life of it is
+    not meant: it may have been given work."""
 
     worker: str
+    life: int
 
 
 class NotAdded(msgspec.Struct, frozen=True, tag=True):

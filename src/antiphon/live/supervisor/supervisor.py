@@ -83,7 +83,6 @@ class Supervisor:
         self._voice = voice
         self._clock = clock
         self._places = WorkerPlaces((), each_bytes=0, available=lambda: 0)
-        self._alone = len(specs) == 1
         self._gateway = self._child(GATEWAY, Role.MIXED, config.engine.cores)
         self._workers: dict[str, KeptChild] = {
             spec.id: self._child(spec.id, spec.role, spec.cores) for spec in specs
@@ -169,7 +168,8 @@ class Supervisor:
     def _hear(self, child: KeptChild, message: FromChild) -> None:
         match message:
             case Say(line) if child is not self._gateway and child is not self._store:
-                self._voice.say(line if self._alone else f"{child.launch.name}: {line}")
+                alone = len(self._workers) == 1
+                self._voice.say(line if alone else f"{child.launch.name}: {line}")
             case Ready():
                 if child is self._gateway:
                     self._greeting = message
@@ -217,9 +217,10 @@ class Supervisor:
                 if on:
                     self._drained_lives[name] = worker.launch.life
                 self._keep_drained()
-            case EndWorker():
-                self._ending.add(name)
-                worker.end()
+            case EndWorker(_, life):
+                if life == worker.launch.life:
+                    self._ending.add(name)
+                    worker.end()
 
     def _report(self) -> None:
         """Tell the gateway about the others' processes; one that died has nothing to drain."""
@@ -265,7 +266,10 @@ class Supervisor:
         """Start one more worker, or say once why not. One that can't start is not tried again."""
         if name in self._workers or self._signals:
             return
-        starting = sum(not worker.was_ready for worker in self._workers.values())
+        starting = sum(
+            worker.state is not State.READY and other not in self._ending
+            for other, worker in self._workers.items()
+        )
         place = self._places.take(starting)
         if isinstance(place, NoPlace):
             self._not_added(name, place.why)
