@@ -8,6 +8,7 @@ interval over ─► Observation ─► Planner.decide ─► Add: a worker join
 from collections.abc import Mapping
 from itertools import count
 
+from antiphon.core.faults import Node
 from antiphon.core.planner import (
     Add,
     Decision,
@@ -62,6 +63,7 @@ class Steering:
         }
         self._observing = Observing(fleet, self._workers, rules.roles)
         fleet.on_drained = self._drained
+        fleet.users.on_began = self._began
         fleet.at(rules.interval_s, self._turn)
 
     def device_s(self, until: Seconds) -> Seconds:
@@ -115,6 +117,11 @@ class Steering:
             one = self._workers[id]
             one.draining, one.becomes = True, becomes
             self._fleet.drain(id, self._drain_s)
+
+    def _began(self, node: Node) -> None:
+        """A new life, after a crash too: its caches are empty, and it counts from 0."""
+        if (one := self._workers.get(WorkerId(node))) is not None:
+            one.ready_at = self._fleet.now - self._fleet.join_s
 
     def _drained(self, what: Drained) -> None:
         """It is empty: it goes, or comes back in its new role."""
