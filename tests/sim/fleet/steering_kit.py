@@ -19,7 +19,16 @@ from antiphon.core.planner import (
     PlannerRules,
 )
 from antiphon.perf import LinkTime
-from antiphon.sim.fleet import Fleet, FleetSpec, Pool, Steering, TokenSession, TokenTurn, UserRules
+from antiphon.sim.fleet import (
+    Fleet,
+    FleetSpec,
+    Pool,
+    Steering,
+    StorePlan,
+    TokenSession,
+    TokenTurn,
+    UserRules,
+)
 from antiphon.sim.virtual_cluster import Expected
 from antiphon.types import CallRecord, Role, Seconds, Slo, StepPlan
 
@@ -109,6 +118,7 @@ class Run:
     advisory: bool = False
     burst: tuple[float, int] = (0.0, 0)
     """At which second how many come at once, beside the others."""
+    store: StorePlan | None = None
     faults: FaultPlan = field(default_factory=lambda: FaultPlan(0))
     records: list[CallRecord] = field(default_factory=list)
     fleet: Fleet = field(init=False)
@@ -132,6 +142,7 @@ class Run:
             kv_bytes_per_token=1000,
             max_model_len=512,
             faults=self.faults,
+            store=self.store,
         )
         users = UserRules(slos=(("", SLO),), max_tokens=ANSWER, all_stamps=False)
         sessions = arrivals(self.per_s, self.seconds, *self.burst)

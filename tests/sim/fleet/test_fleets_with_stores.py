@@ -15,11 +15,13 @@ from antiphon.core.goodput import ttft_s
 from antiphon.core.kv import tenant_of
 from antiphon.perf import LinkTime
 from antiphon.sim.fleet import (
+    Fleet,
     FleetSpec,
     Reach,
     StorePlan,
     TokenSession,
     TokenTurn,
+    UserRules,
     fleet_stores,
     keep,
     load_plan,
@@ -131,6 +133,33 @@ def test_what_only_a_host_reaches_is_of_use_there() -> None:
     assert shared.fleet.stores is not None
     assert len(shared.fleet.stores.by_host()) == 1
     assert cached(shared) >= cached(beside)
+
+
+def test_a_place_waits_for_its_heir_and_else_is_free() -> None:
+    fleet = Fleet(
+        replace(spec(*MIXED), store=plan(9, reach=Reach.HOST)),
+        iter(()),
+        UserRules(),
+        lambda _: None,
+    )
+
+    def store(name: str) -> FleetStore:
+        life = fleet.cluster.workers[WorkerId(name)].life
+        assert life is not None
+        assert isinstance(life.store, FleetStoreUser)
+        return life.store._store
+
+    first, second = store("mixed-0"), store("mixed-1")
+    fleet.end_worker(WorkerId("mixed-0"), WorkerId("heir"))
+    for name in ("other", "heir"):
+        fleet.start_worker(WorkerId(name), MIXED[0])
+    assert store("heir") is first
+    assert store("other") not in (first, second)
+    fleet.end_worker(WorkerId("mixed-1"))
+    fleet.start_worker(WorkerId("next"), MIXED[0])
+    assert store("next") is second
+    assert fleet.stores is not None
+    assert len(fleet.stores.by_host()) == 3
 
 
 def test_an_ssd_has_what_memory_could_not_keep() -> None:

@@ -8,7 +8,9 @@ from steering_kit import ANSWER, DECODE, PREFILL, RULES, TIMES, Run, Scripted, p
 from antiphon.core.faults import At, Crash, FaultPlan, ProcessFault
 from antiphon.core.planner import Add, Flip, Move, Planner, Take
 from antiphon.errors import UsageError
-from antiphon.sim.fleet import Steering
+from antiphon.sim.fleet import Reach, Steering, StorePlan
+from antiphon.sim.fleet.fleet_store import FleetStore
+from antiphon.sim.fleet.fleet_store_user import FleetStoreUser
 from antiphon.types import Role, WorkerId
 
 
@@ -144,6 +146,44 @@ def test_a_worker_that_crashed_while_it_drained_is_gone_for_good() -> None:
     life = run.fleet.cluster.gateway.life
     assert life is not None
     assert set(life.membership.workers()) == set(run.fleet.pools)
+
+
+def store_of(run: Run, name: WorkerId) -> FleetStore:
+    """What lies beside that worker."""
+    life = run.fleet.cluster.workers[name].life
+    assert life is not None
+    assert isinstance(life.store, FleetStoreUser)
+    return life.store._store
+
+
+def test_who_is_flipped_stays_on_its_host_and_who_is_added_takes_a_free_place() -> None:
+    """Two hosts with two workers each, whatever becomes of these; the fifth worker has a third."""
+    to, fro = [Flip(DECODE, PREFILL, 1)], [Flip(PREFILL, DECODE, 1)]
+    moves = {1: to, 3: fro, 5: to, 7: [Take(DECODE, 1)], 9: [Add(DECODE, 1)], 11: [Add(DECODE, 1)]}
+    store = StorePlan(host_bytes=10**6, workers_per_host=2, reach=Reach.HOST)
+    run = scripted((2, 2), moves, per_s=4.0, seconds=75.0, store=store)
+    hosts: list[list[int]] = []
+
+    def look() -> None:
+        assert run.fleet.stores is not None
+        known = list(run.fleet.stores.by_host().values())
+        hosts.append(sorted(known.index(store_of(run, name)) for name in run.fleet.pools))
+
+    for at in (4.0, 14.0, 24.0, 34.0, 54.0, 64.0):
+        run.fleet.at(at, look)
+    run.run()
+    check_calls(run)
+    assert hosts == [[0, 0, 1, 1]] * 5 + [[0, 0, 1, 1, 2]]
+
+
+def test_all_workers_of_a_pool_of_memory_may_be_others_in_the_end() -> None:
+    moves: dict[int, list[Move]] = {1: [Add(DECODE, 1)], 3: [Flip(DECODE, PREFILL, 1)]}
+    moves |= {5: [Take(PREFILL, 1)]}
+    run = scripted((1, 1), moves, per_s=4.0, store=StorePlan(host_bytes=10**6)).run()
+    assert run.fleet.stores is not None
+    assert len(run.fleet.stores.by_host()) == 1
+    assert len(run.fleet.pools) == 2
+    check_calls(run)
 
 
 def test_advice_alone_moves_nothing() -> None:

@@ -102,11 +102,16 @@ class Steering:
 
     def _add(self, role: Role, *, pinned: bool = False) -> None:
         now = self._fleet.users.now
-        self._start(role, since=now, ready_at=now + self._rules.ready_s, pinned=pinned)
+        ready_at = now + self._rules.ready_s
+        self._start(self._new_id(role), role, since=now, ready_at=ready_at, pinned=pinned)
 
-    def _start(self, role: Role, *, since: Seconds, ready_at: Seconds, pinned: bool) -> None:
+    def _new_id(self, role: Role) -> WorkerId:
+        return WorkerId(f"{self._templates[role].name}+{next(self._numbers)}")
+
+    def _start(
+        self, id: WorkerId, role: Role, *, since: Seconds, ready_at: Seconds, pinned: bool
+    ) -> None:
         pool = self._templates[role]
-        id = WorkerId(f"{pool.name}+{next(self._numbers)}")
         self._workers[id] = SteeredWorker(
             role, since=since, ready_at=ready_at, devices=pool.devices, pinned=pinned
         )
@@ -129,9 +134,12 @@ class Steering:
         if worker is None or not worker.draining:
             return
         del self._workers[what.worker]
-        self._fleet.end_worker(what.worker)
-        now = self._fleet.users.now
-        if worker.becomes is None:
+        now, role = self._fleet.users.now, worker.becomes
+        if role is None:
+            self._fleet.end_worker(what.worker)
             self._gone.append((worker.since, now, worker.devices))
             return
-        self._start(worker.becomes, since=worker.since, ready_at=now + self._flip_s, pinned=False)
+        successor = self._new_id(role)
+        self._fleet.end_worker(what.worker, successor)
+        ready_at = now + self._flip_s
+        self._start(successor, role, since=worker.since, ready_at=ready_at, pinned=False)
