@@ -242,6 +242,31 @@ def test_i27_a_store_that_is_lost_costs_time_only(reach: Reach) -> None:
     assert mean_ttft_s(run) > mean_ttft_s(undisturbed)
 
 
+def test_what_is_copied_while_the_store_is_lost_is_put_again() -> None:
+    """All of a lone prompt: eight blocks that take half a second between them."""
+    slow = replace(plan(100), link=LinkTime(setup_s=0.001, bytes_per_s=1e6))
+    one = replace(spec(pool(Role.MIXED, 1)), store=slow)
+    fleet = Fleet(one, readers(1, 1), UserRules(), lambda _: None)
+    assert fleet.stores is not None
+    (store,) = fleet.stores.by_host().values()
+    before: list[int] = []
+
+    def lose() -> None:
+        before.append(len(store))
+        store.lose_all()
+
+    fleet.at(0.4, lose)
+    fleet.run()
+    fleet.cluster.run_until(fleet.now + 5.0)
+    assert before == [0], "the copy is under way"
+    assert len(store) == 512 // 64
+    user = fleet.cluster.workers[WorkerId("mixed-0")].life
+    assert user is not None
+    assert isinstance(user.store, FleetStoreUser)
+    assert not user.store._queued
+    assert not user.store._unput
+
+
 class Watched(FleetStore):
     """Notes what was put well, for whom, in which life of the store."""
 

@@ -8,6 +8,7 @@ As live, a put has no lease: a block whose pages were used anew before they were
 One deadline stands over a fetch: what has not come by then is computed.
 """
 
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -74,6 +75,8 @@ class FleetStoreUser:
         self._over = False
         self._queue: PutQueue[str] = PutQueue()
         self._fresh: dict[BlockKey, Waiting] = {}
+        self._queued: Counter[BlockKey] = Counter()
+        """How often each block is in the queue: again, while it is copied, if the store is lost."""
         self._unput: dict[BlockKey, None] = {}
         """Blocks that are to be put, and still lie where they were computed."""
         self._putting = False
@@ -123,7 +126,9 @@ class FleetStoreUser:
         fresh = list(self._fresh.values())
         self._fresh.clear()
         taken = self._queue.add(self._name, fresh)
-        self._unput |= dict.fromkeys(one.block.key for one in fresh[:taken])
+        keys = [one.block.key for one in fresh[:taken]]
+        self._queued.update(keys)
+        self._unput |= dict.fromkeys(keys)
         if not self._putting:
             self._put_some()
 
@@ -149,10 +154,17 @@ class FleetStoreUser:
     def _begin_put(self, one: Waiting) -> bool:
         """Whether there is anything to copy."""
         key = one.block.key
+        self._queued[key] -= 1
         begun = key in self._unput and self._store.begin_put(one.block, one.tenant, self._name)
         if not begun:
-            self._unput.pop(key, None)
+            self._tried(key)
         return begun
+
+    def _tried(self, key: BlockKey) -> None:
+        """It is not to be put any more, unless it is in the queue again."""
+        if self._queued[key] <= 0:
+            del self._queued[key]
+            self._unput.pop(key, None)
 
     def _put(self, keys: list[BlockKey]) -> None:
         """They are copied, if their pages are what they were."""
@@ -163,7 +175,7 @@ class FleetStoreUser:
             return  # it died in the midst of this
         for key in keys:
             self._store.end_put(key, key in self._unput and damage is None)
-            self._unput.pop(key, None)
+            self._tried(key)
         self._put_some()
 
     # ── fetches ──────────────────────────────────────────────────────────────────────────────
