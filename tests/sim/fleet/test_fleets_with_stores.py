@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 from unittest import mock
 
 import pytest
@@ -13,6 +14,7 @@ from small_fleet import Ran, pool, ran, spec
 from antiphon.core.faults import At, Crash, FaultPlan, LoseBlocks, ProcessFault, StoreFault
 from antiphon.core.goodput import ttft_s
 from antiphon.core.kv import tenant_of
+from antiphon.core.tiers import LOCATE_SHARE
 from antiphon.perf import LinkTime
 from antiphon.sim.fleet import (
     Fleet,
@@ -363,6 +365,19 @@ def test_nothing_is_read_that_was_lost_or_is_another_tenants(
         stats = store.stats()
         assert (stats.leases, stats.used_bytes) == (0, stats.blocks * BLOCK_BYTES)
         assert stats.blocks <= store.size.host_blocks
+
+
+def test_a_store_may_look_as_long_as_a_live_one() -> None:
+    fleet, waits = replace(spec(*MIXED), store=plan(100)), set[float]()
+    locate = FleetStore.locate
+
+    def noted(*args: Any, wait_s: float, **facts: Any) -> None:
+        waits.add(wait_s)
+        locate(*args, wait_s=wait_s, **facts)
+
+    with mock.patch.object(FleetStore, "locate", noted):
+        ran(fleet, readers(2, 8))
+    assert waits == {LOCATE_SHARE * fleet.config.store.fetch_timeout_s}
 
 
 def test_control_a_store_that_is_lost_in_mid_copy_is_found() -> None:

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from antiphon.core.faults import STORE, Boundary
-from antiphon.core.tiers import PutQueue, Waiting
+from antiphon.core.tiers import LOCATE_SHARE, PutQueue, Waiting
 from antiphon.perf import LinkTime
 from antiphon.types import (
     BlockKey,
@@ -36,8 +36,6 @@ from .fleet_store import FleetStore, Found
 
 _COPIES_AT_ONCE = 16
 """Blocks of a put that share one set-up."""
-_LOCATE_SHARE = 0.75
-"""Of the time for a fetch: so long the store may bring blocks up from its SSD."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -188,7 +186,7 @@ class FleetStoreUser:
                 fetch.keys,
                 fetch.tenant,
                 holder=self._name,
-                wait_s=_LOCATE_SHARE * self._beside.timeout_s,
+                wait_s=LOCATE_SHARE * self._beside.timeout_s,
                 then=lambda found, fetch=fetch: self._located(fetch, found),
             )
 
