@@ -15,6 +15,7 @@ import pytest
 from link_kit import turns, until
 from scripted_store import ScriptedStore, client, open_descriptors
 
+from antiphon.core.tiers import LOCATE_SHARE
 from antiphon.live import store_fetch, store_session
 from antiphon.live.store_fetch import FetchEnded, LayerGroups, NotFetched, StoreFetch
 from antiphon.store.transfer import Miss, OwnedRegion
@@ -132,6 +133,7 @@ async def test_what_the_store_has_comes_into_the_pages_that_wait(tmp_path: Path)
         assert [side.block(7 + number) for number in range(BLOCKS)] == side.contents
         (asked,) = side.store.asked
         assert (asked.tenant, asked.keys) == (b"t", fetch().keys)
+        assert asked.wait_s == LOCATE_SHARE * 20.0
         assert 0 < asked.wait_s < 20.0, "there must be time left to copy"
         await until(lambda: side.store.released == [LeaseId("lease-1")])
         assert not side.fetches.missed

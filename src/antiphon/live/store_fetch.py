@@ -19,6 +19,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import partial
 
+from antiphon.core.tiers import LOCATE_SHARE
 from antiphon.errors import PeerError
 from antiphon.store.transfer import Part
 from antiphon.types import BlockKey, Fetch, Locate, Located, PagePull, RequestId, Seconds
@@ -26,9 +27,6 @@ from antiphon.types import BlockKey, Fetch, Locate, Located, PagePull, RequestId
 from .layer_gates import LayerGates
 from .pull_path import why_missed
 from .store_session import PagesCopied, StoreSession
-
-_LOCATE_SHARE = 0.75
-"""Of the time for a fetch: so long the store may bring blocks up from slower tiers."""
 
 
 class NotFetched(StrEnum):
@@ -236,7 +234,7 @@ class StoreFetch:
     async def _located(self, session: StoreSession, run: _Run) -> Located | None:
         """The store's answer; None: it did not come in time. Then it is answered when it comes."""
         locate = Locate(
-            tenant=run.fetch.tenant, keys=run.fetch.keys, wait_s=_LOCATE_SHARE * self._timeout_s
+            tenant=run.fetch.tenant, keys=run.fetch.keys, wait_s=LOCATE_SHARE * self._timeout_s
         )
         asked = session.locate(locate)
         self._asked.add(asked)

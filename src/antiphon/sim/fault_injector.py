@@ -160,7 +160,7 @@ class FaultInjector:
             case Crash(restart_after_s):
                 process.crash()
                 if restart_after_s is not None:
-                    self._loop.call_at(now + restart_after_s, process.start)
+                    self._loop.call_at(now + restart_after_s, lambda: self._restart(process))
             case Stall(for_s):
                 process.stop()
                 self._loop.call_at(
@@ -169,6 +169,11 @@ class FaultInjector:
             case Slow(factor, for_s):
                 process.slow_down(factor)
                 self._loop.call_at(now + for_s, lambda: process.speed_up(factor, life))
+
+    def _restart(self, process: VirtualProcess) -> None:
+        """Unless it was given up meanwhile."""
+        if self._processes.get(process.name) is process:
+            process.start()
 
     def _hit_link(self, fault: Fault, link: tuple[Node, Node], action: Partition | Cut) -> None:
         one, other = link

@@ -99,6 +99,26 @@ def test_what_was_computed_is_that_of_warm_workers_in_the_interval() -> None:
     assert (third.busy_s, third.steps, third.cold) == (0.0, 0, 1)
 
 
+def test_who_counts_less_than_before_has_begun_anew_though_nobody_says_so() -> None:
+    id, other = WorkerId("crashed"), WorkerId("other")
+    workers = {id: worker(), other: worker()}
+    done = replace(IDLE, busy_s_total=5.0, steps_total=50, computed_tokens_total=500)
+    more = replace(IDLE, busy_s_total=6.0, steps_total=60, computed_tokens_total=600)
+    for fallen in (
+        IDLE,
+        replace(more, busy_s_total=0.5),
+        replace(more, steps_total=5),
+        replace(more, computed_tokens_total=5),
+    ):
+        watch = Watch((DECODE,), at=10.0)
+        watch.observe(12.0, workers, {id: done, other: done}, (0, 0))
+        pool = watch.observe(14.0, workers, {id: fallen, other: more}, (0, 0)).pool(DECODE)
+        assert (pool.busy_s, pool.steps, pool.tokens) == (1.0, 10, 100)
+        assert (pool.ready, pool.cold) == (2, 1)
+        again = watch.observe(16.0, workers, {id: more, other: more}, (0, 0)).pool(DECODE)
+        assert (again.ready, again.cold) == (2, 0)
+
+
 def test_running_is_a_mean_and_queues_are_what_they_are_at_the_end() -> None:
     id = WorkerId("a")
     watch = Watch((DECODE,), at=0.0)

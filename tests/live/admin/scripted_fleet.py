@@ -4,42 +4,28 @@ import asyncio
 from collections.abc import Sequence
 from dataclasses import replace
 
+from member_kit import IDLE, MODEL
+
 from antiphon.errors import PeerError
 from antiphon.live.supervisor.messages import ChildState
 from antiphon.types import (
     Health,
     Incarnation,
     Member,
-    ModelInfo,
     Role,
     Seconds,
     WorkerId,
     WorkerInfo,
-    WorkerView,
 )
 
-MODEL = ModelInfo(
-    name="tiny",
-    identity=b"i" * 32,
-    numerics="cpu",
-    vocab_size=8,
-    context_len=64,
-    eos_token_ids=(0,),
-    kv_bytes_per_token=8,
-)
-VIEW = WorkerView(
+VIEW = replace(
+    IDLE,
     running=2,
     waiting=1,
     free_pages=60,
     held_pages=30,
     cached_pages=10,
-    total_pages=100,
     peak_pages=40,
-    prefix_queried_tokens_total=0,
-    prefix_hit_tokens_total=0,
-    preemptions_total=0,
-    steps_total=0,
-    computed_tokens_total=0,
 )
 
 

@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 import msgspec
+from member_kit import IDLE, MODEL
 
 from antiphon.core.config import build
 from antiphon.core.planner import Decision, Move, Observation, Planner, Watch
@@ -25,36 +26,10 @@ from antiphon.types import (
     Health,
     Incarnation,
     Member,
-    ModelInfo,
     Role,
     Seconds,
     WorkerId,
     WorkerInfo,
-    WorkerView,
-)
-
-MODEL = ModelInfo(
-    name="tiny",
-    identity=b"i" * 32,
-    numerics="cpu",
-    vocab_size=8,
-    context_len=64,
-    eos_token_ids=(0,),
-    kv_bytes_per_token=8,
-)
-IDLE = WorkerView(
-    running=0,
-    waiting=0,
-    free_pages=100,
-    held_pages=0,
-    cached_pages=0,
-    total_pages=100,
-    peak_pages=0,
-    prefix_queried_tokens_total=0,
-    prefix_hit_tokens_total=0,
-    preemptions_total=0,
-    steps_total=0,
-    computed_tokens_total=0,
 )
 
 

@@ -8,6 +8,7 @@ from math import log
 
 from antiphon.core.config import build
 from antiphon.core.draws import Draws
+from antiphon.core.faults import FaultPlan
 from antiphon.core.goodput import Attainment
 from antiphon.core.planner import (
     Capacity,
@@ -18,7 +19,16 @@ from antiphon.core.planner import (
     PlannerRules,
 )
 from antiphon.perf import LinkTime
-from antiphon.sim.fleet import Fleet, FleetSpec, Pool, Steering, TokenSession, TokenTurn, UserRules
+from antiphon.sim.fleet import (
+    Fleet,
+    FleetSpec,
+    Pool,
+    Steering,
+    StorePlan,
+    TokenSession,
+    TokenTurn,
+    UserRules,
+)
 from antiphon.sim.virtual_cluster import Expected
 from antiphon.types import CallRecord, Role, Seconds, Slo, StepPlan
 
@@ -108,6 +118,8 @@ class Run:
     advisory: bool = False
     burst: tuple[float, int] = (0.0, 0)
     """At which second how many come at once, beside the others."""
+    store: StorePlan | None = None
+    faults: FaultPlan = field(default_factory=lambda: FaultPlan(0))
     records: list[CallRecord] = field(default_factory=list)
     fleet: Fleet = field(init=False)
     steering: Steering = field(init=False)
@@ -129,6 +141,8 @@ class Run:
             transfer=link,
             kv_bytes_per_token=1000,
             max_model_len=512,
+            faults=self.faults,
+            store=self.store,
         )
         users = UserRules(slos=(("", SLO),), max_tokens=ANSWER, all_stamps=False)
         sessions = arrivals(self.per_s, self.seconds, *self.burst)

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 from unittest import mock
 
 import pytest
@@ -13,13 +14,16 @@ from small_fleet import Ran, pool, ran, spec
 from antiphon.core.faults import At, Crash, FaultPlan, LoseBlocks, ProcessFault, StoreFault
 from antiphon.core.goodput import ttft_s
 from antiphon.core.kv import tenant_of
+from antiphon.core.tiers import LOCATE_SHARE
 from antiphon.perf import LinkTime
 from antiphon.sim.fleet import (
+    Fleet,
     FleetSpec,
     Reach,
     StorePlan,
     TokenSession,
     TokenTurn,
+    UserRules,
     fleet_stores,
     keep,
     load_plan,
@@ -133,6 +137,33 @@ def test_what_only_a_host_reaches_is_of_use_there() -> None:
     assert cached(shared) >= cached(beside)
 
 
+def test_a_place_waits_for_its_heir_and_else_is_free() -> None:
+    fleet = Fleet(
+        replace(spec(*MIXED), store=plan(9, reach=Reach.HOST)),
+        iter(()),
+        UserRules(),
+        lambda _: None,
+    )
+
+    def store(name: str) -> FleetStore:
+        life = fleet.cluster.workers[WorkerId(name)].life
+        assert life is not None
+        assert isinstance(life.store, FleetStoreUser)
+        return life.store._store
+
+    first, second = store("mixed-0"), store("mixed-1")
+    fleet.end_worker(WorkerId("mixed-0"), WorkerId("heir"))
+    for name in ("other", "heir"):
+        fleet.start_worker(WorkerId(name), MIXED[0])
+    assert store("heir") is first
+    assert store("other") not in (first, second)
+    fleet.end_worker(WorkerId("mixed-1"))
+    fleet.start_worker(WorkerId("next"), MIXED[0])
+    assert store("next") is second
+    assert fleet.stores is not None
+    assert len(fleet.stores.by_host()) == 3
+
+
 def test_an_ssd_has_what_memory_could_not_keep() -> None:
     fleet = spec(*MIXED)
     small = ran(replace(fleet, store=plan(10)), readers(4, 8))
@@ -211,6 +242,31 @@ def test_i27_a_store_that_is_lost_costs_time_only(reach: Reach) -> None:
     assert all_answered(run)
     assert cached(run) < cached(undisturbed)
     assert mean_ttft_s(run) > mean_ttft_s(undisturbed)
+
+
+def test_what_is_copied_while_the_store_is_lost_is_put_again() -> None:
+    """All of a lone prompt: eight blocks that take half a second between them."""
+    slow = replace(plan(100), link=LinkTime(setup_s=0.001, bytes_per_s=1e6))
+    one = replace(spec(pool(Role.MIXED, 1)), store=slow)
+    fleet = Fleet(one, readers(1, 1), UserRules(), lambda _: None)
+    assert fleet.stores is not None
+    (store,) = fleet.stores.by_host().values()
+    before: list[int] = []
+
+    def lose() -> None:
+        before.append(len(store))
+        store.lose_all()
+
+    fleet.at(0.4, lose)
+    fleet.run()
+    fleet.cluster.run_until(fleet.now + 5.0)
+    assert before == [0], "the copy is under way"
+    assert len(store) == 512 // 64
+    user = fleet.cluster.workers[WorkerId("mixed-0")].life
+    assert user is not None
+    assert isinstance(user.store, FleetStoreUser)
+    assert not user.store._queued
+    assert not user.store._unput
 
 
 class Watched(FleetStore):
@@ -309,6 +365,19 @@ def test_nothing_is_read_that_was_lost_or_is_another_tenants(
         stats = store.stats()
         assert (stats.leases, stats.used_bytes) == (0, stats.blocks * BLOCK_BYTES)
         assert stats.blocks <= store.size.host_blocks
+
+
+def test_a_store_may_look_as_long_as_a_live_one() -> None:
+    fleet, waits = replace(spec(*MIXED), store=plan(100)), set[float]()
+    locate = FleetStore.locate
+
+    def noted(*args: Any, wait_s: float, **facts: Any) -> None:
+        waits.add(wait_s)
+        locate(*args, wait_s=wait_s, **facts)
+
+    with mock.patch.object(FleetStore, "locate", noted):
+        ran(fleet, readers(2, 8))
+    assert waits == {LOCATE_SHARE * fleet.config.store.fetch_timeout_s}
 
 
 def test_control_a_store_that_is_lost_in_mid_copy_is_found() -> None:

@@ -5,13 +5,16 @@ from dataclasses import replace
 import pytest
 from steering_kit import ANSWER, DECODE, PREFILL, RULES, TIMES, Run, Scripted, pool, told
 
+from antiphon.core.faults import At, Crash, FaultPlan, ProcessFault
 from antiphon.core.planner import Add, Flip, Move, Planner, Take
 from antiphon.errors import UsageError
-from antiphon.sim.fleet import Steering
+from antiphon.sim.fleet import Reach, Steering, StorePlan
+from antiphon.sim.fleet.fleet_store import FleetStore
+from antiphon.sim.fleet.fleet_store_user import FleetStoreUser
 from antiphon.types import Role, WorkerId
 
 
-def scripted(counts: tuple[int, int], moves: dict[int, list[Move]], **more: float) -> Run:
+def scripted(counts: tuple[int, int], moves: dict[int, list[Move]], **more: object) -> Run:
     facts = {"per_s": 6.0, "seconds": 40.0} | more
     return Run(counts, planner=Scripted(RULES, moves), **facts)  # pyright: ignore
 
@@ -95,6 +98,92 @@ def test_what_is_seen_adds_up_to_what_was_sent() -> None:
     middle = seen[4].pool(DECODE)
     by_little = 6.0 * (ANSWER - 1) * TIMES.decode_step_s(2, 0)
     assert middle.running == pytest.approx(by_little, rel=0.6)
+
+
+def crash(worker: str, at_s: float, away_s: float) -> FaultPlan:
+    """`at_s` after users begin."""
+    return FaultPlan(0, (ProcessFault(At(2.0 + at_s), worker, Crash(away_s)),))
+
+
+def test_a_worker_that_crashed_and_is_back_is_cold_and_its_counts_are_its_new_lifes() -> None:
+    calm = scripted((1, 2), {}).run().planner.seen  # pyright: ignore
+    run = scripted((1, 2), {}, faults=crash("decode-0", 22.0, 0.1)).run()
+    seen = run.planner.seen  # pyright: ignore
+    assert [one.at for one in seen if one.pool(DECODE).cold] == [25.0]
+    assert [one.pool(DECODE).ready for one in seen[:-1]] == [2] * (len(seen) - 1)
+    hit, usual = seen[4].pool(DECODE), calm[4].pool(DECODE)
+    assert 0 < hit.busy_s < 0.8 * usual.busy_s, "the other's alone"
+    assert 0 < hit.steps < 0.8 * usual.steps
+    check_calls(run)
+
+
+def test_also_if_its_new_life_has_counted_more_by_then_than_its_old_one_before() -> None:
+    """Nothing falls: it is cold because it began then."""
+    faults = crash("decode-0", 5.1, 0.1)
+    run = scripted((1, 2), {}, per_s=1.0, burst=(6.0, 100), faults=faults)
+    id, counted = WorkerId("decode-0"), list[int]()
+    for at in (5.0, 10.0):
+        run.fleet.at(at, lambda: counted.append(run.fleet.views()[id].steps_total))
+    run.run()
+    assert 0 < counted[0] < counted[1]
+    assert [one.at for one in run.planner.seen if one.pool(DECODE).cold] == [10.0]  # pyright: ignore
+
+
+def test_a_worker_that_crashed_while_it_drained_is_gone_for_good() -> None:
+    run = scripted((1, 2), {2: [Take(DECODE, 1)]})
+    taken: list[str] = []
+
+    def crashed() -> None:
+        (name,) = [id for id, one in run.steering._workers.items() if one.draining]
+        taken.append(name)
+
+    run.fleet.at(10.01, crashed)
+    run.run()
+    faults = crash(taken[0], 10.02, 8.0)
+    run = scripted((1, 2), {2: [Take(DECODE, 1)]}, faults=faults).run()
+    assert len(run.fleet.cluster.faults.injected) == 1
+    check_calls(run)
+    life = run.fleet.cluster.gateway.life
+    assert life is not None
+    assert set(life.membership.workers()) == set(run.fleet.pools)
+
+
+def store_of(run: Run, name: WorkerId) -> FleetStore:
+    """What lies beside that worker."""
+    life = run.fleet.cluster.workers[name].life
+    assert life is not None
+    assert isinstance(life.store, FleetStoreUser)
+    return life.store._store
+
+
+def test_who_is_flipped_stays_on_its_host_and_who_is_added_takes_a_free_place() -> None:
+    """Two hosts with two workers each, whatever becomes of these; the fifth worker has a third."""
+    to, fro = [Flip(DECODE, PREFILL, 1)], [Flip(PREFILL, DECODE, 1)]
+    moves = {1: to, 3: fro, 5: to, 7: [Take(DECODE, 1)], 9: [Add(DECODE, 1)], 11: [Add(DECODE, 1)]}
+    store = StorePlan(host_bytes=10**6, workers_per_host=2, reach=Reach.HOST)
+    run = scripted((2, 2), moves, per_s=4.0, seconds=75.0, store=store)
+    hosts: list[list[int]] = []
+
+    def look() -> None:
+        assert run.fleet.stores is not None
+        known = list(run.fleet.stores.by_host().values())
+        hosts.append(sorted(known.index(store_of(run, name)) for name in run.fleet.pools))
+
+    for at in (4.0, 14.0, 24.0, 34.0, 54.0, 64.0):
+        run.fleet.at(at, look)
+    run.run()
+    check_calls(run)
+    assert hosts == [[0, 0, 1, 1]] * 5 + [[0, 0, 1, 1, 2]]
+
+
+def test_all_workers_of_a_pool_of_memory_may_be_others_in_the_end() -> None:
+    moves: dict[int, list[Move]] = {1: [Add(DECODE, 1)], 3: [Flip(DECODE, PREFILL, 1)]}
+    moves |= {5: [Take(PREFILL, 1)]}
+    run = scripted((1, 1), moves, per_s=4.0, store=StorePlan(host_bytes=10**6)).run()
+    assert run.fleet.stores is not None
+    assert len(run.fleet.stores.by_host()) == 1
+    assert len(run.fleet.pools) == 2
+    check_calls(run)
 
 
 def test_advice_alone_moves_nothing() -> None:

@@ -104,7 +104,9 @@ class Watch:
         ready = _ready(role, workers, views)
         mine = [one for one in workers.values() if one.heading is role]
         leaving = sum(one.draining and one.becomes is None for one in mine)
-        warm = [id for id in ready if workers[id].ready_at <= self._at]
+        warm = [
+            id for id in ready if workers[id].ready_at <= self._at and not self._fell(id, views)
+        ]
         changes = [(views[id], self._before[id]) for id in warm if id in self._before]
         return PoolSeen(
             role=role,
@@ -123,6 +125,19 @@ class Watch:
                 new.computed_tokens_total - old.computed_tokens_total for new, old in changes
             ),
         )
+
+    def _fell(self, id: WorkerId, views: Views) -> bool:
+        """It has counted less than before, so it has begun anew, whatever is said of it."""
+        if (old := self._before.get(id)) is None:
+            return False
+        return any(
+            new < before for new, before in zip(_totals(views[id]), _totals(old), strict=True)
+        )
+
+
+def _totals(view: WorkerView) -> tuple[float, ...]:
+    """What only grows within a worker's life."""
+    return view.busy_s_total, view.steps_total, view.computed_tokens_total
 
 
 def _ready(role: Role, workers: Workers, views: Views) -> list[WorkerId]:

@@ -15,6 +15,9 @@ from itertools import takewhile
 from antiphon.types import BlockKey, Tier
 
 BLOCKS_A_TURN = 8
+LOCATE_SHARE = 0.75
+"""Of the time for a fetch: so long the store may bring blocks up from slower tiers. The rest is for
+the copy."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -166,10 +166,12 @@ class Fleet:
         """It gets nothing new; what is left after `timeout_s` is moved."""
         self.cluster.gateway.drain(id, timeout_s)
 
-    def end_worker(self, id: WorkerId) -> None:
-        """It is gone, with whatever it has."""
+    def end_worker(self, id: WorkerId, successor: WorkerId | None = None) -> None:
+        """It is gone, with whatever it has. `successor`: who will start on its device."""
         del self.pools[id]
         self.cluster.end_worker(id)
+        if self.stores is not None:
+            self.stores.ended(id, successor)
 
     def _hear_drained(self, what: Drained) -> None:
         # Not in the midst of the gateway's own command.

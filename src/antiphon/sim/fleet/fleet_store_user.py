@@ -8,11 +8,12 @@ As live, a put has no lease: a block whose pages were used anew before they were
 One deadline stands over a fetch: what has not come by then is computed.
 """
 
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 
 from antiphon.core.faults import STORE, Boundary
-from antiphon.core.tiers import PutQueue, Waiting
+from antiphon.core.tiers import LOCATE_SHARE, PutQueue, Waiting
 from antiphon.perf import LinkTime
 from antiphon.types import (
     BlockKey,
@@ -35,8 +36,6 @@ from .fleet_store import FleetStore, Found
 
 _COPIES_AT_ONCE = 16
 """Blocks of a put that share one set-up."""
-_LOCATE_SHARE = 0.75
-"""Of the time for a fetch: so long the store may bring blocks up from its SSD."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,6 +73,8 @@ class FleetStoreUser:
         self._over = False
         self._queue: PutQueue[str] = PutQueue()
         self._fresh: dict[BlockKey, Waiting] = {}
+        self._queued: Counter[BlockKey] = Counter()
+        """How often each block is in the queue: again, while it is copied, if the store is lost."""
         self._unput: dict[BlockKey, None] = {}
         """Blocks that are to be put, and still lie where they were computed."""
         self._putting = False
@@ -123,7 +124,9 @@ class FleetStoreUser:
         fresh = list(self._fresh.values())
         self._fresh.clear()
         taken = self._queue.add(self._name, fresh)
-        self._unput |= dict.fromkeys(one.block.key for one in fresh[:taken])
+        keys = [one.block.key for one in fresh[:taken]]
+        self._queued.update(keys)
+        self._unput |= dict.fromkeys(keys)
         if not self._putting:
             self._put_some()
 
@@ -149,10 +152,17 @@ class FleetStoreUser:
     def _begin_put(self, one: Waiting) -> bool:
         """Whether there is anything to copy."""
         key = one.block.key
+        self._queued[key] -= 1
         begun = key in self._unput and self._store.begin_put(one.block, one.tenant, self._name)
         if not begun:
-            self._unput.pop(key, None)
+            self._tried(key)
         return begun
+
+    def _tried(self, key: BlockKey) -> None:
+        """It is not to be put any more, unless it is in the queue again."""
+        if self._queued[key] <= 0:
+            del self._queued[key]
+            self._unput.pop(key, None)
 
     def _put(self, keys: list[BlockKey]) -> None:
         """They are copied, if their pages are what they were."""
@@ -163,7 +173,7 @@ class FleetStoreUser:
             return  # it died in the midst of this
         for key in keys:
             self._store.end_put(key, key in self._unput and damage is None)
-            self._unput.pop(key, None)
+            self._tried(key)
         self._put_some()
 
     # ── fetches ──────────────────────────────────────────────────────────────────────────────
@@ -176,7 +186,7 @@ class FleetStoreUser:
                 fetch.keys,
                 fetch.tenant,
                 holder=self._name,
-                wait_s=_LOCATE_SHARE * self._beside.timeout_s,
+                wait_s=LOCATE_SHARE * self._beside.timeout_s,
                 then=lambda found, fetch=fetch: self._located(fetch, found),
             )
 

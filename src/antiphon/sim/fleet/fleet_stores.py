@@ -6,6 +6,7 @@ each host's memory for its own  ──► each worker of the host says it, as wh
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from heapq import heappop, heappush
 
 from antiphon.core.faults import Node
 from antiphon.perf import LinkTime
@@ -62,12 +63,14 @@ class FleetStores:
         self._setup, self._links = setup, links
         self._stores: dict[int, FleetStore] = {}
         self._places: dict[Node, int] = {}
+        self._free_places: list[int] = []
+        """A heap: whose workers have ended."""
 
     def user(self, life: WorkerHost) -> FleetStoreUser:
         """What puts and fetches for this life of a worker. Mutates."""
         plan, config = self._setup.plan, self._setup.config
         private = plan.reach is Reach.HOST
-        place = self._places.setdefault(life.process.name, len(self._places))
+        place = self._place(life.process.name)
         host = place // plan.workers_per_host if private else 0
         store = self._stores.get(host)
         if store is None:
@@ -83,6 +86,22 @@ class FleetStores:
                 private=private,
             ),
         )
+
+    def ended(self, name: Node, successor: Node | None = None) -> None:
+        """That worker is gone for good, and its host has room for another: `successor`, or
+        whoever comes next. What the host's memory has stays. Mutates."""
+        place = self._places.pop(name)
+        if successor is None:
+            heappush(self._free_places, place)
+        else:
+            self._places[successor] = place
+
+    def _place(self, name: Node) -> int:
+        """It keeps it through all its lives. Each is taken, or free."""
+        if name not in self._places:
+            taken = len(self._places)
+            self._places[name] = heappop(self._free_places) if self._free_places else taken
+        return self._places[name]
 
     def attach(self, cluster: VirtualCluster) -> None:
         """From now on the cluster's gateway hears of the pool, if there is one. Called once."""

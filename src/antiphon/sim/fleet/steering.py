@@ -8,6 +8,7 @@ interval over ─► Observation ─► Planner.decide ─► Add: a worker join
 from collections.abc import Mapping
 from itertools import count
 
+from antiphon.core.faults import Node
 from antiphon.core.planner import (
     Add,
     Decision,
@@ -62,6 +63,7 @@ class Steering:
         }
         self._observing = Observing(fleet, self._workers, rules.roles)
         fleet.on_drained = self._drained
+        fleet.users.on_began = self._began
         fleet.at(rules.interval_s, self._turn)
 
     def device_s(self, until: Seconds) -> Seconds:
@@ -100,11 +102,16 @@ class Steering:
 
     def _add(self, role: Role, *, pinned: bool = False) -> None:
         now = self._fleet.users.now
-        self._start(role, since=now, ready_at=now + self._rules.ready_s, pinned=pinned)
+        ready_at = now + self._rules.ready_s
+        self._start(self._new_id(role), role, since=now, ready_at=ready_at, pinned=pinned)
 
-    def _start(self, role: Role, *, since: Seconds, ready_at: Seconds, pinned: bool) -> None:
+    def _new_id(self, role: Role) -> WorkerId:
+        return WorkerId(f"{self._templates[role].name}+{next(self._numbers)}")
+
+    def _start(
+        self, id: WorkerId, role: Role, *, since: Seconds, ready_at: Seconds, pinned: bool
+    ) -> None:
         pool = self._templates[role]
-        id = WorkerId(f"{pool.name}+{next(self._numbers)}")
         self._workers[id] = SteeredWorker(
             role, since=since, ready_at=ready_at, devices=pool.devices, pinned=pinned
         )
@@ -116,15 +123,23 @@ class Steering:
             one.draining, one.becomes = True, becomes
             self._fleet.drain(id, self._drain_s)
 
+    def _began(self, node: Node) -> None:
+        """A new life, after a crash too: its caches are empty, and it counts from 0."""
+        if (one := self._workers.get(WorkerId(node))) is not None:
+            one.ready_at = self._fleet.now - self._fleet.join_s
+
     def _drained(self, what: Drained) -> None:
         """It is empty: it goes, or comes back in its new role."""
         worker = self._workers.get(what.worker)
         if worker is None or not worker.draining:
             return
         del self._workers[what.worker]
-        self._fleet.end_worker(what.worker)
-        now = self._fleet.users.now
-        if worker.becomes is None:
+        now, role = self._fleet.users.now, worker.becomes
+        if role is None:
+            self._fleet.end_worker(what.worker)
             self._gone.append((worker.since, now, worker.devices))
             return
-        self._start(worker.becomes, since=worker.since, ready_at=now + self._flip_s, pinned=False)
+        successor = self._new_id(role)
+        self._fleet.end_worker(what.worker, successor)
+        ready_at = now + self._flip_s
+        self._start(successor, role, since=worker.since, ready_at=ready_at, pinned=False)

@@ -28,7 +28,7 @@ from antiphon.types import (
 from antiphon.workload import AnswerOf
 
 from ..cluster_gateway import ClusterGateway
-from ..cluster_log import Arrived, ClusterLog, Entry, LifeEnded, Turned
+from ..cluster_log import Arrived, ClusterLog, Entry, LifeBegan, LifeEnded, Turned
 from ..cluster_setup import GATEWAY
 from ..virtual_loop import VirtualLoop
 from .token_sessions import EOS, TokenSession, TokenTurn, answer_tokens
@@ -103,6 +103,8 @@ class Users(ClusterLog):
         self.slos = rules.slos
         self.on_drained: Callable[[Drained], None] = lambda _: None
         self.on_arrived: Callable[[Request], None] = lambda _: None
+        self.on_began: Callable[[Node], None] = lambda _: None
+        """Told of each new life of a process."""
         self._slos = dict(rules.slos)
         self._watchers: list[Callable[[CallRecord], None]] = [observe]
         self._open: dict[RequestId, _Call] = {}
@@ -290,6 +292,8 @@ class Users(ClusterLog):
                 self.on_arrived(request)
             case Drained():
                 self.on_drained(what)
+            case LifeBegan():
+                self.on_began(node)
             case Turned(request):
                 self._over(request.id, CallError.UNREACHABLE, None)
             case LifeEnded() if node == GATEWAY:
