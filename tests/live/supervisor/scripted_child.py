@@ -90,7 +90,7 @@ async def act(parent: Parent) -> int:
             os.kill(os.getpid(), signal.SIGKILL)
         case ["order", *orders]:
             # In order: "add:NAME:ROLE", "end:NAME:LIFE"; "ready" waits until all that are there
-            # are, "waiting" until one is that died,
+            # are, "killed" until one was killed,
             # "see:NAME" and "gone:NAME" until the newest word has that name, or has it no more;
             # "refused:NAME" until it was said that it is not added.
             parent.tell(Ready(serves="it"))
@@ -103,8 +103,8 @@ async def act(parent: Parent) -> int:
                         parent.tell(EndWorker(worker, int(life_ended)))
                     case ["ready"]:
                         await wait_for(heard, "state='ready'", each="name=")
-                    case ["waiting"]:
-                        await wait_for(heard, "state='waiting'")
+                    case ["killed"]:
+                        await wait_for(heard, "problem='killed by")
                     case ["see", worker]:
                         await wait_for(heard, f"='{worker}'")
                     case ["refused", worker]:
