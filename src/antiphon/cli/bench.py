@@ -11,10 +11,8 @@ from antiphon.errors import UsageError
 
 from . import options
 from .bench_group import DEFAULT, UrlOrCommand
+from .interrupted import INTERRUPTED, TERMINATED
 from .key_file import first_key
-
-INTERRUPTED, TERMINATED = 130, 143
-"""Exit codes: what a shell makes of the two signals."""
 
 AsJson: TypeAlias = Annotated[
     bool, typer.Option("--json", help="JSON on stdout instead of a table.")

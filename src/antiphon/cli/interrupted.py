@@ -2,7 +2,10 @@
 
 from antiphon.host import Terminated
 
+INTERRUPTED, TERMINATED = 130, 143
+"""Exit codes: what a shell makes of Ctrl-C and of SIGTERM."""
+
 
 def code_of(interrupt: KeyboardInterrupt) -> int:
-    """The exit code: 130 after Ctrl-C, 143 after SIGTERM."""
-    return 143 if isinstance(interrupt, Terminated) else 130
+    """The exit code of a command that was ended by it."""
+    return TERMINATED if isinstance(interrupt, Terminated) else INTERRUPTED

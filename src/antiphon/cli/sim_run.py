@@ -22,11 +22,12 @@ from antiphon.report import (
 from antiphon.report.strict_json import encode_file
 
 from .bench_results import show, width
+from .interrupted import INTERRUPTED, TERMINATED
 from .progress import Progress, tell
 from .sim_jobs import SimDone, SimJob, Stop, run_apart, run_here
 from .sim_progress import SimProgress
 
-_CODES = {signal.SIGINT: 130, signal.SIGTERM: 143}
+_CODES = {signal.SIGINT: INTERRUPTED, signal.SIGTERM: TERMINATED}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

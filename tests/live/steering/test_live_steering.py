@@ -52,6 +52,13 @@ def pool(plant: LivePlant, role: Role) -> tuple[int, int, int, int]:
 # ── moves ────────────────────────────────────────────────────────────────────────────────────────
 
 
+async def two_that_decode(plant: LivePlant) -> None:
+    """A second one was added, and is there."""
+    moves(plant, Add(DECODE, 1))
+    await plant.step()
+    await until(plant, lambda: len(plant.members()) == 3)
+
+
 async def test_an_added_worker_is_seen_starting_then_cold_then_as_any_other(
     plant: LivePlant,
 ) -> None:
@@ -93,9 +100,7 @@ async def test_there_are_never_more_than_the_budget_whoever_has_started_them(
 async def test_a_worker_ends_only_when_it_is_empty_and_its_name_is_free_then(
     plant: LivePlant,
 ) -> None:
-    moves(plant, Add(DECODE, 1))
-    await plant.step()
-    await until(plant, lambda: len(plant.members()) == 3)
+    await two_that_decode(plant)
     plant.load("decode-0", running=2)
     plant.load("decode-1", running=1)
     moves(plant, Take(DECODE, 1))
@@ -113,9 +118,7 @@ async def test_a_worker_ends_only_when_it_is_empty_and_its_name_is_free_then(
 
 
 async def test_a_flip_keeps_the_worker_and_is_counted_where_it_is_going(plant: LivePlant) -> None:
-    moves(plant, Add(DECODE, 1))
-    await plant.step()
-    await until(plant, lambda: len(plant.members()) == 3)
+    await two_that_decode(plant)
     plant.load("decode-0", running=3)
     plant.load("decode-1", running=1)
     moves(plant, Flip(DECODE, PREFILL, 1))
@@ -138,9 +141,7 @@ async def test_the_last_one_that_decodes_is_not_ended(plant: LivePlant) -> None:
 
 
 async def test_a_drain_that_is_given_up_lets_the_worker_serve_again(plant: LivePlant) -> None:
-    moves(plant, Add(DECODE, 1))
-    await plant.step()
-    await until(plant, lambda: len(plant.members()) == 3)
+    await two_that_decode(plant)
     plant.load("decode-1", running=1)
     plant.load("decode-0", running=2)
     moves(plant, Take(DECODE, 1))
@@ -219,9 +220,7 @@ async def test_a_role_that_an_operator_gave_stays(plant: LivePlant) -> None:
 
 
 async def test_an_operator_is_told_that_the_planner_has_the_worker(plant: LivePlant) -> None:
-    moves(plant, Add(DECODE, 1))
-    await plant.step()
-    await until(plant, lambda: len(plant.members()) == 3)
+    await two_that_decode(plant)
     plant.load("decode-0", running=2)
     plant.load("decode-1", running=1)
     moves(plant, Take(DECODE, 1))
