@@ -55,10 +55,11 @@ def test_a_run_is_told_and_kept_as_that_of_a_server(scenario: Path, tmp_path: Pa
     assert result.exit_code == 0, result.output
     assert "met TTFT ≤ 500 ms and TPOT ≤ 50 ms" in result.stdout
     assert "Fault 1: stop mixed-" in result.stdout
+    assert "counted by the simulation" in result.stdout
     kept = open_run(tmp_path / "run")
     assert kept.whole
     assert (kept.run.devices, kept.run.started_at) == (2, "")
-    assert kept.run.command == f"antiphon sim {scenario} --seed 0"
+    assert kept.run.command == "antiphon sim two.toml --seed 0"
     assert set(files_in(tmp_path / "run")) == {
         "run.json",
         "requests.jsonl",
@@ -69,6 +70,47 @@ def test_a_run_is_told_and_kept_as_that_of_a_server(scenario: Path, tmp_path: Pa
     assert again.exit_code == 2
     assert "holds another run" in again.stderr
     assert run(scenario, "-o", tmp_path / "run", "--overwrite").exit_code == 0
+
+
+def test_a_single_run_and_runs_of_several_are_never_mixed(scenario: Path, tmp_path: Path) -> None:
+    other = tmp_path / "other.toml"
+    other.write_text(SCENARIO)
+    kinds = {
+        "single": (scenario,),
+        "seeds": (scenario, "--seeds", "2", "--jobs", "1"),
+        "scenarios": (scenario, other, "--jobs", "1"),
+    }
+    for kind, words in kinds.items():
+        assert run(*words, "-o", tmp_path / kind).exit_code == 0
+    for kind, words in kinds.items():
+        for there in kinds:
+            before = tree(tmp_path / there)
+            refused = run(
+                *words, "-o", tmp_path / there, *(() if kind == there else ("--overwrite",))
+            )
+            assert refused.exit_code == 2, (kind, there)
+            assert "name another folder" in refused.stderr
+            assert tree(tmp_path / there) == before, "nothing is written"
+
+
+def tree(folder: Path) -> dict[Path, int]:
+    return {file: file.stat().st_mtime_ns for file in folder.rglob("*")}
+
+
+def test_json_says_what_faults_cost(scenario: Path) -> None:
+    scenario.write_text(SCENARIO.replace('"stop"\nfor = "1s"', '"kill"'))
+    faults = json.loads(run(scenario, "--json").stdout)["faults"]
+    [fault] = faults["faults"]
+    assert (fault["kind"], fault["at_s"], fault["happened"]) == ("kill", 2.0, True)
+    assert fault["lost_calls"] == pytest.approx(faults["lost_calls"])
+    assert {"recovery_s"} <= fault.keys()
+    assert faults["failed"] == 0
+    assert 0 <= faults["lost_share"] <= 1
+    assert (faults["tried_again"] > 0) == (faults["wasted_tokens"] > 0)
+    over = json.loads(run(scenario, "--seeds", "2", "--jobs", "1", "--json").stdout)["over_seeds"]
+    assert {"lost to faults", "tokens computed again"} <= {
+        one["name"] for one in over[0]["spreads"]
+    }
 
 
 def test_runs_can_be_compared(scenario: Path, tmp_path: Path) -> None:
@@ -83,17 +125,19 @@ def test_runs_can_be_compared(scenario: Path, tmp_path: Path) -> None:
 
 
 def test_the_same_seed_gives_the_same_bytes_in_any_process(scenario: Path, tmp_path: Path) -> None:
-    for number in (1, 2):
+    """However the scenario was named, and wherever from."""
+    for number, typed in ((1, str(scenario)), (2, f"./{scenario.name}")):
         done = subprocess.run(
             [
                 sys.executable,
                 "-m",
                 "antiphon",
                 "sim",
-                str(scenario),
+                typed,
                 "-o",
                 str(tmp_path / f"{number}"),
             ],
+            cwd=tmp_path,
             env={**os.environ, "PYTHONHASHSEED": str(number), "PYTHONPATH": str(ROOT / "src")},
             capture_output=True,
             text=True,
@@ -145,7 +189,12 @@ def test_goodput_is_searched_for(scenario: Path, tmp_path: Path) -> None:
 def test_a_dry_run_says_what_it_would_be(scenario: Path) -> None:
     result = run(scenario, "--dry-run")
     assert result.exit_code == 0, result.output
-    for part in ("mixed: 2 mixed workers", "KV of", "6 calls/s for 5 s", "2.00 s  stop for 1 s"):
+    for part in (
+        "mixed: 2 mixed workers of 1 device, KV",
+        "KV of",
+        "6 calls/s for 5 s",
+        "2.00 s  stop for 1 s",
+    ):
         assert part in result.stdout
 
     assert "store" not in result.stdout
@@ -216,10 +265,11 @@ def test_who_is_stopped_tells_what_had_come(
     line = process.stderr.readline()
     assert "sent" in line or "to come" in line
     os.killpg(process.pid, sent)
-    _, err = process.communicate(timeout=60)
+    out, err = process.communicate(timeout=60)
     assert process.returncode == code, err
     assert "Stopping" in err
     assert "Traceback" not in err
     found = list((tmp_path / "run").rglob("run.json"))
     assert found
     assert not open_run(found[0].parent).whole
+    assert ("Interrupted. No run came to its end: two: 0 of 3 seeds." in out) == (seeds == "3")

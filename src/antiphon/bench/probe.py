@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 import aiohttp
 import msgspec
 
+from antiphon.core.number_text import number_text
 from antiphon.errors import PeerError
 from antiphon.types import CallError, Seconds
 from antiphon.workload import Ask
@@ -94,7 +95,7 @@ async def _get(server: Server, url: str, timeout_s: Seconds) -> tuple[int, str]:
             location = response.headers.get("location", "")
             return response.status, location or page.decode(errors="replace")
     except TimeoutError:
-        raise PeerError(f"{url} does not answer within {timeout_s:g} s") from None
+        raise PeerError(f"{url} does not answer within {number_text(timeout_s)} s") from None
     except aiohttp.ClientConnectorCertificateError as error:
         raise PeerError(
             f"{url}: its certificate can't be trusted ({_untrusted(error)}): "
