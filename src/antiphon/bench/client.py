@@ -8,9 +8,8 @@ from types import TracebackType
 
 import aiohttp
 
-from antiphon.core.number_text import number_text
 from antiphon.types import CallError, Seconds
-from antiphon.workload import Ask, Message
+from antiphon.workload import Ask, Message, number_text
 
 from .answer import Answer
 from .call_body import call_bytes

@@ -26,10 +26,9 @@ from functools import partial
 from itertools import chain
 from typing import Any
 
-from antiphon.core.number_text import number_text
 from antiphon.errors import UsageError
 from antiphon.types import CallError, CallRecord, Seconds
-from antiphon.workload import TimedSession
+from antiphon.workload import TimedSession, number_text
 
 from .client import Client
 from .load_guard import LoadGuard

@@ -11,12 +11,11 @@ from pathlib import Path
 from typing import Protocol
 
 from antiphon.core.goodput import ScaleRules, SearchRules, after_warmup
-from antiphon.core.number_text import number_text
 from antiphon.errors import PeerError, UsageError
 from antiphon.report import SavedSearch, check_folder, take_folder
 from antiphon.runs import LoadPlan, Measured
 from antiphon.types import CallRecord, Seconds
-from antiphon.workload import Ask
+from antiphon.workload import Ask, number_text
 
 from .probe import probe
 from .search_runner import SearchRunner, Stopped

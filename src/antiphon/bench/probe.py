@@ -7,10 +7,9 @@ from dataclasses import dataclass, replace
 import aiohttp
 import msgspec
 
-from antiphon.core.number_text import number_text
 from antiphon.errors import PeerError
 from antiphon.types import CallError, Seconds
-from antiphon.workload import Ask
+from antiphon.workload import Ask, number_text
 
 from .answer import Answer
 from .client import Client

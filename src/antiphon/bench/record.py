@@ -3,9 +3,8 @@
 import asyncio
 from collections.abc import Callable, Sequence
 
-from antiphon.core.number_text import number_text
 from antiphon.types import CallError, CallRecord, Seconds, TokenSource
-from antiphon.workload import Message, Session
+from antiphon.workload import Message, Session, number_text
 
 from .answer import Answer
 

@@ -10,10 +10,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from antiphon import __version__
-from antiphon.core.number_text import number_text
 from antiphon.report import RunWriter, summarise
 from antiphon.runs import LoadPlan, LoadTally, Measured, meets
 from antiphon.types import CallRecord, LoadRun, Seconds
+from antiphon.workload import number_text
 
 from .load import LoadResult, run_load
 from .server import LoadLimits, Server

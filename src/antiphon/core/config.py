@@ -378,4 +378,4 @@ def _show(value: object) -> str:
 def _plain(bound: float | None, entry: Entry) -> str:
     if entry.key.size:
         return format_size(int(bound or 0))
-    return number_text(bound) if entry.kind is float else str(bound)
+    return number_text(bound or 0.0) if entry.kind is float else str(bound)
