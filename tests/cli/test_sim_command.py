@@ -13,6 +13,7 @@ from typer.testing import CliRunner
 
 from antiphon.cli.app import app
 from antiphon.report import open_run, open_search
+from antiphon.runs import Measured
 
 ROOT = Path(__file__).parents[2]
 SCENARIO = """
@@ -40,6 +41,12 @@ def scenario(tmp_path: Path) -> Path:
     file = tmp_path / "two.toml"
     file.write_text(SCENARIO)
     return file
+
+
+@pytest.fixture
+def undrawn(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Runs in this process leave no page: drawing one takes longer than they do."""
+    monkeypatch.setattr(Measured, "draw", lambda _self, _folder: None)
 
 
 def run(*arguments: str | Path) -> Any:
@@ -72,6 +79,7 @@ def test_a_run_is_told_and_kept_as_that_of_a_server(scenario: Path, tmp_path: Pa
     assert run(scenario, "-o", tmp_path / "run", "--overwrite").exit_code == 0
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_a_single_run_and_runs_of_several_are_never_mixed(scenario: Path, tmp_path: Path) -> None:
     other = tmp_path / "other.toml"
     other.write_text(SCENARIO)
@@ -113,6 +121,7 @@ def test_json_says_what_faults_cost(scenario: Path) -> None:
     }
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_runs_can_be_compared(scenario: Path, tmp_path: Path) -> None:
     for name, rate in (("slow", "3"), ("fast", "9")):
         assert run(scenario, "--rate", rate, "-o", tmp_path / name).exit_code == 0
@@ -159,6 +168,7 @@ def test_several_seeds_in_processes_are_those_alone(scenario: Path, tmp_path: Pa
     assert files_in(tmp_path / "all/seed-5") == files_in(tmp_path / "alone")
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_several_scenarios_stand_side_by_side(scenario: Path, tmp_path: Path) -> None:
     other = tmp_path / "other.toml"
     other.write_text(SCENARIO.replace("two of them", "others"))
@@ -174,6 +184,7 @@ def test_json_of_one_run_is_that_of_bench(scenario: Path, tmp_path: Path) -> Non
     assert json.loads(result.stdout) == json.loads((tmp_path / "run/summary.json").read_text())
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_goodput_is_searched_for(scenario: Path, tmp_path: Path) -> None:
     result = run(
         *(scenario, "--find-goodput", "--max-rate", "8", "--tolerance", "1"),
