@@ -19,6 +19,7 @@ import antiphon.cli.app as app_module
 from antiphon.cli.app import app
 from antiphon.cli.config import as_toml
 from antiphon.core.config import build, entries
+from antiphon.core.draws import LARGEST_SEED
 from antiphon.errors import BugError, PeerError, UsageError
 from antiphon.types import Config
 
@@ -147,7 +148,8 @@ def test_any_config_survives_toml(name: str, quantile: float) -> None:
 
 def test_every_command_and_option_is_in_the_reference() -> None:
     text = CLI_REFERENCE.read_text()
-    for name, command in commands():
+    for path, command in commands():
+        name = path.removesuffix(" run") if command.hidden else path
         assert f"`{name}" in text, f"{CLI_REFERENCE} lacks the command {name}"
         section = text.split(f"## `{name}", 1)[1].split("\n## ", 1)[0]
         for parameter in command.params:
@@ -185,3 +187,50 @@ def test_output_that_can_t_be_written_ends_with_one_line() -> None:
     assert done.returncode == 1
     assert done.stderr.startswith("antiphon: can't write: ")
     assert len(done.stderr.splitlines()) == 1
+
+
+def seed_options() -> list[tuple[str, Any]]:
+    return [
+        (name, parameter)
+        for name, command in commands()
+        for parameter in command.params
+        if parameter.name == "seed" or (parameter.name, name) == ("first", "antiphon sim explore")
+    ]
+
+
+def test_every_seed_has_the_same_bounds() -> None:
+    assert {name for name, _ in seed_options()} >= {
+        "antiphon bench run",
+        "antiphon drill",
+        "antiphon sim explore",
+        "antiphon sim run",
+    }
+    for name, parameter in seed_options():
+        assert (parameter.min, parameter.max) == (0, LARGEST_SEED), name
+
+
+@pytest.mark.parametrize("seed", ["-1", str(LARGEST_SEED + 1), "9" * 400, "1e3", "x"])
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("bench", "http://127.0.0.1:1", "--seed"),
+        ("drill", "--dry-run", "--seed"),
+        ("sim", "x.toml", "--seed"),
+        ("sim", "explore", "--first"),
+    ],
+    ids=" ".join,
+)
+def test_a_seed_that_is_none_is_a_usage_error(command: tuple[str, ...], seed: str) -> None:
+    result = run(*command, seed)
+    assert result.exit_code == 2
+    assert f"Invalid value for '{command[-1]}'" in result.stderr
+    assert "Traceback" not in result.stderr
+
+
+@pytest.mark.parametrize("group", ["bench", "sim"])
+def test_a_command_without_a_name_of_its_own_is_called_by_its_group(group: str) -> None:
+    result = run(group, "x", "--no-such-option")
+    assert result.exit_code == 2
+    assert result.stderr.startswith(f"Usage: antiphon {group} [OPTIONS]")
+    assert f"'antiphon {group} -h'" in result.stderr
+    assert f"{group} run" not in result.stderr

@@ -108,6 +108,7 @@ def test_sigterm_prints_what_is_known_and_leaves_nobody(to_all: bool) -> None:
     [
         ("--model llama-3-8", "did you mean 'llama-3-8b'"),
         ("--devices h80", "did you mean 'h800'"),
+        ("--devices ,", '--devices ",": name kinds such as h800,h20'),
         ("--devices h100,h100", "names a kind of device twice"),
         ("--count 0", "--count 0: must be from 1 to 256"),
         ("--node 0", "--node 0: must be"),

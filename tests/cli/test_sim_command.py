@@ -13,6 +13,7 @@ from typer.testing import CliRunner
 
 from antiphon.cli.app import app
 from antiphon.report import open_run, open_search
+from antiphon.runs import Measured
 
 ROOT = Path(__file__).parents[2]
 SCENARIO = """
@@ -42,6 +43,12 @@ def scenario(tmp_path: Path) -> Path:
     return file
 
 
+@pytest.fixture
+def undrawn(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Runs in this process leave no page: drawing one takes longer than they do."""
+    monkeypatch.setattr(Measured, "draw", lambda _self, _folder: None)
+
+
 def run(*arguments: str | Path) -> Any:
     return CliRunner().invoke(app, ["sim", *map(str, arguments)], prog_name="antiphon")
 
@@ -55,10 +62,11 @@ def test_a_run_is_told_and_kept_as_that_of_a_server(scenario: Path, tmp_path: Pa
     assert result.exit_code == 0, result.output
     assert "met TTFT ≤ 500 ms and TPOT ≤ 50 ms" in result.stdout
     assert "Fault 1: stop mixed-" in result.stdout
+    assert "counted by the simulation" in result.stdout
     kept = open_run(tmp_path / "run")
     assert kept.whole
     assert (kept.run.devices, kept.run.started_at) == (2, "")
-    assert kept.run.command == f"antiphon sim {scenario} --seed 0"
+    assert kept.run.command == "antiphon sim two.toml --seed 0"
     assert set(files_in(tmp_path / "run")) == {
         "run.json",
         "requests.jsonl",
@@ -71,6 +79,49 @@ def test_a_run_is_told_and_kept_as_that_of_a_server(scenario: Path, tmp_path: Pa
     assert run(scenario, "-o", tmp_path / "run", "--overwrite").exit_code == 0
 
 
+@pytest.mark.usefixtures("undrawn")
+def test_a_single_run_and_runs_of_several_are_never_mixed(scenario: Path, tmp_path: Path) -> None:
+    other = tmp_path / "other.toml"
+    other.write_text(SCENARIO)
+    kinds = {
+        "single": (scenario,),
+        "seeds": (scenario, "--seeds", "2", "--jobs", "1"),
+        "scenarios": (scenario, other, "--jobs", "1"),
+    }
+    for kind, words in kinds.items():
+        assert run(*words, "-o", tmp_path / kind).exit_code == 0
+    for kind, words in kinds.items():
+        for there in kinds:
+            before = tree(tmp_path / there)
+            refused = run(
+                *words, "-o", tmp_path / there, *(() if kind == there else ("--overwrite",))
+            )
+            assert refused.exit_code == 2, (kind, there)
+            assert "name another folder" in refused.stderr
+            assert tree(tmp_path / there) == before, "nothing is written"
+
+
+def tree(folder: Path) -> dict[Path, int]:
+    return {file: file.stat().st_mtime_ns for file in folder.rglob("*")}
+
+
+def test_json_says_what_faults_cost(scenario: Path) -> None:
+    scenario.write_text(SCENARIO.replace('"stop"\nfor = "1s"', '"kill"'))
+    faults = json.loads(run(scenario, "--json").stdout)["faults"]
+    [fault] = faults["faults"]
+    assert (fault["kind"], fault["at_s"], fault["happened"]) == ("kill", 2.0, True)
+    assert fault["lost_calls"] == pytest.approx(faults["lost_calls"])
+    assert {"recovery_s"} <= fault.keys()
+    assert faults["failed"] == 0
+    assert 0 <= faults["lost_share"] <= 1
+    assert (faults["tried_again"] > 0) == (faults["wasted_tokens"] > 0)
+    over = json.loads(run(scenario, "--seeds", "2", "--jobs", "1", "--json").stdout)["over_seeds"]
+    assert {"lost to faults", "tokens computed again"} <= {
+        one["name"] for one in over[0]["spreads"]
+    }
+
+
+@pytest.mark.usefixtures("undrawn")
 def test_runs_can_be_compared(scenario: Path, tmp_path: Path) -> None:
     for name, rate in (("slow", "3"), ("fast", "9")):
         assert run(scenario, "--rate", rate, "-o", tmp_path / name).exit_code == 0
@@ -83,17 +134,19 @@ def test_runs_can_be_compared(scenario: Path, tmp_path: Path) -> None:
 
 
 def test_the_same_seed_gives_the_same_bytes_in_any_process(scenario: Path, tmp_path: Path) -> None:
-    for number in (1, 2):
+    """However the scenario was named, and wherever from."""
+    for number, typed in ((1, str(scenario)), (2, f"./{scenario.name}")):
         done = subprocess.run(
             [
                 sys.executable,
                 "-m",
                 "antiphon",
                 "sim",
-                str(scenario),
+                typed,
                 "-o",
                 str(tmp_path / f"{number}"),
             ],
+            cwd=tmp_path,
             env={**os.environ, "PYTHONHASHSEED": str(number), "PYTHONPATH": str(ROOT / "src")},
             capture_output=True,
             text=True,
@@ -115,6 +168,7 @@ def test_several_seeds_in_processes_are_those_alone(scenario: Path, tmp_path: Pa
     assert files_in(tmp_path / "all/seed-5") == files_in(tmp_path / "alone")
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_several_scenarios_stand_side_by_side(scenario: Path, tmp_path: Path) -> None:
     other = tmp_path / "other.toml"
     other.write_text(SCENARIO.replace("two of them", "others"))
@@ -130,6 +184,7 @@ def test_json_of_one_run_is_that_of_bench(scenario: Path, tmp_path: Path) -> Non
     assert json.loads(result.stdout) == json.loads((tmp_path / "run/summary.json").read_text())
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_goodput_is_searched_for(scenario: Path, tmp_path: Path) -> None:
     result = run(
         *(scenario, "--find-goodput", "--max-rate", "8", "--tolerance", "1"),
@@ -145,7 +200,12 @@ def test_goodput_is_searched_for(scenario: Path, tmp_path: Path) -> None:
 def test_a_dry_run_says_what_it_would_be(scenario: Path) -> None:
     result = run(scenario, "--dry-run")
     assert result.exit_code == 0, result.output
-    for part in ("mixed: 2 mixed workers", "KV of", "6 calls/s for 5 s", "2.00 s  stop for 1 s"):
+    for part in (
+        "mixed: 2 mixed workers of 1 device, KV",
+        "KV of",
+        "6 calls/s for 5 s",
+        "2.00 s  stop for 1 s",
+    ):
         assert part in result.stdout
 
     assert "store" not in result.stdout
@@ -216,10 +276,11 @@ def test_who_is_stopped_tells_what_had_come(
     line = process.stderr.readline()
     assert "sent" in line or "to come" in line
     os.killpg(process.pid, sent)
-    _, err = process.communicate(timeout=60)
+    out, err = process.communicate(timeout=60)
     assert process.returncode == code, err
     assert "Stopping" in err
     assert "Traceback" not in err
     found = list((tmp_path / "run").rglob("run.json"))
     assert found
     assert not open_run(found[0].parent).whole
+    assert ("Interrupted. No run came to its end: two: 0 of 3 seeds." in out) == (seeds == "3")

@@ -29,7 +29,8 @@ def test_the_headline_says_it_all() -> None:
         failure(one.number, due=one.due_at_s) if one.number in failed else one for one in MANY
     ]
     assert headline(QUIET, summarise(QUIET, records)) == (
-        "At 2 requests/s 93.0 % (90.1–95.1) of 400 calls met TTFT ≤ 500 ms and TPOT ≤ 50 ms."
+        "At 50.0 requests/s (2 planned) 93.0 % (90.1–95.1) of 400 calls met TTFT ≤ 500 ms and "
+        "TPOT ≤ 50 ms."
     )
 
 
@@ -51,6 +52,11 @@ def test_classes_with_different_targets_are_not_named_in_the_headline() -> None:
     run = replace(QUIET, slos=(("", SLO), ("batch", Slo(ttft_s=9.0, tpot_s=1.0))))
     records = [*MANY, call(400, slo_class="batch", due=3.0)]
     assert headline(run, summarise(run, records)).endswith("met the targets of their class.")
+
+
+def test_a_rate_that_came_about_is_said_once() -> None:
+    run = replace(QUIET, rate_per_s=50.0)
+    assert headline(run, summarise(run, MANY)).startswith("At 50 requests/s 100 %")
 
 
 def test_a_trace_has_a_rate_of_its_own() -> None:

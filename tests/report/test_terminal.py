@@ -29,7 +29,7 @@ CALLS = [
 
 def test_everything_of_a_run_is_there() -> None:
     text = printed(summary_table(RUN, summarise(RUN, CALLS)))
-    assert text.startswith("At 2 requests/s 99.7 % (98.1–99.9) of 300 calls met TTFT ≤ 500 ms and")
+    assert text.startswith("At 33.3 requests/s (2 planned) 99.7 % (98.1–99.9) of 300 calls met ")
     for part in (
         "300, of which 299 ok, 1 failed; 1 more in the warm-up",
         "3,289 output, 29,900 prompt (25.0 % cached), counted by the server",
@@ -46,6 +46,13 @@ def test_everything_of_a_run_is_there() -> None:
     }.items():
         row = next(row for row in text.splitlines() if row.startswith(f" {line} "))
         assert row.count(cells[0]) == 6, row
+
+
+def test_gaps_that_nobody_kept_are_no_number() -> None:
+    records = [call(number, due=1 + number / 50, only_ends=True) for number in range(300)]
+    text = printed(summary_table(RUN, summarise(RUN, records)))
+    row = next(row for row in text.splitlines() if row.startswith(" ITL "))
+    assert row.split() == ["ITL", *6 * ["–"]]
 
 
 def test_text_of_a_server_is_no_markup_and_moves_no_cursor() -> None:

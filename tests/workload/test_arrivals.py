@@ -133,7 +133,9 @@ def test_the_rate_of_sine_follows_its_curve() -> None:
 
 @pytest.mark.parametrize("rate", [0.0, -1.0, math.nan, math.inf])
 def test_a_rate_must_be_above_zero(rate: float) -> None:
-    with pytest.raises(UsageError, match=r"arrivals poisson: rate must be from 1e-06 to 1000000"):
+    with pytest.raises(
+        UsageError, match=r"arrivals poisson: rate must be from 0.000001 to 1000000"
+    ):
         Poisson(rate)
     for source in (Poisson(1), Constant(1), GammaBursts(1, 2), OnOff(1, 1, 1), Sine(1, 2, 3)):
         with pytest.raises(UsageError, match="rate must be from"):

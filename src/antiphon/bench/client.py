@@ -9,7 +9,7 @@ from types import TracebackType
 import aiohttp
 
 from antiphon.types import CallError, Seconds
-from antiphon.workload import Ask, Message
+from antiphon.workload import Ask, Message, number_text
 
 from .answer import Answer
 from .call_body import call_bytes
@@ -122,7 +122,7 @@ class Client:
         return None
 
     def _late(self, incoming: Incoming) -> None:
-        why = f"not at its end after {self._limits.timeout_s:g} s"
+        why = f"not at its end after {number_text(self._limits.timeout_s)} s"
         incoming.give_up(CallError.TIMEOUT, why, time.monotonic())
 
 

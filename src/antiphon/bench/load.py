@@ -28,7 +28,7 @@ from typing import Any
 
 from antiphon.errors import UsageError
 from antiphon.types import CallError, CallRecord, Seconds
-from antiphon.workload import TimedSession
+from antiphon.workload import TimedSession, number_text
 
 from .client import Client
 from .load_guard import LoadGuard
@@ -197,7 +197,8 @@ class _Load:
         self._is_over = True
         for task in self._pausing:
             task.cancel()
-        self._client.give_up(f"open {self._limits.drain_s:g} s after the last session began")
+        drain_s = number_text(self._limits.drain_s)
+        self._client.give_up(f"open {drain_s} s after the last session began")
         if self._turns:
             await asyncio.wait(self._turns)
 

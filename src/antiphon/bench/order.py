@@ -15,7 +15,7 @@ from antiphon.errors import PeerError, UsageError
 from antiphon.report import SavedSearch, check_folder, take_folder
 from antiphon.runs import LoadPlan, Measured
 from antiphon.types import CallRecord, Seconds
-from antiphon.workload import Ask
+from antiphon.workload import Ask, number_text
 
 from .probe import probe
 from .search_runner import SearchRunner, Stopped
@@ -118,7 +118,8 @@ def _first_ask(plan: LoadPlan) -> Ask:
     for timed in plan.sessions():
         return timed.session.turns[0].ask
     raise UsageError(
-        f"no request is due within {plan.duration_s:g} s: make the load longer, or its rate higher"
+        f"no request is due within {number_text(plan.duration_s)} s: make the load longer, or its "
+        "rate higher"
     )
 
 
@@ -130,8 +131,8 @@ async def _one_run(order: Order, sender: Sender, audience: Audience) -> Ending:
     judged = after_warmup(measured.records, measured.run.warmup_s)
     if not judged:
         raise PeerError(
-            f"no call was due after the warm-up of {measured.run.warmup_s:g} s, so nothing can "
-            "be judged: send more, or count them all (--warmup 0%)"
+            f"no call was due after the warm-up of {number_text(measured.run.warmup_s)} s, so "
+            "nothing can be judged: send more, or count them all (--warmup 0%)"
         )
     if all(record.error is not None for record in judged):
         raise PeerError(_nothing_served(judged))

@@ -9,7 +9,7 @@ import msgspec
 
 from antiphon.errors import PeerError
 from antiphon.types import CallError, Seconds
-from antiphon.workload import Ask
+from antiphon.workload import Ask, number_text
 
 from .answer import Answer
 from .client import Client
@@ -94,7 +94,7 @@ async def _get(server: Server, url: str, timeout_s: Seconds) -> tuple[int, str]:
             location = response.headers.get("location", "")
             return response.status, location or page.decode(errors="replace")
     except TimeoutError:
-        raise PeerError(f"{url} does not answer within {timeout_s:g} s") from None
+        raise PeerError(f"{url} does not answer within {number_text(timeout_s)} s") from None
     except aiohttp.ClientConnectorCertificateError as error:
         raise PeerError(
             f"{url}: its certificate can't be trusted ({_untrusted(error)}): "

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 
 from antiphon.types import CallError, CallRecord, Seconds, TokenSource
-from antiphon.workload import Message, Session
+from antiphon.workload import Message, Session, number_text
 
 from .answer import Answer
 
@@ -107,7 +107,7 @@ class RecordMaker:
         if self._got_tokens < _AS_PLANNED * self._planned_tokens:
             found.append(
                 "Answers were shorter than planned: planned "
-                f"{self._planned_tokens / self._whole:.4g} output tokens, got "
+                f"{number_text(self._planned_tokens / self._whole, 4)} output tokens, got "
                 f"{self._got_tokens / self._whole:.1f} on average. The server does not heed "
                 "`ignore_eos`: another one that does would do more work for the same load."
             )

@@ -13,6 +13,7 @@ from antiphon import __version__
 from antiphon.report import RunWriter, summarise
 from antiphon.runs import LoadPlan, LoadTally, Measured, meets
 from antiphon.types import CallRecord, LoadRun, Seconds
+from antiphon.workload import number_text
 
 from .load import LoadResult, run_load
 from .server import LoadLimits, Server
@@ -127,7 +128,7 @@ def _over(run: LoadRun, result: LoadResult) -> LoadRun:
         return ended(run, result)
     lasted_s: Seconds = min(run.duration_s, result.duration_s)
     note = (
-        f"Interrupted after {result.duration_s:.1f} of {run.duration_s:g} s: "
+        f"Interrupted after {result.duration_s:.1f} of {number_text(run.duration_s)} s: "
         f"{result.unfinished} calls that were open or not due yet are left out."
     )
     return ended(replace(run, duration_s=lasted_s, notes=(*run.notes, note)), result)

@@ -35,11 +35,11 @@ class Server:
     root: str = ""
 
     def __post_init__(self) -> None:
-        parts = urlsplit(self.url)
         try:
+            parts = urlsplit(self.url)
             port = parts.port
-        except ValueError:
-            port = 0
+        except ValueError as error:
+            raise UsageError(f"{self.url!r} is no server: {error}") from None
         if parts.scheme not in _DEFAULT_PORTS or not parts.hostname or port == 0:
             raise UsageError(
                 f"{self.url!r} is no server: give it as http://HOST:PORT, or with https"

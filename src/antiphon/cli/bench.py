@@ -7,10 +7,11 @@ from typing import Annotated, TypeAlias
 
 import typer
 
+from antiphon.core.draws import LARGEST_SEED
 from antiphon.errors import UsageError
 
 from . import options
-from .bench_group import DEFAULT, UrlOrCommand
+from .bench_group import DEFAULT, DefaultCommand, UrlOrCommand
 from .interrupted import INTERRUPTED, TERMINATED
 from .key_file import first_key
 
@@ -26,7 +27,7 @@ bench_app = typer.Typer(
 )
 
 
-@bench_app.command(DEFAULT, hidden=True)
+@bench_app.command(DEFAULT, cls=DefaultCommand, hidden=True)
 def run(
     url: Annotated[
         str | None,
@@ -95,7 +96,9 @@ def run(
     devices: Annotated[
         int, typer.Option(help="What goodput is divided by.", min=1, max=1_000_000)
     ] = 1,
-    seed: Annotated[int, typer.Option(help="Of prompts and arrivals.", min=0, max=2**62)] = 0,
+    seed: Annotated[
+        int, typer.Option(help="Of prompts and arrivals.", min=0, max=LARGEST_SEED)
+    ] = 0,
     model: Annotated[
         str | None,
         typer.Option(help="Its name in the API.", show_default="the only one that is served"),

@@ -2,9 +2,25 @@
 
 from typing import Any
 
-from typer.core import TyperGroup
+import typer
+from typer.core import TyperCommand, TyperGroup
 
 DEFAULT = "run"
+
+
+class _AsGroup(typer.Context):
+    """Messages on how a default command is used name it as it is typed: by its group alone."""
+
+    @property
+    def command_path(self) -> str:
+        """See above."""
+        return super().command_path if self.parent is None else self.parent.command_path
+
+
+class DefaultCommand(TyperCommand):
+    """The command of a `UrlOrCommand` that needs no name."""
+
+    context_class = _AsGroup
 
 
 class UrlOrCommand(TyperGroup):

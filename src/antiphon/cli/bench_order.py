@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from antiphon.core.goodput import Slos
+from antiphon.core.number_text import number_text
 from antiphon.errors import UsageError
 from antiphon.types import Seconds
 from antiphon.workload import Trace, parse_workload
@@ -45,7 +46,7 @@ def server_of(
     if "://" not in url:
         raise UsageError(
             f'"{url}" is neither a URL, such as http://127.0.0.1:8000, nor one of the commands '
-            "run, compare and report"
+            "compare and report"
         )
     return Server(
         url=url,
@@ -86,7 +87,7 @@ def plan_of(words: LoadWords) -> "LoadPlan":
 
     rate = words.rate
     if rate is not None and not 0 < rate < math.inf:
-        raise UsageError(f"--rate {rate:g}: must be above 0 requests a second")
+        raise UsageError(f"--rate {number_text(rate)}: must be above 0 requests a second")
     if words.trace is not None and words.workload is not None:
         raise UsageError("--trace and --workload: give one of them (or --workload trace:FILE,…)")
     chosen = words.workload or DEFAULT_WORKLOAD
@@ -111,7 +112,9 @@ def warmup(text: str, span_s: Seconds) -> Seconds:
     if share == text.strip():
         found = seconds(text, "--warmup", zero=True)
         if found >= span_s:
-            raise UsageError(f"--warmup {text}: takes all of the {span_s:g} s that load lasts")
+            raise UsageError(
+                f"--warmup {text}: takes all of the {number_text(span_s)} s that load lasts"
+            )
         return found
     if not (share.isascii() and share.replace(".", "", 1).isdigit() and float(share) < 100):
         raise UsageError(f'--warmup "{text}": must be a time such as 5s, or 0% to below 100%')

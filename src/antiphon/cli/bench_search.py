@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from antiphon.core.goodput import ScaleRules, SearchRules
+from antiphon.core.number_text import number_text
 from antiphon.errors import UsageError
 
 if TYPE_CHECKING:
@@ -74,13 +75,15 @@ def _search_rules(
     lowest, highest = bounds
     for name, value in (("--min-rate", lowest), ("--max-rate", highest)):
         if not 0 < value < math.inf:
-            raise UsageError(f"{name} {value:g}: must be above 0 requests a second")
+            raise UsageError(f"{name} {number_text(value)}: must be above 0 requests a second")
     if lowest > highest:
-        raise UsageError(f"--min-rate {lowest:g}: is above --max-rate {highest:g}")
+        raise UsageError(
+            f"--min-rate {number_text(lowest)}: is above --max-rate {number_text(highest)}"
+        )
     if start is not None and not lowest <= start <= highest:
         raise UsageError(
-            f"--rate {start:g}: the search begins there, so it must lie between --min-rate "
-            f"{lowest:g} and --max-rate {highest:g}"
+            f"--rate {number_text(start)}: the search begins there, so it must lie between "
+            f"--min-rate {number_text(lowest)} and --max-rate {number_text(highest)}"
         )
     return SearchRules(
         tolerance=tolerance,

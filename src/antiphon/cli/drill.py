@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from antiphon.core.draws import LARGEST_SEED
 from antiphon.errors import PeerError, UsageError
 
 from . import options
@@ -40,6 +41,7 @@ def drill(
         typer.Option(
             help="Of prompts, arrivals, victims and moments.",
             min=0,
+            max=LARGEST_SEED,
             show_default="the plan's, or 0",
         ),
     ] = None,

@@ -20,6 +20,7 @@ from antiphon.core.kv_cost import (
     storage_case,
     useful_bytes_per_s,
 )
+from antiphon.core.number_text import number_text
 from antiphon.errors import UsageError
 
 from . import quantities
@@ -179,32 +180,36 @@ def as_values(estimate: Estimate) -> dict[str, Any]:
 def as_text(estimate: Estimate) -> str:
     """Assumptions, then results, one a line."""
     model, traffic = estimate.model, estimate.traffic
-    codec = f", stored in 1/{estimate.codec_ratio:g} of it" if estimate.codec_ratio != 1 else ""
+    ratio = estimate.codec_ratio
+    codec = f", stored in 1/{number_text(ratio)} of it" if ratio != 1 else ""
     lines = [
         f"{model.name}: {bytes_text(estimate.bytes_per_token)} of KV a token{codec}",
-        f"  {model.layers} layers, {model.why}, {estimate.value_bits:g} bits each ({model.source})",
+        f"  {model.layers} layers, {model.why}, {number_text(estimate.value_bits)} bits each "
+        f"({model.source})",
         "Assumed",
-        f"  {traffic.devices} devices, each {traffic.tokens_per_s:,.0f} tokens/s, busy "
-        f"{traffic.busy_share:.0%} of the time, {traffic.device_price_per_hour:g} an hour",
+        f"  {traffic.devices} device{'' if traffic.devices == 1 else 's'}, each "
+        f"{traffic.tokens_per_s:,.0f} tokens/s, busy {traffic.busy_share:.0%} of the time, "
+        f"{number_text(traffic.device_price_per_hour)} an hour",
         f"  {share_text(estimate.hit_rate)} of all tokens are found in storage",
         "KV",
         f"  {bytes_text(estimate.device_bytes_per_day)} a day from each device, "
         f"{bytes_text(estimate.bytes_per_day)} from all",
         f"  a prompt is read sooner than computed from {bytes_text(estimate.useful_bytes_per_s)}/s "
         f"a device on",
-        f"  prefill costs {traffic.price_per_token * 1e6:.3g} for a million tokens",
+        f"  prefill costs {number_text(traffic.price_per_token * 1e6, 3)} for a million tokens",
     ]
     for case in estimate.cases:
         storage = case.storage
         lines += [
             f"{bytes_text(storage.capacity_bytes)} of {storage.name} at "
-            f"{storage.price_per_gb_month:g} for a GB and month: {case.price_per_hour:.3g} an hour",
+            f"{number_text(storage.price_per_gb_month)} for a GB and month: "
+            f"{number_text(case.price_per_hour, 3)} an hour",
             f"  pays for itself from {share_text(case.break_even_hit_rate)} on"
             + (": it never can" if case.break_even_hit_rate > 1 else ""),
             f"  holds {time_text(case.holds_s)} of this traffic; at "
             f"{share_text(estimate.hit_rate)} it "
             + ("saves" if case.saved_per_hour >= 0 else "loses")
-            + f" {abs(case.saved_per_hour):.3g} an hour",
+            + f" {number_text(abs(case.saved_per_hour), 3)} an hour",
         ]
     return "\n".join(lines)
 
@@ -224,22 +229,22 @@ def bytes_text(size: float) -> str:
     """Three digits in decimal units."""
     for unit in ("B", "kB", "MB", "GB", "TB"):
         if size < 999.5:
-            return f"{size:.3g} {unit}"
+            return f"{number_text(size, 3)} {unit}"
         size /= 1000
     return f"{size:,.3g} PB"
 
 
 def share_text(share: float) -> str:
     """Two digits of a percentage."""
-    return f"{share * 100:.2g} %"
+    return f"{number_text(share * 100, 2)} %"
 
 
 def time_text(seconds: float) -> str:
     """Three digits in the largest unit that leaves at least one."""
     for unit, length in (("days", 86_400), ("h", 3600), ("min", 60)):
         if seconds >= length:
-            return f"{seconds / length:.3g} {unit}"
-    return f"{seconds:.3g} s"
+            return f"{number_text(seconds / length, 3)} {unit}"
+    return f"{number_text(seconds, 3)} s"
 
 
 def _check_numbers(*values: float | None) -> None:

@@ -1,6 +1,6 @@
 """What `antiphon kv` prints for people."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 _WIDTH = 120
@@ -88,6 +88,8 @@ def _store_line(state: str) -> list[str]:
     match state:
         case "off":
             return ["This server runs without a KV store (--store off)."]
+        case "starting":
+            return ["The KV store is starting: requests go on without it until it is there."]
         case "away":
             return ["The KV store is away: requests go on without it. The server's log says why."]
         case _:
@@ -95,28 +97,15 @@ def _store_line(state: str) -> list[str]:
 
 
 def _table(*left: str, right: Sequence[str] = (), last: str | None = None) -> Any:
-    from rich.box import SIMPLE_HEAD
-    from rich.table import Table
+    from antiphon.report import empty_table
 
-    table = Table(box=SIMPLE_HEAD, pad_edge=False)
-    for name in left:
-        table.add_column(name)
-    for name in right:
-        table.add_column(name, justify="right")
-    if last is not None:
-        table.add_column(last)
-    return table
+    return empty_table(*left, right=right, last=last)
 
 
 def _printed(*parts: Any) -> str:
-    from rich.console import Console
+    from antiphon.report import printed
 
-    console = Console(width=_WIDTH, color_system=None, force_terminal=False, highlight=False)
-    write: Callable[[Any], None] = console.print
-    with console.capture() as captured:
-        for part in parts:
-            write(part)
-    return "\n".join(line.rstrip() for line in captured.get().splitlines()).rstrip()
+    return printed(*parts, width=_WIDTH).rstrip("\n")
 
 
 def _several(places: Sequence[dict[str, Any]]) -> bool:

@@ -10,8 +10,10 @@ from rich.console import Console
 from rich.table import Table
 
 from antiphon.core.goodput import Attainment, Estimate
+from antiphon.core.number_text import number_text
 from antiphon.core.placement import Candidate, Judged, Look, Promise, Trial
 from antiphon.report.plots import Bar, goodput_bars, svg
+from antiphon.report.wording import plural
 from antiphon.sim.placing import PlanOrder, SearchRun, cluster_values
 
 _WIDTH = 118
@@ -51,7 +53,7 @@ def _copies(order: PlanOrder, judged: Judged) -> int:
 def _answer(order: PlanOrder, run: SearchRun) -> Iterator[str]:
     found = best_fleet(order, run)
     slo = order.slo
-    targets = f"TTFT {slo.ttft_s * 1e3:g} ms and TPOT {slo.tpot_s * 1e3:g} ms"
+    targets = f"TTFT {number_text(slo.ttft_s * 1e3)} ms and TPOT {number_text(slo.tpot_s * 1e3)} ms"
     if found is None:
         yield f"Nothing that was simulated has 90 % of calls within {targets} at any rate."
         return
@@ -59,8 +61,9 @@ def _answer(order: PlanOrder, run: SearchRun) -> Iterator[str]:
     copies = fleet.devices // best.promise.candidate.devices
     yield f"{order.hardware.model.name}: {fleet.text}"
     yield (
-        f"{copies * best.per_s:.3g} calls/s with 90 % within {targets}, on {fleet.devices} "
-        f"devices at {copies * best.promise.price_per_hour:.3g} an hour"
+        f"{number_text(copies * best.per_s, 3)} calls/s with 90 % within {targets}, on "
+        f"{plural(fleet.devices, 'device')} at "
+        f"{number_text(copies * best.promise.price_per_hour, 3)} an hour"
     )
     most = order.hardware.most_devices
     if fleet.devices > most:
@@ -152,7 +155,9 @@ def _remarks(order: PlanOrder, run: SearchRun, *, whole: bool) -> Iterator[str]:
     yield (
         f"Calls: {shape.input:.0f} tokens in ({shape.uncached:.0f} that no cache could have), "
         f"{shape.output:.0f} out. Prices: "
-        + ", ".join(f"{one.name} {one.price_per_hour:g}" for one in order.hardware.devices)
+        + ", ".join(
+            f"{one.name} {number_text(one.price_per_hour)}" for one in order.hardware.devices
+        )
         + " an hour."
     )
 
@@ -258,8 +263,8 @@ def cluster_toml(order: PlanOrder, best: Judged, fleet: Candidate) -> str:
     slo = order.slo
     lines = [
         f"# {order.hardware.model.name}: {fleet.text}",
-        f"# {copies * best.per_s:.3g} calls/s in the simulator, 90 % of them within TTFT "
-        f"{slo.ttft_s:g} s and TPOT {slo.tpot_s:g} s",
+        f"# {number_text(copies * best.per_s, 3)} calls/s in the simulator, 90 % of them within "
+        f"TTFT {number_text(slo.ttft_s)} s and TPOT {number_text(slo.tpot_s)} s",
         *(
             f"# each of {workers} workers: {instance.device}, tensor parallel {instance.tensor}, "
             f"pipeline parallel {instance.pipeline}"

@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from antiphon.core.number_text import number_text
 from antiphon.errors import UsageError
 from antiphon.runs import slos_of
 
@@ -76,7 +77,7 @@ class PlanWords:
             if not 1 <= value <= most:
                 raise UsageError(f"{name} {value}: must be from 1 to {most}")
         if self.rate is not None and not 0 < self.rate < math.inf:
-            raise UsageError(f"--rate {self.rate:g}: must be above 0 calls a second")
+            raise UsageError(f"--rate {number_text(self.rate)}: must be above 0 calls a second")
         for name, bits in (("--weight-bits", self.weight_bits), ("--kv-bits", self.kv_bits)):
             if bits not in _BITS:
                 raise UsageError(f"{name} {bits}: must be one of {', '.join(map(str, _BITS))}")
@@ -85,6 +86,8 @@ class PlanWords:
         from antiphon.perf.hardware import device_of
 
         names = [name.strip() for name in self.devices.split(",")]
+        if not all(names):
+            raise UsageError(f'--devices "{self.devices}": name kinds such as h800,h20')
         if len(set(names)) < len(names):
             raise UsageError(f'--devices "{self.devices}": names a kind of device twice')
         prices = self._prices(names)

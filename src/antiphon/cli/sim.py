@@ -5,10 +5,11 @@ from typing import Annotated
 
 import typer
 
+from antiphon.core.draws import LARGEST_SEED
 from antiphon.errors import UsageError
 
 from . import options
-from .bench_group import DEFAULT, UrlOrCommand
+from .bench_group import DEFAULT, DefaultCommand, UrlOrCommand
 from .sim_explore import explore
 
 _JOBS = 2
@@ -24,7 +25,7 @@ sim_app = typer.Typer(
 sim_app.command()(explore)
 
 
-@sim_app.command(DEFAULT, hidden=True)
+@sim_app.command(DEFAULT, cls=DefaultCommand, hidden=True)
 def run(
     scenarios: Annotated[
         list[Path],
@@ -35,7 +36,7 @@ def run(
         typer.Option(
             help="Of prompts, arrivals, routes and victims.",
             min=0,
-            max=2**62,
+            max=LARGEST_SEED,
             show_default="the scenario's",
         ),
     ] = None,
@@ -122,4 +123,4 @@ def run(
         for job in planned:
             typer.echo(describe(job))
         return
-    raise typer.Exit(run_jobs(planned, jobs, output, as_json=as_json))
+    raise typer.Exit(run_jobs(planned, jobs, as_json=as_json))

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from antiphon.core.draws import LARGEST_SEED
 from antiphon.errors import UsageError
 from antiphon.host import terminable
 
@@ -30,7 +31,9 @@ def explore(
     seeds: Annotated[
         int, typer.Option(help="How many seeds.", min=1, max=10_000_000, metavar="N")
     ] = 200,
-    first: Annotated[int, typer.Option(help="The first seed.", min=0, metavar="SEED")] = 0,
+    first: Annotated[
+        int, typer.Option(help="The first seed.", min=0, max=LARGEST_SEED, metavar="SEED")
+    ] = 0,
     family: Annotated[
         list[str] | None,
         typer.Option(

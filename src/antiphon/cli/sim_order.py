@@ -1,6 +1,7 @@
 """What `antiphon sim` was told, checked: runs of scenarios, and where each is kept."""
 
 import math
+import re
 import shlex
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -8,13 +9,18 @@ from pathlib import Path
 
 from antiphon.core.faults import check_times, expand, schedule_lines
 from antiphon.core.goodput import ScaleRules
+from antiphon.core.number_text import number_text
 from antiphon.errors import UsageError
+from antiphon.report import holds_run, runs_within
+from antiphon.report.wording import plural
 from antiphon.runs import LoadPlan
 from antiphon.sim.fleet import Scenario, fleet_spec, load_plan, read_scenario, store_text
 
 from .bench_search import SearchWords, aim_of
 from .quantities import seconds
 from .sim_jobs import SimJob
+
+_SEED = re.compile(r"seed-\d+/")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,7 +45,7 @@ def jobs_of(words: SimWords) -> tuple[SimJob, ...]:
     if words.overwrite and words.folder is None:
         raise UsageError("--overwrite: has no effect without -o")
     if words.rate is not None and not 0 < words.rate < math.inf:
-        raise UsageError(f"--rate {words.rate:g}: must be above 0 calls a second")
+        raise UsageError(f"--rate {number_text(words.rate)}: must be above 0 calls a second")
     names = [file.stem for file in words.files]
     for name in names:
         if names.count(name) > 1:
@@ -47,7 +53,48 @@ def jobs_of(words: SimWords) -> tuple[SimJob, ...]:
     jobs = tuple(replace(job, number=number) for number, job in enumerate(_jobs(words)))
     for job in jobs:
         job.check()
+        _check_alone(job.folder)
+    for folder in _groups(words):
+        _check_group(folder, words)
     return jobs
+
+
+def _check_alone(folder: Path | None) -> None:
+    """Raises `UsageError` if there are runs in folders of a single run's."""
+    inner = [] if folder is None else runs_within(folder)
+    if inner:
+        raise UsageError(
+            f"{folder}: holds runs in folders of their own ({', '.join(inner[:5])}), which a "
+            "single run would be mixed up with: name another folder"
+        )
+
+
+def _groups(words: SimWords) -> Iterator[Path]:
+    """Folders that are to have folders of runs in them, and no run themselves."""
+    if words.folder is None:
+        return
+    if len(words.files) > 1:
+        yield words.folder
+    if words.seeds > 1:
+        several = len(words.files) > 1
+        yield from (words.folder / file.stem if several else words.folder for file in words.files)
+
+
+def _check_group(folder: Path, words: SimWords) -> None:
+    """Raises `UsageError` if what is kept there is of another kind: it would be mixed up."""
+    if holds_run(folder):
+        raise UsageError(
+            f"{folder}: holds a single run, or a search, and several runs would be mixed up with "
+            "it: name another folder"
+        )
+    of_scenarios = len(words.files) > 1 and folder == words.folder
+    for name in runs_within(folder):
+        if of_scenarios == (_SEED.fullmatch(name) is not None):
+            one, other = ("seeds", "scenarios") if of_scenarios else ("scenarios", "seeds")
+            raise UsageError(
+                f"{folder}: holds runs of several {one} ({name}, …), and those of several {other} "
+                "would be mixed up with them: name another folder"
+            )
 
 
 def _jobs(words: SimWords) -> Iterator[SimJob]:
@@ -102,8 +149,8 @@ def _folder(words: SimWords, name: str, plan: LoadPlan) -> Path | None:
 
 
 def _command(words: SimWords, file: Path, plan: LoadPlan) -> str:
-    """What to type to do it again, wherever it is kept."""
-    parts = ["antiphon", "sim", str(file), "--seed", str(plan.seed)]
+    """What to type to do it again where the scenario lies, wherever that is and this is kept."""
+    parts = ["antiphon", "sim", file.name, "--seed", str(plan.seed)]
     options = {
         "--rate": words.rate,
         "--duration": words.duration,
@@ -113,7 +160,7 @@ def _command(words: SimWords, file: Path, plan: LoadPlan) -> str:
     }
     for name, value in options.items():
         if value is not None:
-            parts += [name, value if isinstance(value, str) else f"{value:g}"]
+            parts += [name, value if isinstance(value, str) else number_text(value, 15)]
     return shlex.join([*parts, *(["--find-goodput"] if words.find_goodput else [])])
 
 
@@ -124,22 +171,24 @@ def describe(job: SimJob) -> str:
     """The fleet, its load and its faults, for people."""
     scenario, plan = job.scenario, job.plan
     spec = fleet_spec(scenario)
-    rate = "the trace's own times" if plan.rate_per_s is None else f"{plan.rate_per_s:.6g} calls/s"
+    given = plan.rate_per_s
+    rate = "the trace's own times" if given is None else f"{number_text(given)} calls/s"
     lines = [
         f"{scenario.title} (seed {plan.seed})",
         f"  model     {scenario.model}: {scenario.kv_bytes_per_token:,} bytes of KV a token, "
         f"context {scenario.context:,}",
         *(
-            f"  pool      {pool.name}: {pool.workers} {pool.role} workers of {pool.devices} "
-            f"devices, KV of {pool.kv_tokens:,} tokens each, a prompt of 1,000 tokens takes "
+            f"  pool      {pool.name}: {plural(pool.workers, f'{pool.role} worker')} of "
+            f"{plural(pool.devices, 'device')}, KV of {pool.kv_tokens:,} tokens each, a "
+            "prompt of 1,000 tokens takes "
             f"{pool.phases.prefill_s(1000) * 1e3:.0f} ms, a decode step of 32 such "
             f"{pool.phases.decode_step_s(32, 32_000) * 1e3:.1f} ms"
             for pool in spec.pools
         ),
         *([f"  store     {stores}"] if (stores := store_text(spec)) else []),
         f"  load      {plan.workload.description}",
-        f"            {plan.arrivals.description}: {rate} for {plan.duration_s:g} s, "
-        f"the first {plan.warmup_s:g} s count for nothing",
+        f"            {plan.arrivals.description}: {rate} for {number_text(plan.duration_s)} s, "
+        f"the first {number_text(plan.warmup_s)} s count for nothing",
         *_fault_lines(scenario),
     ]
     return "\n".join(lines)

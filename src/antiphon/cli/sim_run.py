@@ -3,11 +3,12 @@
 import signal
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 import typer
+from rich.text import Text
 
 from antiphon.core.goodput import Goodput
+from antiphon.core.number_text import number_text
 from antiphon.errors import PeerError
 from antiphon.report import (
     REPORT,
@@ -20,6 +21,7 @@ from antiphon.report import (
     summary_table,
 )
 from antiphon.report.strict_json import encode_file
+from antiphon.report.wording import plain, plural
 
 from .bench_results import show, width
 from .interrupted import INTERRUPTED, TERMINATED
@@ -44,11 +46,14 @@ class _Told:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _AllTold:
+    """`interrupted`: not all came to their end; `over_seeds` are of those that did."""
+
     runs: tuple[_Told, ...]
     over_seeds: tuple[OverSeeds, ...]
+    interrupted: bool
 
 
-def run_jobs(jobs: Sequence[SimJob], processes: int, folder: Path | None, *, as_json: bool) -> int:
+def run_jobs(jobs: Sequence[SimJob], processes: int, *, as_json: bool) -> int:
     """The exit code. What had come when a signal came is told.
 
     Raises `UsageError` for what can't be kept, `PeerError` if nothing was served.
@@ -68,22 +73,26 @@ def run_jobs(jobs: Sequence[SimJob], processes: int, folder: Path | None, *, as_
             shown.over(one.job)
     done.sort(key=lambda one: one.job.number)
     if done:
-        _tell(done, len(jobs) == 1, folder, as_json=as_json)
+        _tell(done, jobs, as_json=as_json)
     if stop.signal is not None:
         return _CODES[stop.signal]
     _check_served(done)
     return 0
 
 
-def _tell(done: Sequence[SimDone], alone: bool, folder: Path | None, *, as_json: bool) -> None:
-    over = _over(done)
-    if as_json:
-        value = (
-            _value(done[0]) if alone else _AllTold(runs=tuple(map(_told, done)), over_seeds=over)
-        )
+def _tell(done: Sequence[SimDone], jobs: Sequence[SimJob], *, as_json: bool) -> None:
+    over, alone = _over(done), len(jobs) == 1
+    missing = len(jobs) - sum(one.whole for one in done)
+    if as_json and alone:
+        typer.echo(encode_file(_value(done[0])).decode(), nl=False)
+    elif as_json:
+        told = tuple(map(_told, done))
+        value = _AllTold(runs=told, over_seeds=over, interrupted=missing > 0)
         typer.echo(encode_file(value).decode(), nl=False)
     else:
         _show(done, alone, over)
+        if missing and not alone:
+            show(Text(_interrupted_text(jobs, over)))
     for one in done:
         if one.job.folder is not None:
             tell(f"Report: {one.job.folder}/{REPORT}", err=True)
@@ -94,13 +103,25 @@ def _show(done: Sequence[SimDone], alone: bool, over: Sequence[OverSeeds]) -> No
     if alone or not several_seeds:
         for one in done:
             if not alone:
-                show(f"{one.run.title} ({one.job.name})")
+                show(Text(plain(f"{one.run.title} ({one.job.name})")))
             if one.summary is not None:
                 show(summary_table(one.run, one.summary, width=width()))
             elif one.search is not None and one.search.goodput is not None:
                 show(search_table(one.search.goodput))
-    if not alone:
+    if over and not alone:
         show(seeds_table(over))
+
+
+def _interrupted_text(jobs: Sequence[SimJob], over: Sequence[OverSeeds]) -> str:
+    """What the table, if there is one, is of."""
+    whole = {one.scenario: one.seeds for one in over}
+    parts = [
+        f"{name}: {len(whole.get(name, ()))} of "
+        f"{plural(sum(job.name == name for job in jobs), 'seed')}"
+        for name in dict.fromkeys(job.name for job in jobs)
+    ]
+    what = "Only runs that came to their end are in the table" if over else "No run came to its end"
+    return f"Interrupted. {what}: {'; '.join(parts)}."
 
 
 def _over(done: Sequence[SimDone]) -> tuple[OverSeeds, ...]:
@@ -146,7 +167,8 @@ def _check_served(done: Sequence[SimDone]) -> None:
         where = f"{one.job.name}, seed {one.job.plan.seed}"
         if not one.summary.calls:
             raise PeerError(
-                f"{where}: no call was due after the warm-up of {one.run.warmup_s:g} s, so nothing "
+                f"{where}: no call was due after the warm-up of {number_text(one.run.warmup_s)} "
+                "s, so nothing "
                 "can be judged: let it last longer, or raise the rate"
             )
         if not one.summary.ok:

@@ -17,6 +17,7 @@ from typing import Any, get_args, get_type_hints
 from antiphon.errors import BugError, ConfigError
 from antiphon.types import ClusterConfig, Config, Key, KvConfig, Role, StoreConfig
 
+from .number_text import number_text
 from .tcp_endpoint import TcpEndpoint, parse_endpoint
 from .worker_spec import (
     MAX_WORKERS,
@@ -227,8 +228,9 @@ def _check_cluster(cluster: ClusterConfig) -> None:
         )
     if cluster.lost_after_s < 2 * cluster.heartbeat_s:
         raise ConfigError(
-            f"cluster.lost_after_s = {cluster.lost_after_s:g}: must be at least twice "
-            f"cluster.heartbeat_s = {cluster.heartbeat_s:g}, or one late beat loses a worker"
+            f"cluster.lost_after_s = {number_text(cluster.lost_after_s)}: must be at least twice "
+            f"cluster.heartbeat_s = {number_text(cluster.heartbeat_s)}, or one late beat loses a "
+            "worker"
         )
 
 
@@ -236,8 +238,9 @@ def _check_store(store: StoreConfig) -> None:
     """What was found stays while the rest is waited for; what is said of places has an effect."""
     if store.lease_ttl_s < LEASE_TO_FETCH * store.fetch_timeout_s:
         raise ConfigError(
-            f"store.lease_ttl_s = {store.lease_ttl_s:g}: must be at least {LEASE_TO_FETCH:g} times "
-            f"store.fetch_timeout_s = {store.fetch_timeout_s:g}, or blocks go while they are "
+            f"store.lease_ttl_s = {number_text(store.lease_ttl_s)}: must be at least "
+            f"{number_text(LEASE_TO_FETCH)} times store.fetch_timeout_s = "
+            f"{number_text(store.fetch_timeout_s)}, or blocks go while they are "
             f"fetched"
         )
     if store.socket is not None and "/" not in store.socket:
@@ -375,4 +378,4 @@ def _show(value: object) -> str:
 def _plain(bound: float | None, entry: Entry) -> str:
     if entry.key.size:
         return format_size(int(bound or 0))
-    return f"{bound:g}" if entry.kind is float else str(bound)
+    return number_text(bound or 0.0) if entry.kind is float else str(bound)

@@ -6,6 +6,9 @@ from typing import TypeVar
 
 T = TypeVar("T")
 
+LARGEST_SEED = 2**62
+"""Of what people give; those that follow from it, one a run, have room above."""
+
 
 class Draws:
     """Numbered draws of one seed. The same (seed, purpose) gives the same value everywhere.

@@ -6,6 +6,7 @@ from statistics import median
 from typing import Any
 
 from antiphon.core.faults import CallOutcome, Impact, Resilience
+from antiphon.report.wording import plural
 from antiphon.types import Seconds
 
 from .target import Attempt
@@ -116,14 +117,15 @@ class DrillReport:
     def lines(self) -> Sequence[str]:
         """For people."""
         failed, wrong = self.count(Flaw.FAILED), self.count(Flaw.WRONG)
-        lines = [f"{self.asks} requests, {failed} failed, {wrong} with wrong or repeated tokens"]
+        asks = plural(self.asks, "request")
+        lines = [f"{asks}, {failed} failed, {wrong} with wrong or repeated tokens"]
         lines += (f"  ask {one.number}: {one.flaw}: {one.message}" for one in self.findings[:20])
         if self.broken:
             lines.append(
                 f"{len(self.broken)} were broken with their connection, or refused while the "
                 f"gateway started anew"
             )
-        lines.append(f"{len(self.faults)} faults, each seen to happen")
+        lines.append(f"{plural(len(self.faults), 'fault')}, each seen to happen")
         impacts = self.resilience.impacts if self.resilience else (None,) * len(self.faults)
         lines += (_fault_line(*pair) for pair in zip(self.faults, impacts, strict=True))
         lines += _not_injected_lines(self.not_injected)
@@ -213,8 +215,8 @@ def _not_injected_lines(missed: Sequence[NotInjected]) -> Sequence[str]:
         key = (one.entry, one.kind, one.target, one.why, one.fatal)
         counts[key] = counts.get(key, 0) + 1
     return [
-        f"  {'FAILED: ' if fatal else ''}fault {entry}, {kind} {target}: {times} times not done: "
-        f"{why}"
+        f"  {'FAILED: ' if fatal else ''}fault {entry}, {kind} {target}: {plural(times, 'time')} "
+        f"not done: {why}"
         for (entry, kind, target, why, fatal), times in sorted(counts.items())
     ]
 
@@ -227,7 +229,7 @@ def _recovery_lines(recoveries: Sequence[Recovery] | None) -> Sequence[str]:
     detection = [one.detection_s for one in recoveries]
     recompute = [one.recompute_s for one in recoveries]
     return [
-        f"{len(recoveries)} interrupted requests went on: detection median "
+        f"{plural(len(recoveries), 'interrupted request')} went on: detection median "
         f"{median(detection):.2f} s, worst {max(detection):.2f} s; then the next token after "
         f"median {median(recompute):.2f} s, worst {max(recompute):.2f} s"
     ]
@@ -237,12 +239,12 @@ def _cost_lines(report: DrillReport) -> Sequence[str]:
     lines: list[str] = []
     if report.repeats is not None:
         lines.append(
-            f"{report.repeats.requests} requests were tried again, "
-            f"{report.repeats.wasted_tokens} tokens computed again"
+            f"tried again: {plural(report.repeats.requests, 'request')}; computed again for them: "
+            f"{plural(report.repeats.wasted_tokens, 'token')}"
         )
     if report.resilience is not None:
         lines.append(
-            f"goodput: {report.resilience.lost_calls:.1f} of {report.asks} calls lost "
+            f"goodput: {report.resilience.lost_calls:.1f} of {plural(report.asks, 'call')} lost "
             f"({report.resilience.lost_share:.1%}) against {report.resilience.reference:.0%} "
             f"within targets without faults"
         )

@@ -8,6 +8,7 @@ records ─► summarise ─► RunSummary ─┬─► summary_table     termin
 from .compare_report import compare_page, compare_searches_page
 from .compared_folders import ComparedFolders, compare_folders
 from .comparison import Against, Better, Cell, Comparison, Row
+from .fault_costs import FaultCost, FaultCosts, fault_lines
 from .findings import doubts, headline, scale_headline, search_headline
 from .over_seeds import OverSeeds, Spread, goodput_over_seeds, over_seeds, seeds_table
 from .run_comparison import compare
@@ -18,9 +19,11 @@ from .run_folder import (
     RunWriter,
     SavedRun,
     check_folder,
+    holds_run,
     open_run,
     probe_folders,
     read_file,
+    runs_within,
     save_run,
     take_folder,
     write_bytes,
@@ -32,7 +35,8 @@ from .saved_search import SavedSearch, open_search, save_search
 from .search_comparison import compare_searches
 from .search_report import scale_page, search_page
 from .strict_json import encode_file
-from .terminal import compare_table, printed, search_table, summary_table
+from .table import empty_table, printed
+from .terminal import compare_table, search_table, summary_table
 from .time_line import Interval
 
 __all__ = [
@@ -45,6 +49,8 @@ __all__ = [
     "ComparedFolders",
     "Comparison",
     "Failures",
+    "FaultCost",
+    "FaultCosts",
     "Group",
     "Interval",
     "Latencies",
@@ -64,9 +70,12 @@ __all__ = [
     "compare_searches_page",
     "compare_table",
     "doubts",
+    "empty_table",
     "encode_file",
+    "fault_lines",
     "goodput_over_seeds",
     "headline",
+    "holds_run",
     "open_run",
     "open_search",
     "over_seeds",
@@ -74,6 +83,7 @@ __all__ = [
     "probe_folders",
     "read_file",
     "run_page",
+    "runs_within",
     "save_run",
     "save_search",
     "scale_headline",

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Sequence
 
 from antiphon.core.goodput import Distribution, Probe, ScalePoint
+from antiphon.core.number_text import number_text
 
 from . import wording
 from .run_summary import RunSummary
@@ -12,7 +13,7 @@ def point_cells(point: ScalePoint) -> tuple[str, ...]:
     """Attainment at one scale."""
     attainment = point.attainment
     return (
-        f"{point.scale:g}",
+        number_text(point.scale),
         wording.count(attainment.calls),
         wording.share_with_range(attainment.both()),
         wording.share(attainment.ttft().value),

@@ -3,6 +3,7 @@
 from math import isfinite, isinf
 
 from antiphon.core.goodput import GOAL, NO_TARGETS, Goodput, SloScale, StopReason
+from antiphon.core.number_text import number_text
 from antiphon.types import LoadRun
 
 from . import wording
@@ -20,10 +21,7 @@ def headline(run: LoadRun, summary: RunSummary) -> str:
     """One sentence for whoever reads no further."""
     if summary.calls == 0:
         return "No call was due after the warm-up: there is nothing to judge by."
-    if run.rate_per_s is None:
-        at = f"At {wording.number(summary.offered_per_s)} requests/s (at the trace's own times)"
-    else:
-        at = f"At {wording.set_rate(run.rate_per_s)}"
+    at = f"At {_rate(run, summary)}"
     overall, calls = summary.overall, wording.plural(summary.calls, "call")
     if overall.slo == NO_TARGETS:
         ok = wording.share(summary.ok / summary.calls)
@@ -31,6 +29,16 @@ def headline(run: LoadRun, summary: RunSummary) -> str:
     return (
         f"{at} {wording.share_with_range(overall.both)} of {calls} met {wording.slo(overall.slo)}."
     )
+
+
+def _rate(run: LoadRun, summary: RunSummary) -> str:
+    """What came; and what was planned, unless that is the same. Sessions may outlast the load."""
+    planned, offered = run.rate_per_s, wording.number(summary.offered_per_s)
+    if planned is None:
+        return f"{offered} requests/s (at the trace's own times)"
+    if offered == wording.number(planned):
+        return wording.set_rate(planned)
+    return f"{offered} requests/s ({number_text(planned)} planned)"
 
 
 def doubts(run: LoadRun, summary: RunSummary) -> tuple[str, ...]:

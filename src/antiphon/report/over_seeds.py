@@ -5,14 +5,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
-from rich.box import SIMPLE_HEAD
 from rich.console import RenderableType
-from rich.table import Table
 
 from antiphon.core.goodput import Distribution, Goodput
 
 from . import wording
 from .run_summary import RunSummary
+from .table import empty_table
 
 Shown = Callable[[float], str]
 
@@ -62,6 +61,16 @@ _METRICS = (
     _Metric("calls answered", lambda one: one.ok_per_s, wording.rate),
     _Metric("output tokens", lambda one: one.output_tokens_per_s, wording.rate),
     _Metric("calls failed", lambda one: float(one.calls - one.ok), wording.number),
+    _Metric(
+        "lost to faults",
+        lambda one: None if one.faults is None else one.faults.lost_share,
+        wording.share,
+    ),
+    _Metric(
+        "tokens computed again",
+        lambda one: None if one.faults is None else float(one.faults.wasted_tokens),
+        wording.number,
+    ),
     _Metric("prompts cached", lambda one: one.cached_share, wording.share),
     *(
         _Metric(f"{name.upper()} {at}", _percentile(name, at), wording.seconds)
@@ -89,11 +98,8 @@ def goodput_over_seeds(scenario: str, seeds: Sequence[int], found: Sequence[Good
 
 def seeds_table(scenarios: Sequence[OverSeeds]) -> RenderableType:
     """A column for each scenario: means, with the least and the largest behind them."""
-    table = Table(box=SIMPLE_HEAD, pad_edge=False)
-    table.add_column("mean (least–most)")
-    for one in scenarios:
-        runs = wording.plural(len(one.seeds), "seed")
-        table.add_column(wording.plain(f"{one.scenario}, {runs}"), justify="right")
+    heads = [f"{one.scenario}, {wording.plural(len(one.seeds), 'seed')}" for one in scenarios]
+    table = empty_table("mean (least–most)", right=list(map(wording.plain, heads)))
     names = [name for name in _SHOWN if any(name == s.name for o in scenarios for s in o.spreads)]
     for name in names:
         table.add_row(name, *(_cell(one, name) for one in scenarios))

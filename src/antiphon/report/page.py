@@ -9,6 +9,7 @@ from pathlib import Path
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
+from antiphon.core.number_text import number_text
 from antiphon.types import LoadRun
 
 from . import wording
@@ -44,17 +45,19 @@ def facts(run: LoadRun) -> list[tuple[str, str]]:
         for name, slo in run.slos
     ]
     rate = "the trace's own times" if run.rate_per_s is None else wording.set_rate(run.rate_per_s)
+    lasted, is_virtual = number_text(run.duration_s), not run.started_at
+    used = "" if is_virtual else f" used {wording.share(run.client_busy)} of a core"
     return [
         ("server", run.target),
         ("model", run.model),
         ("workload", run.workload),
         ("arrivals", run.arrivals),
         ("rate", rate),
-        ("duration", f"{run.duration_s:g} s, of which {run.warmup_s:g} s are warm-up"),
+        ("duration", f"{lasted} s, of which {number_text(run.warmup_s)} s are warm-up"),
         ("targets", "; ".join(slos) or "none"),
         ("devices", str(run.devices)),
         ("seed", str(run.seed)),
-        ("begun", run.started_at),
-        ("client", f"{run.version} used {wording.share(run.client_busy)} of a core".strip()),
+        ("begun", run.started_at or "in virtual time"),
+        ("client", f"{run.version}{used}".strip()),
         ("command", run.command),
     ]

@@ -255,6 +255,24 @@ def probe_folders(folder: Path) -> list[Path]:
     return sorted(probe for probe in named if (probe / RUN).exists() and not probe.is_symlink())
 
 
+def holds_run(folder: Path) -> bool:
+    """Whether a run or a search is kept in it, not in folders of it."""
+    return any((folder / name).exists() for name in (RUN, SEARCH))
+
+
+def runs_within(folder: Path) -> list[str]:
+    """Names of the folders in it, but for a search's own, that hold runs, or folders with runs."""
+    if not folder.is_dir():
+        return []
+    probes = probe_folders(folder)
+    inner = [one for one in _folders(folder) if one not in probes]
+    return [f"{one.name}/" for one in inner if any(map(holds_run, (one, *_folders(one))))]
+
+
+def _folders(folder: Path) -> list[Path]:
+    return sorted(one for one in folder.iterdir() if one.is_dir() and not one.is_symlink())
+
+
 def _opened(path: Path) -> BinaryIO:
     try:
         return path.open("xb")

@@ -21,6 +21,7 @@ from antiphon.core.goodput import (
 )
 from antiphon.types import CallError, CallRecord, LoadRun, Seconds, Slo, TokenSource
 
+from .fault_costs import FaultCosts
 from .time_line import Interval, time_line
 
 _NOT_SENT = (CallError.UNSENT, CallError.ABANDONED)
@@ -81,7 +82,8 @@ class RunSummary:
 
     `window_s`: in which calls were due, what `offered_per_s` and `goodput_per_s` (calls that met
     both targets, per device) are divided by. `span_s`: until the last of them was answered, what
-    throughput is divided by. `lateness`: how late calls were sent.
+    throughput is divided by. `lateness`: how late calls were sent. `faults`: of a plan; None: there
+    was none, or nobody knows what came of it.
     """
 
     warmup_calls: int
@@ -110,6 +112,7 @@ class RunSummary:
     counted_by: tuple[tuple[TokenSource, int], ...]
     sessions: Sessions
     time_line: tuple[Interval, ...]
+    faults: FaultCosts | None = None
 
     @property
     def cached_share(self) -> float | None:

@@ -5,6 +5,7 @@ from math import isinf
 from pathlib import Path
 
 from antiphon.core.goodput import Estimate
+from antiphon.core.number_text import number_text
 from antiphon.errors import UsageError
 
 from . import wording
@@ -57,7 +58,7 @@ def _numbers(search: SavedSearch) -> list[Number]:
             ),
             *(
                 Number(
-                    f"met both at {point.scale:g}",
+                    f"met both at {number_text(point.scale)}",
                     Better.HIGHER,
                     wording.share,
                     point.attainment.both(),

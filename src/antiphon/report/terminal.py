@@ -2,8 +2,7 @@
 
 from collections.abc import Sequence
 
-from rich.box import SIMPLE_HEAD
-from rich.console import Console, Group, RenderableType
+from rich.console import Group, RenderableType
 from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
@@ -25,19 +24,12 @@ from .comparison import Cell, Comparison
 from .findings import doubts, headline, scale_headline, search_headline
 from .run_summary import Group as Calls
 from .run_summary import RunSummary
+from .table import empty_table
 
 _NARROW_RUN = 38
 """Columns for each run, below which its ratios stand under its numbers, not beside them."""
 _NARROW = 90
 """Columns below which tables leave out what can be done without."""
-
-
-def printed(view: RenderableType, *, width: int = 100) -> str:
-    """The view as plain text: for a pipe, a file or a test."""
-    console = Console(width=width, color_system=None, force_terminal=False, highlight=False)
-    with console.capture() as captured:
-        console.print(view)
-    return "\n".join(line.rstrip() for line in captured.get().splitlines()).rstrip() + "\n"
 
 
 def summary_table(run: LoadRun, summary: RunSummary, *, width: int = 100) -> RenderableType:
@@ -64,7 +56,7 @@ def summary_table(run: LoadRun, summary: RunSummary, *, width: int = 100) -> Ren
 def compare_table(comparison: Comparison, *, width: int = 100) -> RenderableType:
     """Runs side by side: each number, its ratio to the first run's, and whether that is noise."""
     beside = width >= _NARROW_RUN * len(comparison.names)
-    table = _table("", *(("better",) if beside else ()))
+    table = empty_table("", *(("better",) if beside else ()))
     for place, name in enumerate(comparison.names):
         table.add_column(_text(name), justify="right", overflow="fold")
         if beside and place:
@@ -86,14 +78,16 @@ def search_table(found: Goodput | SloScale) -> RenderableType:
     """The result of a search, and everything that was measured."""
     if isinstance(found, SloScale):
         return _scale_table(found)
-    table = _table("rate", right=("runs", "calls", "attainment", "TTFT", "TPOT"), last="verdict")
+    table = empty_table(
+        "rate", right=("runs", "calls", "attainment", "TTFT", "TPOT"), last="verdict"
+    )
     for probe in found.probes:
         table.add_row(wording.rate(probe.rate_per_s), *probe_cells(probe, found.goal))
     return Group(Text(search_headline(found), style="bold"), "", table)
 
 
 def _scale_table(found: SloScale) -> RenderableType:
-    table = _table(right=("scale", "calls", "attainment", "TTFT", "TPOT"))
+    table = empty_table(right=("scale", "calls", "attainment", "TTFT", "TPOT"))
     for point in found.curve:
         table.add_row(*point_cells(point))
     return Group(Text(scale_headline(found), style="bold"), "", table)
@@ -127,14 +121,14 @@ def _latencies(summary: RunSummary, *, narrow: bool) -> RenderableType:
     columns = (
         ("p50", "p90", "p99", "max") if narrow else ("mean", "p50", "p90", "p95", "p99", "max")
     )
-    table = _table(f"of {wording.plural(summary.served, 'served call')}", right=columns)
+    table = empty_table(f"of {wording.plural(summary.served, 'served call')}", right=columns)
     for name, values in latencies(summary):
         table.add_row(name, *latency_cells(values, columns))
     return table
 
 
 def _attainment(groups: Sequence[Calls], *, narrow: bool) -> RenderableType:
-    table = _table(
+    table = empty_table(
         "", *(() if narrow else ("targets",)), right=("calls", "met both", "TTFT", "TPOT")
     )
     for group in groups:
@@ -150,7 +144,7 @@ def _attainment(groups: Sequence[Calls], *, narrow: bool) -> RenderableType:
 
 
 def _failures(summary: RunSummary) -> RenderableType:
-    table = _table("failed", right=("calls",), last="for example")
+    table = empty_table("failed", right=("calls",), last="for example")
     for failure in summary.failures:
         table.add_row(
             wording.ERRORS[failure.kind], wording.count(failure.calls), _text(failure.example[:200])
@@ -165,14 +159,3 @@ def _text(text: str, style: str = "") -> Text:
 
 def _warnings(warnings: Sequence[str]) -> list[RenderableType]:
     return [_text(f"Warning: {warning}", style="yellow") for warning in warnings]
-
-
-def _table(*left: str, right: Sequence[str] = (), last: str | None = None) -> Table:
-    table = Table(box=SIMPLE_HEAD, pad_edge=False)
-    for name in left:
-        table.add_column(name)
-    for name in right:
-        table.add_column(name, justify="right")
-    if last is not None:
-        table.add_column(last, overflow="fold")
-    return table

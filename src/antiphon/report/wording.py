@@ -3,6 +3,7 @@
 from math import floor, isfinite, isinf, log10
 
 from antiphon.core.goodput import Estimate
+from antiphon.core.number_text import number_text
 from antiphon.types import CallError, Seconds, Slo, TokenSource
 
 NOTHING = "–"
@@ -23,13 +24,14 @@ SOURCES = {
     TokenSource.USAGE: "by the server",
     TokenSource.TOKENIZER: "by a tokenizer of the client's",
     TokenSource.PIECES: "as pieces of content",
+    TokenSource.SIMULATION: "by the simulation",
 }
 
 
 def number(value: float) -> str:
     """1,234 · 123 · 12.3 · 1.23 · 0.123."""
     if value == 0 or not isfinite(value):
-        return f"{value:g}"
+        return number_text(value)
     size = floor(log10(abs(value)))
     rounded = round(value, 2 - size)
     # 9.996 is 10.0, not 10.00.
@@ -51,7 +53,7 @@ def seconds(value: Seconds | None) -> str:
 
 def target(value: Seconds) -> str:
     """50 ms · 1.5 s: as somebody set it, without digits that say nothing."""
-    return f"{1e3 * value:.6g} ms" if value < 1 else f"{value:.6g} s"
+    return f"{number_text(1e3 * value)} ms" if value < 1 else f"{number_text(value)} s"
 
 
 def rate(value: float) -> str:
@@ -61,12 +63,12 @@ def rate(value: float) -> str:
 
 def set_rate(value: float) -> str:
     """2.125 requests/s: as somebody set it."""
-    return f"{value:.6g} request{'' if value == 1 else 's'}/s"
+    return f"{number_text(value)} request{'' if value == 1 else 's'}/s"
 
 
 def goal(value: float) -> str:
     """90 %: as somebody set it."""
-    return f"{100 * value:.6g} %"
+    return f"{number_text(100 * value)} %"
 
 
 def share(value: float) -> str:
@@ -76,7 +78,7 @@ def share(value: float) -> str:
         return "> 99.9 %"
     if percent == 0 and value > 0:
         return "< 0.1 %"
-    return f"{percent:g} %" if percent in (0, 100) else f"{percent:.1f} %"
+    return f"{number_text(percent)} %" if percent in (0, 100) else f"{percent:.1f} %"
 
 
 def share_of(estimate: Estimate | None) -> str:

@@ -13,6 +13,7 @@ from antiphon.core.goodput import (
     SloScaleSearch,
     check_targets,
 )
+from antiphon.core.number_text import number_text
 from antiphon.report import SavedSearch, save_search
 from antiphon.types import LoadRun, Seconds
 
@@ -20,6 +21,9 @@ from .load_plan import LoadPlan
 from .measured import Measured
 
 _MOST_NOTES = 5
+_ALL = 0.9
+"""Of a planned rate: less did not come about, by more than chance."""
+_FEW_CALLS = 100
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,12 +69,12 @@ class SearchRuns:
             duration_s=duration_s,
             seed=self.plan.seed + self.begun,
         )
-        label = f"run {self.begun}, {rate_per_s:g}/s: "
+        label = f"run {self.begun}, {number_text(rate_per_s)}/s: "
         return PlannedRun(plan=plan, folder=self._next_folder(rate_per_s), label=label)
 
     def ended(self, measured: Measured) -> None:
         """A run is over, and was not broken off. Mutates."""
-        self._notes |= dict.fromkeys(measured.run.notes)
+        self._notes |= dict.fromkeys((*_not_offered(measured), *measured.run.notes))
 
     def found(self, run: LoadRun) -> SavedSearch:
         """What is known by now; `run` is what its runs have in common."""
@@ -89,17 +93,28 @@ class SearchRuns:
 
     def line(self, found: Goodput, next_run: RunAt) -> str:
         """How a search for goodput stands: for who looks on."""
-        fails = "?" if found.fails_at_per_s is None else f"{found.fails_at_per_s:g}"
+        fails = "?" if found.fails_at_per_s is None else number_text(found.fails_at_per_s)
         return (
-            f"after {self.begun} runs: {found.rate_per_s:g}/s passes, {fails}/s fails; "
-            f"next {next_run.rate_per_s:g}/s for {next_run.duration_s:.0f} s"
+            f"after {self.begun} runs: {number_text(found.rate_per_s)}/s passes, {fails}/s fails; "
+            f"next {number_text(next_run.rate_per_s)}/s for {next_run.duration_s:.0f} s"
         )
 
     def _next_folder(self, rate_per_s: float) -> Path | None:
         """`rate-1.25`, and `rate-1.25-2` for the second run at that rate."""
         if self._folder is None:
             return None
-        name = f"rate-{rate_per_s:g}"
+        name = f"rate-{number_text(rate_per_s)}"
         self._at[name] += 1
         self._folders.append(name + (f"-{self._at[name]}" if self._at[name] > 1 else ""))
         return self._folder / self._folders[-1]
+
+
+def _not_offered(measured: Measured) -> tuple[str, ...]:
+    """A note on a run at a rate that did not come about."""
+    planned, offered = measured.run.rate_per_s, measured.summary.offered_per_s
+    if planned is None or measured.summary.calls < _FEW_CALLS or offered > _ALL * planned:
+        return ()
+    return (
+        f"Of {number_text(planned)} requests/s that were planned {number_text(offered, 3)}/s came "
+        "within the run: sessions lasted longer than it. Make the duration longer.",
+    )

@@ -39,6 +39,8 @@ class TokenSource(StrEnum):
     """A tokenizer on the client's side."""
     PIECES = "pieces"
     """One piece of content is taken for one token, as nobody said better."""
+    SIMULATION = "simulation"
+    """Whoever made them up, in virtual time."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,7 +51,8 @@ class CallRecord:
     (no coordinated omission). For a call that follows others it is their end plus its pause.
     `token_at_s`: a stamp for each piece of content; a piece may hold several tokens, all of which
     `output_tokens` counts. `prompt_tokens`, and `cached_tokens` of them that needed no compute, are
-    None where nobody has said how many. `error` is None for a call that came to its end.
+    None where nobody has said how many. `only_ends`: `token_at_s` are the first and the last one's,
+    others were not kept. `error` is None for a call that came to its end.
     """
 
     number: int
@@ -60,6 +63,7 @@ class CallRecord:
     due_at_s: Seconds
     sent_at_s: Seconds
     token_at_s: tuple[Seconds, ...] = ()
+    only_ends: bool = False
     ended_at_s: Seconds
     prompt_tokens: int | None = None
     output_tokens: int = 0

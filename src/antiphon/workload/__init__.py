@@ -26,7 +26,7 @@ from .named import (
     WorkloadKind,
     parse_workload,
 )
-from .number_text import duration_text, parse_duration, time_of
+from .number_text import duration_text, number_text, parse_duration, time_of
 from .options import OptionLine
 from .sessions import AnswerOf, Message, Part, Session, TimedSession, Turn, Workload
 from .timed import TimedWorkload, calls_per_session, has_own_times, timed
@@ -82,6 +82,7 @@ __all__ = [
     "fixed_length",
     "has_own_times",
     "lognormal_by_p99",
+    "number_text",
     "parse_arrivals",
     "parse_duration",
     "parse_lengths",

@@ -17,6 +17,7 @@ from itertools import count
 from typing import Annotated, Protocol, TypeAlias, runtime_checkable
 
 from antiphon.core.draws import Draws
+from antiphon.core.number_text import number_text
 from antiphon.errors import UsageError
 from antiphon.types import Seconds
 
@@ -66,7 +67,7 @@ class Poisson:
     @property
     def description(self) -> str:
         """See `Arrivals`."""
-        return f"Poisson, {self.rate_per_s:g}/s"
+        return f"Poisson, {number_text(self.rate_per_s)}/s"
 
     def times(self, seed: int) -> Iterator[Seconds]:
         """See `Arrivals`."""
@@ -89,7 +90,7 @@ class Constant:
     @property
     def description(self) -> str:
         """See `Arrivals`."""
-        return f"constant, {self.rate_per_s:g}/s"
+        return f"constant, {number_text(self.rate_per_s)}/s"
 
     def times(self, seed: int) -> Iterator[Seconds]:
         """See `Arrivals`."""
@@ -115,7 +116,7 @@ class GammaBursts:
     @property
     def description(self) -> str:
         """See `Arrivals`."""
-        return f"gamma gaps of CV {self.cv:g}, {self.rate_per_s:g}/s"
+        return f"gamma gaps of CV {number_text(self.cv)}, {number_text(self.rate_per_s)}/s"
 
     def times(self, seed: int) -> Iterator[Seconds]:
         """See `Arrivals`."""
@@ -145,7 +146,9 @@ class OnOff:
     def description(self) -> str:
         """See `Arrivals`."""
         on, off = duration_text(self.on_s), duration_text(self.off_s)
-        return f"bursts of {on} after silences of {off}, {self.rate_per_s:g}/s on average"
+        return (
+            f"bursts of {on} after silences of {off}, {number_text(self.rate_per_s)}/s on average"
+        )
 
     def times(self, seed: int) -> Iterator[Seconds]:
         """See `Arrivals`. A Poisson process in a time that stands still during silences."""
@@ -171,8 +174,8 @@ class Sine:
         check(self, "arrivals sine")
         if self.low_per_s > self.high_per_s:
             raise UsageError(
-                f"arrivals sine: low must be at most high ({self.high_per_s:g}), "
-                f"not {self.low_per_s:g}"
+                f"arrivals sine: low must be at most high ({number_text(self.high_per_s)}), "
+                f"not {number_text(self.low_per_s)}"
             )
 
     @property
@@ -184,7 +187,8 @@ class Sine:
     def description(self) -> str:
         """See `Arrivals`."""
         return (
-            f"Poisson swinging from {self.low_per_s:g}/s to {self.high_per_s:g}/s "
+            f"Poisson swinging from {number_text(self.low_per_s)}/s to "
+            f"{number_text(self.high_per_s)}/s "
             f"every {duration_text(self.period_s)}"
         )
 
@@ -224,8 +228,9 @@ class OwnTimes:
     def description(self) -> str:
         """See `Arrivals`."""
         if self.rate_per_s is not None:
-            return f"the trace's own times, scaled to {self.rate_per_s:g}/s"
-        return "the trace's own times" + (f", {self.speed:g}x" if self.speed != 1 else "")
+            return f"the trace's own times, scaled to {number_text(self.rate_per_s)}/s"
+        faster = f", {number_text(self.speed)}x" if self.speed != 1 else ""
+        return f"the trace's own times{faster}"
 
     def at_rate(self, rate_per_s: float) -> "OwnTimes":
         """See `Arrivals`."""

@@ -17,10 +17,11 @@ from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
 from antiphon.core.draws import Draws
+from antiphon.core.number_text import number_text
 from antiphon.errors import UsageError
 
 from .chance import STANDARD_NORMAL, standard_normal
-from .number_text import number_text, parse_number, parse_whole, shown
+from .number_text import parse_number, parse_whole, shown
 
 MOST_TOKENS = 2**20
 _MOST_CHOICES = 1000
@@ -178,7 +179,9 @@ def lognormal_by_p99(
     ratio = math.log(p99 / mean) if p99 > 0 else -1.0
     if not 0 <= ratio <= _Z99**2 / 2:
         most = math.exp(_Z99**2 / 2)
-        raise UsageError(f"p99 must be from the mean to {most:.1f} times the mean, not {p99:g}")
+        raise UsageError(
+            f"p99 must be from the mean to {most:.1f} times the mean, not {number_text(p99)}"
+        )
     sigma = _Z99 - math.sqrt(_Z99**2 - 2 * ratio)
     return LognormalLength(mean, mean * math.sqrt(math.expm1(sigma**2)), low, high)
 
@@ -234,7 +237,7 @@ def _tokens(part: str, whole: str) -> int:
 def _whole(given: Mapping[str, float], key: str, default: int) -> int:
     value = given.get(key, default)
     if value != int(value):
-        raise UsageError(f"{key} must be a whole number of tokens, not {value:g}")
+        raise UsageError(f"{key} must be a whole number of tokens, not {number_text(value)}")
     return int(value)
 
 
@@ -248,9 +251,9 @@ def _check_bounds(low: int, high: int) -> None:
 
 def _check_moments(mean: float, sd: float) -> None:
     if not 1 <= mean <= MOST_TOKENS:
-        raise UsageError(f"mean must be from 1 to {MOST_TOKENS} tokens, not {mean:g}")
+        raise UsageError(f"mean must be from 1 to {MOST_TOKENS} tokens, not {number_text(mean)}")
     if not 0 <= sd <= MOST_TOKENS:
-        raise UsageError(f"sd must be from 0 to {MOST_TOKENS} tokens, not {sd:g}")
+        raise UsageError(f"sd must be from 0 to {MOST_TOKENS} tokens, not {number_text(sd)}")
 
 
 def _bounded(value: float, low: int, high: int) -> int:

@@ -3,6 +3,7 @@
 import math
 import re
 
+from antiphon.core.number_text import number_text
 from antiphon.errors import UsageError
 from antiphon.types import Seconds
 
@@ -49,11 +50,6 @@ def time_of(text: str, where: str, *, zero: bool = False) -> Seconds:
 def duration_text(seconds: Seconds) -> str:
     """As `parse_duration` reads it."""
     return f"{number_text(seconds)}s"
-
-
-def number_text(number: float) -> str:
-    """Whole numbers with all their digits, others with six."""
-    return f"{number:.0f}" if number == round(number, 0) < 2**53 else f"{number:g}"
 
 
 def shown(text: str) -> str:

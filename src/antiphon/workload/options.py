@@ -16,12 +16,12 @@ from pathlib import Path
 from types import NoneType, UnionType
 from typing import Any, TypeVar, get_args, get_type_hints
 
+from antiphon.core.number_text import number_text
 from antiphon.errors import UsageError
 
 from .lengths import Lengths, parse_lengths
 from .number_text import (
     duration_text,
-    number_text,
     parse_duration,
     parse_number,
     parse_whole,

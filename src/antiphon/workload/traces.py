@@ -14,6 +14,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import cast
 
+from antiphon.core.number_text import number_text
 from antiphon.errors import UsageError
 from antiphon.types import Seconds
 
@@ -90,7 +91,10 @@ def _in_order(
             began_at = row.at_s if began_at is None else began_at
             at_s = row.at_s - began_at
             if at_s < last:
-                raise RowError("timestamp", f"is {last - at_s:g} s before that of an earlier row")
+                raise RowError(
+                    "timestamp",
+                    f"is {number_text(last - at_s)} s before that of an earlier row",
+                )
         except RowError as problem:
             raise UsageError(f"{file}, line {number}: {problem}") from None
         last = at_s

@@ -73,7 +73,11 @@ def test_a_value_is_read_and_one_that_is_left_out_has_its_default(
     ("read", "value", "said"),
     [
         (number, "9", "must be a number"),
-        (number, True, "must be a number"),
+        (number, True, "true must be a number"),
+        (count, True, "true must be a whole number"),
+        (count, 10**400, "a huge number must be 1 to 9"),
+        (number, 10**400, "a huge number must be 1 to 9"),
+        (number, float("-inf"), "must be a number"),
         (number, float("nan"), "must be a number"),
         (number, 9.5, "9.5 must be 1 to 9"),
         (count, 2.5, "must be a whole number"),
@@ -94,6 +98,17 @@ def test_a_value_is_read_and_one_that_is_left_out_has_its_default(
 def test_what_is_no_such_value_is_refused_by_its_key(read: Read, value: object, said: str) -> None:
     with pytest.raises(WrongValueError, match=f"^k: .*{said}"):
         read(Table({"k": value}))
+
+
+def test_a_count_is_kept_to_its_last_digit() -> None:
+    assert Table({"k": 2**62 - 1}).count("k", None, 0, 2**62) == 2**62 - 1
+    with pytest.raises(WrongValueError, match=f"must be 0 to {2**62}$"):
+        Table({"k": 2**62 + 1}).count("k", None, 0, 2**62)
+
+
+def test_ranges_have_no_exponents() -> None:
+    with pytest.raises(WrongValueError, match=r"^k: 2000000 must be 0\.0001 to 1000000$"):
+        Table({"k": 2e6}).number("k", None, 1e-4, 1e6)
 
 
 @pytest.mark.parametrize(

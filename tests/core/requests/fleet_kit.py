@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from antiphon.core.requests import RequestBook
+from antiphon.testing.honest_offer import honest_offer
 from antiphon.testing.strategies import MODEL
 from antiphon.types import (
     Command,
@@ -11,11 +12,8 @@ from antiphon.types import (
     Hold,
     Incarnation,
     KvShape,
-    LeaseId,
     ModelInfo,
     Offer,
-    OfferedPage,
-    OfferedSequence,
     Rejected,
     RejectReason,
     Request,
@@ -138,24 +136,7 @@ def offer_of(
     ttl_s: float = TTL_S,
 ) -> Offer:
     """What an honest worker offers once it has computed the prompt of `request`."""
-    if sequences is None:
-        sequences = [k for k in range(request.sampling.n) if k not in request.done]
-    parts = []
-    for sequence in sequences:
-        resumed = request.resumed[sequence] if sequence < len(request.resumed) else ()
-        parts.append(OfferedSequence(sequence, len(request.prompt) + len(resumed), (0,)))
-    return Offer(
-        request=request.id,
-        attempt=request.attempt,
-        lease=LeaseId(lease),
-        ttl_s=ttl_s,
-        owner=info.id,
-        incarnation=info.incarnation,
-        kv=KV,
-        numerics=info.model.numerics,
-        pages=(OfferedPage(0, 2, 77),),
-        sequences=tuple(parts),
-    )
+    return honest_offer(request, info, lease=lease, ttl_s=ttl_s, sequences=sequences)
 
 
 def settle_of(commands: Sequence[Command]) -> Settle:

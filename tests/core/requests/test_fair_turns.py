@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from antiphon.core.requests.held_requests import FairShares, HeldRequests
 from antiphon.core.turns import TenantRounds
+from antiphon.testing.request_records import request_record
 from antiphon.types import Outcome, Request, RequestId, RequestRecord, SamplingParams
 
 QUANTUM, LARGEST = 10, 25
@@ -28,20 +29,12 @@ def request(number: int, tenant: bytes, tokens: int, priority: int = 0) -> Reque
 
 
 def record_of(asked: Request, output: int = 0) -> RequestRecord:
-    return RequestRecord(
-        request=asked.id,
+    return request_record(
+        asked.id,
         outcome=Outcome.CANCELLED,
         finish_reasons=(),
         prompt_tokens=len(asked.prompt),
-        cached_tokens=0,
         output_tokens=output,
-        attempts=1,
-        preemptions=0,
-        arrived_at=0.0,
-        started_at=None,
-        first_token_at=None,
-        last_token_at=None,
-        ended_at=0.0,
     )
 
 

@@ -2,17 +2,16 @@
 
 import httpx
 from gateway_kit import events_of, serving_fleet
-from puppet_link import KV, PuppetLink, worker_info
+from puppet_link import PuppetLink, worker_info
 
 from antiphon.live.gateway import Keyring, create_app
+from antiphon.testing.honest_offer import honest_offer
 from antiphon.types import (
     Health,
     HealthChanged,
     Hold,
     LeaseId,
     Offer,
-    OfferedPage,
-    OfferedSequence,
     Rejected,
     RejectReason,
     Request,
@@ -105,18 +104,7 @@ def client_of(service) -> httpx.AsyncClient:
 
 
 def offer_of(request: Request, owner: PuppetLink, sequences: tuple[int, ...] = (0,)) -> Offer:
-    return Offer(
-        request=request.id,
-        attempt=request.attempt,
-        lease=LEASE,
-        ttl_s=0.3,
-        owner=owner.info.id,
-        incarnation=owner.info.incarnation,
-        kv=KV,
-        numerics=owner.info.model.numerics,
-        pages=(OfferedPage(0, 2, 1),),
-        sequences=tuple(OfferedSequence(k, len(request.prompt), (0,)) for k in sequences),
-    )
+    return honest_offer(request, owner.info, lease=LEASE, ttl_s=0.3, sequences=sequences)
 
 
 def text_of(stream: str, choice: int = 0) -> str:

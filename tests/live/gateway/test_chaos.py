@@ -10,7 +10,7 @@ from dataclasses import replace
 import httpx
 import pytest
 from gateway_kit import MODEL, events_of, serving_fleet
-from puppet_link import KV, PuppetLink, worker_info
+from puppet_link import PuppetLink, worker_info
 
 from antiphon.core.requests import RequestBook
 from antiphon.core.requests.dispatcher import Dispatcher
@@ -20,6 +20,7 @@ from antiphon.core.router import Router
 from antiphon.live.gateway import Keyring, create_app
 from antiphon.live.gateway import gateway as gateway_module
 from antiphon.perf import DEFAULT_LINK_TIME, DEFAULT_STEP_TIME, FittedPhaseTime
+from antiphon.testing.honest_offer import honest_offer
 from antiphon.types import (
     Aborted,
     Admitted,
@@ -32,8 +33,6 @@ from antiphon.types import (
     LeaseRefusal,
     LeaseRefused,
     Offer,
-    OfferedPage,
-    OfferedSequence,
     Pulled,
     Rejected,
     Request,
@@ -156,23 +155,7 @@ class Runner(PuppetLink):
             return
         lease = LeaseId(f"{self.info.incarnation}/{request.id}/{request.attempt}")
         self.leases[lease] = None
-        parts = [
-            OfferedSequence(k, len(request.prompt) + self._length(request, k), (0,)) for k in left
-        ]
-        self.say(
-            Offer(
-                request=request.id,
-                attempt=request.attempt,
-                lease=lease,
-                ttl_s=0.05,
-                owner=self.info.id,
-                incarnation=self.info.incarnation,
-                kv=KV,
-                numerics=self.info.model.numerics,
-                pages=(OfferedPage(0, 2, 1),),
-                sequences=tuple(parts),
-            )
-        )
+        self.say(honest_offer(request, self.info, lease=lease, ttl_s=0.05, sequences=left))
 
     async def _run(self, request: Request) -> None:
         self.say(self._started(request))

@@ -53,6 +53,7 @@ class Store:
 
     def __init__(self) -> None:
         self.present = True
+        self.connections = 1
         self.asked: list[StoreAsk] = []
         self.has: dict[Tier, int] = {Tier.HOST: 1, Tier.DISK: 2}
         self.problem = ""
@@ -272,6 +273,8 @@ async def test_a_store_that_is_away_is_said_and_workers_are_shown(admin, store) 
     store.present = False
     answer = await post(admin, "lookup", prompt={"text": LONG}, tenant=1)
     assert answer["store"] == "away"
+    store.connections = 0
+    assert (await admin.get("/admin/kv/stats")).json()["store"] == "starting"
     assert [place["holder"] for place in answer["places"]] == ["w0"]
     assert (await admin.get("/admin/kv/stats")).json()["tiers"] == []
 

@@ -6,7 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from antiphon.live.gateway.reply import Reply
-from antiphon.types import FinishReason, Outcome, RequestId, RequestRecord
+from antiphon.testing.request_records import request_record
+from antiphon.types import FinishReason, RequestId, RequestRecord
 
 REQUESTS = (RequestId("a"), RequestId("b"))
 N = 2
@@ -16,20 +17,12 @@ looks = st.just("look")
 
 
 def record(request: RequestId) -> RequestRecord:
-    return RequestRecord(
-        request=request,
-        outcome=Outcome.FINISHED,
+    return request_record(
+        request,
         finish_reasons=(FinishReason.STOP,) * N,
         prompt_tokens=3,
         cached_tokens=1,
         output_tokens=5,
-        attempts=1,
-        preemptions=0,
-        arrived_at=0.0,
-        started_at=0.0,
-        first_token_at=0.0,
-        last_token_at=0.0,
-        ended_at=0.0,
     )
 
 

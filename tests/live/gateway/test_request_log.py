@@ -6,10 +6,9 @@ from dataclasses import fields
 from pathlib import Path
 
 from antiphon.live.gateway import RequestLog
+from antiphon.testing.request_records import request_record
 from antiphon.types import (
     AttemptRecord,
-    FinishReason,
-    Outcome,
     Rejected,
     RejectReason,
     RequestId,
@@ -20,22 +19,8 @@ ROOT = Path(__file__).parents[3]
 
 
 def record(name: str) -> RequestRecord:
-    return RequestRecord(
-        request=RequestId(name),
-        outcome=Outcome.FINISHED,
-        finish_reasons=(FinishReason.STOP,),
-        prompt_tokens=3,
-        cached_tokens=0,
-        output_tokens=2,
-        attempts=1,
-        preemptions=0,
-        arrived_at=1.0,
-        started_at=None,
-        first_token_at=None,
-        last_token_at=None,
-        ended_at=2.0,
-        trail=(AttemptRecord(began_at=1.0, routed_at=1.0, route="w0: the only worker"),),
-    )
+    routed = AttemptRecord(began_at=1.0, routed_at=1.0, route="w0: the only worker")
+    return request_record(name, output_tokens=2, arrived_at=1.0, ended_at=2.0, trail=(routed,))
 
 
 class Disk(io.BytesIO):

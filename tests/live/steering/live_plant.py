@@ -251,3 +251,15 @@ def until(plant: LivePlant, condition: Callable[[], bool], most: int = 100) -> A
         raise AssertionError(f"not within {most} s: {plant.operations.status()}")
 
     return go()
+
+
+def moves(plant: LivePlant, *given: Move) -> None:
+    assert isinstance(plant.planner, Scripted)
+    plant.planner.moves = given
+
+
+def pool(plant: LivePlant, role: Role) -> tuple[int, int, int, int]:
+    """Ready, starting, draining and cold workers, as the planner saw them last."""
+    assert isinstance(plant.planner, Scripted)
+    one = plant.planner.seen[-1].pool(role)
+    return one.ready, one.starting, one.draining, one.cold

@@ -74,9 +74,20 @@ def test_no_call_is_lost_to_a_fault(action: str, target: str) -> None:
     assert all(one.error is None for one in measured.records)
     if target.startswith("decode"):  # prompts are as soon computed by the other one
         assert measured.records != calm.records, "it had no effect"
-    (said,) = measured.run.notes
+    said, in_all = measured.run.notes
     assert said.startswith(f"Fault 1: {action} {target} at 5.0 s; ")
     assert "no effect" not in said
+    assert in_all.startswith("All faults: ")
+    costs = measured.summary.faults
+    assert costs is not None
+    [cost] = costs.faults
+    assert (cost.entry, cost.kind, cost.target, cost.at_s) == (1, action, target, 5.0)
+    assert cost.happened
+    assert cost.lost_calls == pytest.approx(costs.lost_calls)
+    assert calm.summary.faults is None
+    if (action, target) == ("kill", "decode-0"):
+        assert costs.tried_again > 0
+        assert costs.wasted_tokens > costs.tried_again, "each of them had a prompt"
 
 
 def test_whoever_was_drained_comes_back_and_serves() -> None:
@@ -107,8 +118,10 @@ def test_a_fault_that_waits_for_an_event() -> None:
     fault = '[[fault]]\nafter-event = "offer"\noccurrence = 9\ntarget = "decode"\naction = "kill"\n'
     measured = run(SPLIT + LOAD + fault)
     assert all(one.error is None for one in measured.records)
-    (said,) = measured.run.notes
-    assert "when its event comes" in said
+    assert "when its event comes" in measured.run.notes[0]
+    assert measured.summary.faults is not None
+    [cost] = measured.summary.faults.faults
+    assert (cost.at_s, cost.happened, cost.lost_calls) == (None, None, None)
 
 
 def test_who_waits_too_long_is_a_call_that_failed() -> None:
@@ -147,6 +160,13 @@ def test_a_trace_in_its_full_size_has_its_own_lengths_and_times() -> None:
     assert "2 times" in twice.run.workload
     assert rate_of(load + "rate = 1.5\n") == pytest.approx(1.5, rel=0.1)
     assert rate_of(load + 'rate = 1.5\narrivals = "poisson"\n') == pytest.approx(1.5, rel=0.6)
+
+
+def test_gaps_between_tokens_are_not_made_up_of_the_ends_of_answers() -> None:
+    every, ends = run(SPLIT + LOAD), run(SPLIT + LOAD + 'token-times = "ends"\n')
+    assert every.summary.itl is not None
+    assert ends.summary.itl is None
+    assert (ends.summary.ttft, ends.summary.tpot) == (every.summary.ttft, every.summary.tpot)
 
 
 def rate_of(load: str) -> float:

@@ -34,7 +34,6 @@ from .fault import (
     When,
     action_name,
 )
-from .fault_text import parse_plan, plan_text
 from .planned import COPYING, DISHONEST, HONEST, STORING, Kind, Mix, plan
 from .resilience import (
     CallOutcome,
@@ -67,7 +66,7 @@ from .schedule import (
 from .schedule_text import action_text, schedule_lines, target_text
 from .schedule_toml import FaultPlanFile, read_entries, read_schedule
 from .sparing import can_be_spared
-from .toml_table import Table, WrongValueError
+from .toml_table import Table, WrongValueError, toml_text
 
 __all__ = [
     "ACTION_NAMES",
@@ -134,14 +133,13 @@ __all__ = [
     "can_be_spared",
     "check_times",
     "expand",
-    "parse_plan",
     "plan",
-    "plan_text",
     "preference",
     "read_entries",
     "read_schedule",
     "resilience",
     "schedule_lines",
     "target_text",
+    "toml_text",
     "windowed",
 ]

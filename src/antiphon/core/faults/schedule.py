@@ -14,6 +14,7 @@ from math import inf
 from typing import TypeAlias
 
 from antiphon.core.draws import Draws
+from antiphon.core.number_text import number_text
 from antiphon.errors import UsageError
 from antiphon.types import Role, Seconds
 
@@ -127,8 +128,9 @@ def check_times(schedule: FaultSchedule, duration_s: Seconds) -> None:
     for place, entry in enumerate(schedule.entries, start=1):
         if isinstance(entry.trigger, At) and entry.trigger.seconds >= duration_s:
             raise UsageError(
-                f"fault {place}: at: {entry.trigger.seconds:g} s is after the load, which lasts "
-                f"{duration_s:g} s: make its duration longer, or the fault earlier"
+                f"fault {place}: at: {number_text(entry.trigger.seconds)} s is after the load, "
+                f"which lasts {number_text(duration_s)} s: make its duration longer, or the fault "
+                "earlier"
             )
 
 
@@ -144,7 +146,8 @@ def expand(schedule: FaultSchedule, duration_s: Seconds) -> tuple[ScheduledFault
             case Every() as every:
                 if duration_s / every.period_s > MOST_FAULTS:
                     raise UsageError(
-                        f"fault {place}: every {every.period_s:g} s for {duration_s:g} s is more "
+                        f"fault {place}: every {number_text(every.period_s)} s for "
+                        f"{number_text(duration_s)} s is more "
                         f"than {MOST_FAULTS} faults: make every longer, or the run shorter"
                     )
                 times = _times(every, Draws(schedule.seed), place, duration_s)

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from math import isfinite
 
+from antiphon.core.number_text import number_text
 from antiphon.types import Role
 
 from .fault import At, Slow, Stall, When
@@ -52,11 +53,11 @@ def action_text(action: ScheduledAction) -> str:
     name = ACTION_NAMES[type(action)]
     match action:
         case Stall(for_s) | Drain(for_s) | FillDisk(for_s):
-            return f"{name} for {for_s:g} s" if isfinite(for_s) else name
+            return f"{name} for {number_text(for_s)} s" if isfinite(for_s) else name
         case Slow(factor, for_s):
-            return f"{name} {factor:g} times for {for_s:g} s"
+            return f"{name} {number_text(factor)} times for {number_text(for_s)} s"
         case Lag(by_s, for_s):
-            return f"{name} by {by_s:g} s for {for_s:g} s"
+            return f"{name} by {number_text(by_s)} s for {number_text(for_s)} s"
         case _:
             return name
 

@@ -16,11 +16,13 @@ from dataclasses import dataclass, field
 from math import inf
 from typing import Any
 
+from antiphon.core.draws import LARGEST_SEED
 from antiphon.errors import UsageError
 from antiphon.types import Role, Seconds
 
 from .fault import At, Boundary, Crash, Cut, Slow, Stall, When
 from .schedule import (
+    ACTION_NAMES,
     GATEWAY,
     STORE,
     AnyWorker,
@@ -36,7 +38,7 @@ from .schedule import (
     ScheduleEntry,
     Target,
 )
-from .toml_table import Table, WrongValueError
+from .toml_table import Table, WrongValueError, toml_text
 
 MOST_ENTRIES = 1000
 _TRIGGERS = ("at", "every", "after-event")
@@ -70,7 +72,7 @@ def read_schedule(
         raise UsageError(f"{file}: no TOML: {error}") from None
     try:
         top = Table(tree)
-        written = top.count("seed", 0, 0, 2**63)
+        written = top.count("seed", 0, 0, LARGEST_SEED)
         load, faults = top.table("load"), top.tables("fault")
         top.finish()
         if not 1 <= len(faults) <= MOST_ENTRIES:
@@ -82,19 +84,33 @@ def read_schedule(
 
 
 def read_entries(
-    faults: Sequence[Mapping[str, Any]], file: str, *, events: Sequence[Boundary] = tuple(Boundary)
+    faults: Sequence[Mapping[str, Any]],
+    file: str,
+    *,
+    events: Sequence[Boundary] = tuple(Boundary),
+    actions: Sequence[str] = tuple(ACTION_NAMES.values()),
 ) -> tuple[ScheduleEntry, ...]:
-    """The tables [[fault]] of a file. Raises `UsageError` as `read_schedule` does."""
-    return tuple(_entry(file, number, one, events) for number, one in enumerate(faults, start=1))
+    """The tables [[fault]] of a file. `actions`: those that whoever asks can carry out.
+
+    Raises `UsageError` as `read_schedule` does.
+    """
+    can = _Can(tuple(events), tuple(actions))
+    return tuple(_entry(file, number, one, can) for number, one in enumerate(faults, start=1))
 
 
-def _entry(
-    file: str, number: int, fields: Mapping[str, Any], events: Sequence[Boundary]
-) -> ScheduleEntry:
+@dataclass(frozen=True, slots=True)
+class _Can:
+    """What is named to who writes something else: all that there is where it is played."""
+
+    events: tuple[Boundary, ...]
+    actions: tuple[str, ...]
+
+
+def _entry(file: str, number: int, fields: Mapping[str, Any], can: _Can) -> ScheduleEntry:
     try:
         table = Table(fields)
-        trigger = _trigger(table, events)
-        name = _action_name(table)
+        trigger = _trigger(table, can.events)
+        name = _action_name(table, can.actions)
         action, target = _KINDS[name].build(table), _target(table, name)
         table.finish()
     except WrongValueError as error:
@@ -171,11 +187,11 @@ _KINDS: Mapping[str, _Kind] = {
 }
 
 
-def _action_name(table: Table) -> str:
+def _action_name(table: Table, actions: Sequence[str]) -> str:
     name = table.text("action")
-    if name is None or name not in _KINDS:
-        what = "it is missing" if name is None else f'"{name}" is none'
-        raise WrongValueError("action", f"{what}: must be one of {', '.join(_KINDS)}")
+    if name is None or name not in actions:
+        what = "it is missing" if name is None else f"{toml_text(name)} is none here"
+        raise WrongValueError("action", f"{what}: must be one of {', '.join(actions)}")
     return name
 
 

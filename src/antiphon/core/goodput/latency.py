@@ -40,6 +40,8 @@ def gaps_s(record: CallRecord) -> tuple[Seconds, ...]:
     """Inter-token latencies (ITL): the gaps between pieces of content, in order.
 
     A piece may hold several tokens, so these are what a reader waited for the next text: their
-    largest shows a stall that TPOT, being a mean, hides.
+    largest shows a stall that TPOT, being a mean, hides. None where only the ends were kept.
     """
+    if record.only_ends:
+        return ()
     return tuple(later - earlier for earlier, later in pairwise(record.token_at_s))

@@ -109,8 +109,8 @@ def _tcp(url: str) -> http.client.HTTPConnection:
     try:
         parts = urlsplit(url)
         host, port = parts.hostname, parts.port
-    except ValueError:
-        host, port, parts = None, None, urlsplit("")
+    except ValueError as error:
+        raise UsageError(f'--url "{url}": {error}') from None
     if not host or parts.scheme not in ("http", "https") or parts.path not in ("", "/"):
         raise UsageError(f'--url "{url}": must be an address such as http://127.0.0.1:8000')
     if parts.scheme == "https":

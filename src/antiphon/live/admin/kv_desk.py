@@ -57,6 +57,11 @@ class Store(Protocol):
         """Whether it is there now."""
         ...
 
+    @property
+    def connections(self) -> int:
+        """How often it came."""
+        ...
+
     async def ask(self, ask: StoreAsk, timeout_s: Seconds) -> StoreAnswer:
         """Its answer, or `PeerError`."""
         ...
@@ -210,7 +215,9 @@ class KvDesk:
     def _state(self) -> str:
         if self._store is None:
             return "off"
-        return "ready" if self._store.present else "away"
+        if self._store.present:
+            return "ready"
+        return "away" if self._store.connections else "starting"
 
     def _there(self) -> Store:
         if self._store is None:

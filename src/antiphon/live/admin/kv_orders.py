@@ -79,7 +79,9 @@ class WorkerKv(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class KvStats(msgspec.Struct, frozen=True, kw_only=True):
-    """KV on all tiers at one moment. `store`: "ready", "away" or "off".
+    """KV on all tiers at one moment.
+
+    `store`: "ready", "starting" (it was never there yet), "away" or "off".
 
     `tiers` are the store's counts, `index` what the router knows of who holds what.
     """

@@ -5,6 +5,7 @@ from math import isfinite
 from typing import Any
 
 from antiphon.core.goodput import Estimate, Goodput, SloScale
+from antiphon.core.number_text import number_text
 
 from .. import wording
 from .canvas import (
@@ -192,7 +193,7 @@ def _scale(axes: Any, values: Sequence[float]) -> None:
         return
     axes.set_xscale("log")
     round_ticks(axes.xaxis)
-    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _place: f"{value:g}"))
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _place: number_text(value)))
     axes.xaxis.set_minor_formatter(NullFormatter())
 
 

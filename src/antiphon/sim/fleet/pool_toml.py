@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from antiphon.core.config import build
-from antiphon.core.faults import Table, WrongValueError
+from antiphon.core.faults import Table, WrongValueError, toml_text
 from antiphon.errors import UsageError
 from antiphon.types import Role, SchedulerConfig
 
@@ -54,7 +54,9 @@ def _pool(table: Table, folder: Path, scheduler: Mapping[str, Any]) -> PoolPlan:
     role = table.choice("role", ("mixed", "prefill", "decode"))
     name = table.text("name", role) or ""
     if not _NAME.fullmatch(name):
-        raise WrongValueError("name", f"{name!r} must be letters, digits, and . _ - between")
+        raise WrongValueError(
+            "name", f"{toml_text(name)} must be letters, digits, and . _ - between"
+        )
     workers = table.count("workers", 1, 1, _MOST_WORKERS)
     kv_tokens = table.count("kv-tokens", None, 1024, 2**40)
     own = table.table("scheduler")
@@ -94,7 +96,7 @@ def _times(table: Table, folder: Path) -> PoolTimes:
     tensor, pipeline = _split(table, "tensor"), _split(table, "pipeline")
     if published is not None:
         if published != "distserve":
-            raise WrongValueError("published", f'{published!r} must be "distserve"')
+            raise WrongValueError("published", f'{toml_text(published)} must be "distserve"')
         return PublishedTimes(tensor=tensor, pipeline=pipeline)
     return RooflineTimes(
         device=device or "",

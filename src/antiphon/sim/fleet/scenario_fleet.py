@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 
 from antiphon.core.costs import PhaseTime, TransferTime
 from antiphon.core.faults import FaultPlan
+from antiphon.core.number_text import number_text
 from antiphon.errors import UsageError
 from antiphon.perf import LinkTime, OverlappedTransfer, profiled_device
 from antiphon.perf.hardware import Deployment, Parallelism, device_of, shape_of
@@ -85,8 +86,10 @@ def _store(scenario: Scenario) -> StorePlan | None:
     block_bytes = kv.block_tokens * scenario.kv_bytes_per_token
     if not plan.has_room(block_bytes):
         raise UsageError(
-            f"[store] gigabytes: {plan.host_bytes / 1e9:g} GB have no room for a block of "
-            f"{kv.block_tokens} tokens, which takes {block_bytes / 1e9:.2g} GB: give more, or 0"
+            f"[store] gigabytes: {number_text(plan.host_bytes / 1e9)} GB have no room for a block "
+            "of "
+            f"{kv.block_tokens} tokens, which takes {number_text(block_bytes / 1e9, 2)} GB: give "
+            "more, or 0"
         )
     hosts = plan.hosts(len(scenario.workers))
     blocks = hosts * (plan.host_bytes + plan.ssd_bytes) // block_bytes

@@ -21,7 +21,9 @@ from pathlib import Path
 from typing import Any
 
 from antiphon.core.config import build
+from antiphon.core.draws import LARGEST_SEED
 from antiphon.core.faults import FaultSchedule, Table, WrongValueError, read_entries
+from antiphon.core.number_text import number_text
 from antiphon.errors import UsageError
 from antiphon.perf.hardware import shape_of
 from antiphon.runs import slos_of
@@ -31,7 +33,7 @@ from antiphon.workload import JsonLines, Trace, Workload, parse_workload
 from .pool_toml import read_pools
 from .scenario import LinkPlan, PoolPlan, RooflineTimes, Scenario, UserPlan
 from .scenario_fleet import fleet_spec, is_whole_trace, load_plan
-from .scheduled_faults import scheduled
+from .scheduled_faults import ACTIONS, scheduled
 from .store_plan import StorePlan
 from .store_toml import read_store
 
@@ -94,12 +96,15 @@ def _scenario(top: Table, file: Path, seed: int | None) -> Scenario:
     with _within(f"{file}: "):
         title = top.text("title", file.stem)
         model = top.text("model")
-        own_seed = top.count("seed", 0, 0, 2**62)
+        own_seed = top.count("seed", 0, 0, LARGEST_SEED)
         duration_s = top.seconds("duration", low=1.0) or _DEFAULT_DURATION_S
         warmup_s = top.seconds("warmup")
         warmup_s = duration_s * _WARMUP_SHARE if warmup_s is None else warmup_s
         if warmup_s >= duration_s:
-            raise WrongValueError("warmup", f"takes all of the {duration_s:g} s that load lasts")
+            raise WrongValueError(
+                "warmup",
+                f"takes all of the {number_text(duration_s)} s that load lasts",
+            )
         start_s = top.seconds("start")
         kv_bytes = top.count("kv-bytes-per-token", None, 1, 2**30)
         context = top.count("context", None, 128, 2**21)
@@ -127,7 +132,7 @@ def _scenario(top: Table, file: Path, seed: int | None) -> Scenario:
         link=hand_over,
         store=stores,
         config=config,
-        faults=FaultSchedule(seed, read_entries(faults, str(file))),
+        faults=FaultSchedule(seed, read_entries(faults, str(file), actions=ACTIONS)),
         start_s=_DEFAULT_START_S if start_s is None else start_s,
         kv_bytes_per_token=kv_bytes,
         context=context,

@@ -47,7 +47,8 @@ from .store_plan import StorePlan
 
 DRAIN_S: Seconds = 30.0
 """What a worker that is drained may take for its requests; then they are moved."""
-_INSTEAD = "kill, stop, resume, slow, cut, drain, restart and fill-disk"
+ACTIONS = ("kill", "stop", "resume", "slow", "cut", "drain", "restart", "fill-disk")
+"""What a fleet in virtual time can have of what there is."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,7 +115,7 @@ def _impossible(fault: ScheduledFault, scenario: Scenario) -> str:
         case Crash() | Stall() | Resume() | Slow() | Cut() | Drain() | Restart() | FillDisk():
             pass
         case _:
-            return f"a fleet in virtual time has none: it can have {_INSTEAD}"
+            return f"a fleet in virtual time has none: it can have {', '.join(ACTIONS)}"
     match fault.target:
         case AnyWorker(role):
             named = {name: its for name, its in workers.items() if role in (None, its)}

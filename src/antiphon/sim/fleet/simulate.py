@@ -5,29 +5,20 @@ from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 from antiphon import __version__
-from antiphon.core.faults import (
-    ACTION_NAMES,
-    GATEWAY,
-    CallOutcome,
-    Impact,
-    attained_before,
-    resilience,
-)
-from antiphon.report import summarise
+from antiphon.core.number_text import number_text
+from antiphon.report import fault_lines, summarise
+from antiphon.report.wording import plural
 from antiphon.runs import LoadPlan, LoadTally, Measured, meets
 from antiphon.types import CallError, CallRecord, LoadRun, Seconds
 
+from .cost_of_faults import cost_of_faults
 from .fleet import Fleet, FleetSpec
 from .fleet_drains import FleetDrains
 from .scenario import Scenario
 from .scenario_fleet import fleet_spec, planned_sessions
-from .scheduled_faults import PlannedFault, PlannedFaults, scheduled
+from .scheduled_faults import PlannedFaults, scheduled
 from .store_plan import Reach
 from .users import UserRules
-
-_WINDOW_CALLS, _LEAST_WINDOW_S = 20, 1.0
-_MOST_TOLD = 8
-"""Faults that are told of one by one."""
 
 Looker: TypeAlias = Callable[[Seconds, str], None]
 """Hears how many of a run's seconds are over, and how it stands."""
@@ -45,7 +36,6 @@ class _Run:
     tally: LoadTally
     records: list[CallRecord]
     look: Looker
-    faults: PlannedFaults
     drains: FleetDrains
 
     def tell(self, now: Seconds) -> None:
@@ -80,10 +70,11 @@ def simulate(
         stopped_at = going.fleet.users.now
         run = _broken_off(run, stopped_at)
     records = tuple(going.records)
-    run = replace(run, notes=(*run.notes, *_notes(scenario, going, run)))
-    return Measured(
-        run=run, records=records, summary=summarise(run, records), whole=stopped_at is None
-    )
+    costs = cost_of_faults(going.fleet, faults, run, records)
+    told = () if costs is None else fault_lines(costs)
+    run = replace(run, notes=(*run.notes, *_notes(scenario), *told))
+    summary = replace(summarise(run, records), faults=costs)
+    return Measured(run=run, records=records, summary=summary, whole=stopped_at is None)
 
 
 def run_of(scenario: Scenario, spec: FleetSpec, plan: LoadPlan, *, command: str = "") -> LoadRun:
@@ -97,7 +88,7 @@ def run_of(scenario: Scenario, spec: FleetSpec, plan: LoadPlan, *, command: str 
 def fleet_text(spec: FleetSpec) -> str:
     """Such as "2 prefill on 8 devices, 2 decode on 8 devices", and its stores."""
     pools = ", ".join(
-        f"{pool.workers} {pool.name} on {pool.workers * pool.devices} devices"
+        f"{pool.workers} {pool.name} on {plural(pool.workers * pool.devices, 'device')}"
         for pool in spec.pools
     )
     return "; ".join(filter(None, (pools, store_text(spec))))
@@ -109,10 +100,10 @@ def store_text(spec: FleetSpec) -> str:
     if store is None or not store.host_bytes:
         return ""
     hosts = store.hosts(sum(pool.workers for pool in spec.pools))
-    ssd = f" and {store.ssd_bytes / 1e9:g} GB of SSD" if store.ssd_bytes else ""
+    ssd = f" and {number_text(store.ssd_bytes / 1e9)} GB of SSD" if store.ssd_bytes else ""
     use = "one pool" if store.reach is Reach.FLEET else "each for its own"
     where = f"each of {hosts} hosts" if hosts > 1 else "one host"
-    return f"KV in {store.host_bytes / 1e9:g} GB{ssd} of {where}, {use}"
+    return f"KV in {number_text(store.host_bytes / 1e9)} GB{ssd} of {where}, {use}"
 
 
 def _begun(
@@ -140,13 +131,13 @@ def _begun(
     )
     fleet = Fleet(spec, planned_sessions(plan, users.copies), rules, observe)
     drains = FleetDrains(fleet, faults.drains)
-    return _Run(fleet=fleet, tally=tally, records=records, look=look, faults=faults, drains=drains)
+    return _Run(fleet=fleet, tally=tally, records=records, look=look, drains=drains)
 
 
 def _broken_off(run: LoadRun, at_s: Seconds) -> LoadRun:
     note = (
-        f"Interrupted after {at_s:.1f} of {run.duration_s:g} s: calls that were open or not due "
-        "yet are left out."
+        f"Interrupted after {at_s:.1f} of {number_text(run.duration_s)} s: calls that were open or "
+        "not due yet are left out."
     )
     return replace(run, duration_s=min(run.duration_s, at_s), notes=(*run.notes, note))
 
@@ -154,64 +145,10 @@ def _broken_off(run: LoadRun, at_s: Seconds) -> LoadRun:
 # ── what a reader should know ────────────────────────────────────────────────────────────────
 
 
-def _notes(scenario: Scenario, going: _Run, run: LoadRun) -> Sequence[str]:
-    notes: list[str] = []
-    if not scenario.users.all_stamps:
-        notes.append(
-            "Only the first and the last token of each answer have their times: the time between "
-            "tokens is told for whole answers."
-        )
-    return [*notes, *_fault_notes(going, run)]
-
-
-def _fault_notes(going: _Run, run: LoadRun) -> Sequence[str]:
-    """What each fault was, and what it cost."""
-    faults = [one for one in going.faults.faults if (one.at_s or 0.0) <= run.duration_s]
-    if not faults:
-        return []
-    impacts = _impacts(going, run)
-    lines = [_fault_line(one, impacts) for one in faults[:_MOST_TOLD]]
-    if len(faults) > _MOST_TOLD:
-        lines.append(f"And {len(faults) - _MOST_TOLD} more faults.")
-    return lines
-
-
-def _impacts(going: _Run, run: LoadRun) -> dict[Seconds, Impact]:
-    """By the time of each fault that happened."""
-    offset_s = going.fleet.join_s
-    times = {one.at - offset_s for one in going.fleet.cluster.faults.injected}
-    times |= {drain.at_s for drain in going.faults.drains if drain.at_s <= run.duration_s}
-    if not times:
-        return {}
-    met = meets(run)
-    calls = [CallOutcome(one.due_at_s, one.ended_at_s, met(one)) for one in going.records]
-    pace = len(calls) / max(run.duration_s, 1.0)
-    found = resilience(
-        calls,
-        sorted(times),
-        reference=attained_before(calls, min(times)) or 1.0,
-        window_s=max(_LEAST_WINDOW_S, _WINDOW_CALLS / max(pace, 1e-9)),
+def _notes(scenario: Scenario) -> Sequence[str]:
+    if scenario.users.all_stamps:
+        return ()
+    return (
+        "Only the first and the last token of each answer have their times, so the time between "
+        "two tokens (ITL) is not known.",
     )
-    return {round(impact.at_s, 6): impact for impact in found.impacts}
-
-
-def _fault_line(planned: PlannedFault, impacts: dict[Seconds, Impact]) -> str:
-    name = ACTION_NAMES[type(planned.fault.action)]
-    target = "the gateway" if planned.target == GATEWAY else planned.target
-    if target is None:
-        return f"Fault {planned.fault.entry}, {name}: nobody could be hit."
-    if planned.at_s is None:
-        return f"Fault {planned.fault.entry}: {name} {target} when its event comes."
-    said = f"Fault {planned.fault.entry}: {name} {target} at {planned.at_s:.1f} s"
-    impact = impacts.get(round(planned.at_s, 6))
-    if impact is None:
-        return f"{said}; it had no effect: it was not there to be hit."
-    lost = f"{impact.lost_calls:.1f} calls within targets were lost to it"
-    match impact.recovery_s:
-        case None:
-            then = "goodput was not as before until the next fault or the end"
-        case 0.0:
-            then = "goodput of those that came then was as before"
-        case recovery_s:
-            then = f"goodput was as before after {recovery_s:.1f} s"
-    return f"{said}; {lost}, {then}."

@@ -24,6 +24,7 @@ from antiphon.types import (
     TokenGenerated,
     TokenId,
     TokensGenerated,
+    TokenSource,
 )
 from antiphon.workload import AnswerOf
 
@@ -95,6 +96,8 @@ class Users(ClusterLog):
         super().__init__()
         self.answers: dict[RequestId, tuple[TokenId, ...]] = {}
         self.begun = self.open_calls = 0
+        self.tried_again = self.wasted_tokens = 0
+        """Calls of several attempts, and what the later ones computed again."""
         self.last_at: Seconds = 0.0
         """When the last session began."""
         self.all_begun = False
@@ -221,6 +224,7 @@ class Users(ClusterLog):
         self.open_calls -= 1
         session, now = call.session, self.now
         plan = session.plan
+        self._count_attempts(told)
         self._observe(
             CallRecord(
                 number=call.number,
@@ -231,10 +235,12 @@ class Users(ClusterLog):
                 due_at_s=call.due_at_s,
                 sent_at_s=call.due_at_s,
                 token_at_s=tuple(call.stamps),
+                only_ends=not self._rules.all_stamps,
                 ended_at_s=now,
                 prompt_tokens=None if told is None else told.prompt_tokens,
                 output_tokens=call.tokens,
                 cached_tokens=None if told is None else told.cached_tokens,
+                counted_by=TokenSource.SIMULATION,
                 status=200 if error is None else 503,
                 error=error,
                 message="" if told is None else told.message,
@@ -245,6 +251,12 @@ class Users(ClusterLog):
             self._follow(session, call.turn)
         else:
             self._abandon(session, call.turn)
+
+    def _count_attempts(self, told: RequestRecord | None) -> None:
+        if told is not None and told.attempts > 1:
+            kept = told.trail[1:] if len(told.trail) == told.attempts else told.trail
+            self.tried_again += 1
+            self.wasted_tokens += sum(one.computed_tokens for one in kept)
 
     def _forget(self, id: RequestId) -> None:
         self.answers.pop(id, None)

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from antiphon.core.costs import PhaseTime
+from antiphon.core.number_text import number_text
 from antiphon.core.placement import Instance
 from antiphon.errors import UsageError
 from antiphon.perf.hardware import Deployment, Device, ModelShape, Parallelism
@@ -89,7 +90,7 @@ class Hardware:
         if not found:
             names = ", ".join(device.name for device in self.devices)
             raise UsageError(
-                f"{self.model.name} with {self.weight_bytes:g} bytes a weight and "
+                f"{self.model.name} with {number_text(self.weight_bytes)} bytes a weight and "
                 f"{least_context} tokens of KV does not fit into {self.most_devices} of {names}: "
                 f"give more devices, larger ones, or fewer bytes a weight"
             )

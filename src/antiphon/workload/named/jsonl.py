@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Annotated
 
 from antiphon.core.draws import Draws
+from antiphon.core.number_text import number_text
 from antiphon.errors import UsageError
 from antiphon.types import Seconds
 
@@ -148,7 +149,10 @@ class JsonLines:
                 row, "at_s: is missing: give every session one, or choose other arrivals"
             )
         if row.at_s < least:
-            raise self._wrong(row, f"at_s: {row.at_s:g} is before that of an earlier row")
+            raise self._wrong(
+                row,
+                f"at_s: {number_text(row.at_s)} is before that of an earlier row",
+            )
         return row.at_s
 
     def _wrong(self, row: PromptRow, problem: str) -> UsageError:

@@ -6,6 +6,7 @@ from itertools import count
 from typing import Annotated
 
 from antiphon.core.draws import Draws
+from antiphon.core.number_text import number_text
 from antiphon.errors import UsageError
 
 from ..context import DEFAULT_CONTEXT, Budget, MaxContext, room, spare
@@ -55,7 +56,8 @@ class Rag:
         """See `Workload`."""
         return (
             f"{NAME}: questions on {self.retrieved} of {self.documents} shared documents of "
-            f"{self.document.text} tokens in random order, popularity Zipf {self.zipf:g}, answers "
+            f"{self.document.text} tokens in random order, popularity Zipf "
+            f"{number_text(self.zipf)}, answers "
             f"of {self.answer.text}, within {self.max_context}"
         )
 

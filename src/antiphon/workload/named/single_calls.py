@@ -6,6 +6,7 @@ from itertools import count
 from typing import Annotated
 
 from antiphon.core.draws import Draws
+from antiphon.core.number_text import number_text
 
 from ..asks import Api
 from ..context import DEFAULT_CONTEXT, Budget, MaxContext, room, spare
@@ -44,7 +45,7 @@ class SingleCalls:
     @property
     def description(self) -> str:
         """See `Workload`."""
-        scale = f", both times {self.scale:g}" if self.scale != 1 else ""
+        scale = f", both times {number_text(self.scale)}" if self.scale != 1 else ""
         return (
             f"{self.name}: single calls, prompts of {self.input.text} tokens, answers of "
             f"{self.output.text}{scale}, within {self.max_context}"

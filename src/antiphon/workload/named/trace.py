@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated
 
+from antiphon.core.number_text import number_text
 from antiphon.errors import UsageError
 
 from ..context import DEFAULT_CONTEXT, MaxContext, room, spare
@@ -57,10 +58,12 @@ class Trace:
     @property
     def description(self) -> str:
         """See `Workload`."""
-        kept = f", {self.share:g} of its conversations" if self.share != 1 else ""
+        kept = f", {number_text(self.share)} of its conversations" if self.share != 1 else ""
         return (
-            f"{NAME}: {self.file.name}{kept}, prompts times {self.block / _TRACE_BLOCK:.3g}, "
-            f"outputs times {self.output_share:.3g} up to {self.max_output} tokens; rows over "
+            f"{NAME}: {self.file.name}{kept}, prompts times "
+            f"{number_text(self.block / _TRACE_BLOCK, 3)}, "
+            f"outputs times {number_text(self.output_share, 3)} up to {self.max_output} tokens; "
+            "rows over "
             f"{self.max_context} tokens are left out"
         )
 
@@ -70,8 +73,10 @@ class Trace:
         if self.block == _TRACE_BLOCK and self.output_share == 1:
             return None
         return (
-            f"The trace is scaled down: prompts to {self.block / _TRACE_BLOCK:.3g}, outputs to "
-            f"{self.output_share:.3g} of their lengths and at most {self.max_output} tokens; its "
+            f"The trace is scaled down: prompts to {number_text(self.block / _TRACE_BLOCK, 3)}, "
+            "outputs to "
+            f"{number_text(self.output_share, 3)} of their lengths and at most {self.max_output} "
+            "tokens; its "
             "options block, output_share, max_output and max_context say how far."
         )
 
@@ -114,7 +119,8 @@ class Trace:
         if row is None:
             raise UsageError(
                 f"{self.file}: no row fits max_context={self.max_context}: raise it, keep more of "
-                f"the trace (share is {self.share:g}) or make it smaller (block is {self.block})"
+                f"the trace (share is {number_text(self.share)}) or make it smaller (block is "
+                f"{self.block})"
             )
 
     def _checked(self) -> Iterator[TraceRow]:
