@@ -198,10 +198,8 @@ class MoveBook:
             match move:
                 case Add(role, workers):
                     orders += self._adds(role, workers, crew, now)
-                case Take(role, workers):
-                    orders += self._ends(role, workers, crew, views, now)
-                case Flip(role, to, workers):
-                    orders += self._flips(role, to, workers, crew, views, now)
+                case Take() | Flip():
+                    orders += self._leave(move, crew, views, now)
         return orders
 
     def _adds(self, role: Role, workers: int, crew: Steered, now: Seconds) -> list[Order]:
@@ -219,39 +217,24 @@ class MoveBook:
             orders.append(order)
         return orders
 
-    def _ends(
+    def _leave(
         self,
-        role: Role,
-        workers: int,
+        move: Take | Flip,
         crew: Steered,
         views: Mapping[WorkerId, WorkerView],
         now: Seconds,
     ) -> list[Order]:
         orders: list[Order] = []
-        for id in _who_may_leave(role, workers, crew, views):
-            order = EndOrder(self._next_number(), id, role)
+        for id in _who_may_leave(move.role, move.workers, crew, views):
+            order, one = EndOrder(self._next_number(), id, move.role), crew[id]
+            if isinstance(move, Flip):
+                needs = self._devices.get(move.to, 1)
+                if not self._fits(needs - one.devices, crew):
+                    break
+                order = FlipOrder(order.number, id, move.role, move.to)
+                one.becomes, one.devices = move.to, max(one.devices, needs)
             self._open[id] = _Open(order, now)
-            crew[id].draining = True
-            orders.append(order)
-        return orders
-
-    def _flips(
-        self,
-        role: Role,
-        to: Role,
-        workers: int,
-        crew: Steered,
-        views: Mapping[WorkerId, WorkerView],
-        now: Seconds,
-    ) -> list[Order]:
-        orders: list[Order] = []
-        for id in _who_may_leave(role, workers, crew, views):
-            if not self._fits(self._devices.get(to, 1) - crew[id].devices, crew):
-                break
-            order = FlipOrder(self._next_number(), id, role, to)
-            self._open[id] = _Open(order, now)
-            crew[id].draining, crew[id].becomes = True, to
-            crew[id].devices = max(crew[id].devices, self._devices.get(to, 1))
+            one.draining = True
             orders.append(order)
         return orders
 
