@@ -2,9 +2,16 @@
 
 from dataclasses import replace
 
-from hypothesis import settings
+import pytest
+from hypothesis import Phase, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    invariant,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
 from planner_kit import IDLE_VIEW
 
 from antiphon.core.planner import (
@@ -18,6 +25,8 @@ from antiphon.core.planner import (
     Order,
     PresentWorker,
     Take,
+    move_book,
+    to_leave,
 )
 from antiphon.types import Role, WorkerId
 
@@ -42,10 +51,12 @@ ANY = st.integers(0, 10**6)
 class Orders(RuleBasedStateMachine):
     """The machine is a driver: it does what is ordered, late, never, or not at all."""
 
+    kind: type[MoveBook] = MoveBook
+
     def __init__(self) -> None:
         super().__init__()
         self.now = 0.0
-        self.book = MoveBook(BUDGET, devices=DEVICES)
+        self.book = self.kind(BUDGET, devices=DEVICES)
         self.present: dict[WorkerId, PresentWorker] = {
             WorkerId(f"{role}-0"): serving(role) for role in (PREFILL, DECODE)
         }
@@ -221,3 +232,35 @@ def picked(among, which: int):
 
 class TestOrders(Orders.TestCase):
     settings = settings(max_examples=150, stateful_step_count=40, deadline=None)
+
+
+class Unlimited(MoveBook):
+    def _fits(self, more, crew):
+        return True
+
+
+class SettlesAgain(MoveBook):
+    def over(self, number):
+        return super().over(number) or number % 2 == 0
+
+
+def check_is_found(kind: type[MoveBook]) -> None:
+    broken = type("Broken", (Orders,), {"kind": kind})
+    quick = settings(
+        max_examples=200, stateful_step_count=30, phases=[Phase.generate], database=None
+    )
+    with pytest.raises(AssertionError):
+        run_state_machine_as_test(broken, settings=quick)
+
+
+@pytest.mark.parametrize("kind", [Unlimited, SettlesAgain])
+def test_the_laws_find_who_breaks_them(kind: type[MoveBook]) -> None:
+    check_is_found(kind)
+
+
+def test_the_laws_find_who_takes_the_last(monkeypatch: pytest.MonkeyPatch) -> None:
+    def who_may_leave(role, workers, crew, views):
+        return to_leave(crew, views, role, workers)
+
+    monkeypatch.setattr(move_book, "_who_may_leave", who_may_leave)
+    check_is_found(MoveBook)
