@@ -117,6 +117,24 @@ def test_without_a_budget_there_is_one_worker_a_core(
     assert build(as_mapping(given)) == given
 
 
+@pytest.mark.parametrize(
+    ("planner", "cores", "most"),
+    [({"budget": 64}, 2, 2), ({"budget": 4, "least": 1}, 1, 2), ({"budget": 7, "least": 3}, 2, 6)],
+)
+def test_more_workers_than_cores_are_refused_with_what_it_would_need(
+    planner: dict[str, object], cores: int, most: int
+) -> None:
+    """But for those that are asked for anyway, who share cores."""
+    cluster = {"prefill": 1, "decode": 1}
+    given = {**planner, "mode": "act"}
+    wanted = planner["budget"]
+    with pytest.raises(ConfigError, match=f"lower it to {most} .* or give it {wanted} cores"):
+        with_budget(build({"cluster": cluster, "planner": given}), range(cores))
+    for change in ({"mode": "advise"}, {"budget": most}):
+        config = build({"cluster": cluster, "planner": given | change})
+        assert with_budget(config, range(cores)) == config
+
+
 def test_where_cores_can_t_be_told_a_budget_is_asked_for() -> None:
     with pytest.raises(ConfigError, match=r"planner\.budget: .* \(--budget\)"):
         with_budget(build({"planner": {"mode": "act"}}), ())

@@ -4,13 +4,14 @@ import json
 import os
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 import typer
 
 from antiphon.errors import UsageError
 from antiphon.host import terminable
 
+from . import plan_options
 from .interrupted import code_of
 from .plan_words import PlanWords
 from .progress import Progress, tell
@@ -20,60 +21,25 @@ if TYPE_CHECKING:
 
 
 def plan(  # noqa: PLR0913  each is an option
-    model: Annotated[
-        str,
-        typer.Option(help="Model by its dimensions, such as llama-3-70b.", show_default=False),
-    ],
-    devices: Annotated[
-        str,
-        typer.Option(help="Kinds that may be used, such as h800,h20.", show_default=False),
-    ],
-    count: Annotated[int, typer.Option(help="Devices at most, in all.", metavar="N")] = 8,
-    node: Annotated[int, typer.Option(help="Devices of one node.", metavar="N")] = 8,
-    workload: Annotated[
-        str,
-        typer.Option(help="Who calls: see `antiphon bench --list-workloads`.", metavar="NAME[:…]"),
-    ] = "chat",
-    arrivals: Annotated[
-        str, typer.Option(help="When: poisson, bursts:cv=2, trace, …", metavar="KIND[:…]")
-    ] = "poisson",
-    slo: Annotated[
-        str | None,
-        typer.Option(help="What is in time.", metavar="ttft=TIME,tpot=TIME"),
-    ] = None,
-    slo_preset: Annotated[
-        str | None, typer.Option(help="The same by name: chat, code, summarise, …", metavar="NAME")
-    ] = None,
-    by: Annotated[
-        str, typer.Option(help="Best for each: devices or money.", metavar="devices|money")
-    ] = "devices",
-    price: Annotated[
-        list[str] | None,
-        typer.Option(help="An hour of a device, such as h800=2.5.", metavar="KIND=PRICE"),
-    ] = None,
-    rate: Annotated[
-        float | None,
-        typer.Option(help="Calls a second to serve, with the least that does it.", metavar="R"),
-    ] = None,
-    low_affinity: Annotated[
-        bool, typer.Option("--low-affinity", help="KV must not leave a node.")
-    ] = False,
-    weight_bits: Annotated[int, typer.Option(help="Of a weight: 4, 8, 16 or 32.")] = 16,
-    kv_bits: Annotated[int, typer.Option(help="Of a number in the KV cache.")] = 16,
-    seeds: Annotated[int, typer.Option(help="Different users for the best ones.", metavar="K")] = 3,
-    trials: Annotated[
-        int, typer.Option(help="Candidates to glance at, at most.", metavar="N")
-    ] = 16,
-    processes: Annotated[
-        int | None, typer.Option(help="Simulations side by side.", show_default="one a core")
-    ] = None,
-    output: Annotated[
-        Path | None,
-        typer.Option(
-            "--output", "-o", help="Keep plan.json, plan.svg, cluster.toml there.", metavar="DIR"
-        ),
-    ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="JSON instead of a table.")] = False,
+    model: plan_options.Model,
+    devices: plan_options.Devices,
+    count: plan_options.Count = 8,
+    node: plan_options.Node = 8,
+    workload: plan_options.Workload = "chat",
+    arrivals: plan_options.Arrivals = "poisson",
+    slo: plan_options.Slo = None,
+    slo_preset: plan_options.SloPreset = None,
+    by: plan_options.By = "devices",
+    price: plan_options.Price = None,
+    rate: plan_options.Rate = None,
+    low_affinity: plan_options.LowAffinity = False,
+    weight_bits: plan_options.WeightBits = 16,
+    kv_bits: plan_options.KvBits = 16,
+    seeds: plan_options.Seeds = 3,
+    trials: plan_options.Trials = 16,
+    processes: plan_options.Processes = None,
+    output: plan_options.Output = None,
+    as_json: plan_options.AsJson = False,
 ) -> None:
     """Find the placement of MODEL that serves most calls in time for its devices, or its money.
 
@@ -109,6 +75,11 @@ def plan(  # noqa: PLR0913  each is an option
         seeds=seeds,
         trials=trials,
     )
+    _plan(words, processes, output, as_json=as_json)
+
+
+def _plan(words: PlanWords, processes: int | None, output: Path | None, *, as_json: bool) -> None:
+    """Search, and say what was found: on stdout, and in `output`."""
     if processes is not None and not 1 <= processes <= 256:
         raise UsageError(f"--processes {processes}: must be from 1 to 256")
     order = words.order()

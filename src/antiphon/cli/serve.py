@@ -1,103 +1,38 @@
 """`antiphon serve`: a model behind the OpenAI API."""
 
-from typing import Annotated
-
 import typer
 
-from antiphon.errors import UsageError
-
-from . import options
+from . import options, serve_options
 from .progress import Progress, tell
-from .settings import file_or_model, load, parse_cores
 
 
 def serve(
-    model: Annotated[
-        str | None,
-        typer.Argument(
-            help="Known name (see `antiphon models`), folder, .gguf file or hub name; or a "
-            "configuration file (.toml).",
-            show_default="smollm2-135m",
-        ),
-    ] = None,
-    prefill: Annotated[
-        int | None, typer.Option(help="Workers that compute prompts.", metavar="N")
-    ] = None,
-    decode: Annotated[
-        int | None, typer.Option(help="Workers that generate from them.", metavar="N")
-    ] = None,
-    mixed: Annotated[
-        int | None,
-        typer.Option(
-            help="Workers that do both.",
-            metavar="N",
-            show_default="1, or 0 beside --prefill and --decode",
-        ),
-    ] = None,
-    host: Annotated[
-        str | None,
-        typer.Option(help="Address to listen on; any but loopback needs --api-key-file."),
-    ] = None,
-    port: Annotated[int | None, typer.Option(help="TCP port; 0: any free one.")] = None,
-    api_key_file: Annotated[
-        str | None, typer.Option(help="File of API keys, one a line.", metavar="FILE")
-    ] = None,
-    served_model_name: Annotated[
-        str | None, typer.Option(help="The model's name in the API.", metavar="NAME")
-    ] = None,
+    ctx: typer.Context,
+    model: serve_options.ModelOrFile = None,
+    prefill: serve_options.Prefill = None,
+    decode: serve_options.Decode = None,
+    mixed: serve_options.Mixed = None,
+    host: serve_options.Host = None,
+    port: serve_options.Port = None,
+    api_key_file: serve_options.ApiKeyFile = None,
+    served_model_name: serve_options.ServedModelName = None,
     dtype: options.Dtype = None,
     max_model_len: options.MaxModelLen = None,
     kv_memory: options.KvMemory = None,
     page_tokens: options.PageTokens = None,
     kv_dtype: options.KvDtype = None,
-    max_num_seqs: Annotated[
-        int | None, typer.Option(help="Most sequences that run at once.")
-    ] = None,
-    max_batched_tokens: Annotated[
-        int | None, typer.Option(help="Most tokens computed in one step.")
-    ] = None,
+    max_num_seqs: serve_options.MaxNumSeqs = None,
+    max_batched_tokens: serve_options.MaxBatchedTokens = None,
     cores: options.Cores = None,
-    store: Annotated[
-        str | None,
-        typer.Option(
-            help="Keep KV over requests and workers' lives: on, off, or the socket of an "
-            "`antiphon store`.",
-            metavar="on|off|SOCKET",
-            show_default="on",
-        ),
-    ] = None,
+    store: serve_options.Store = None,
     store_memory: options.StoreMemory = None,
     store_disk: options.StoreDisk = None,
     store_dir: options.StoreDir = None,
-    profile: Annotated[
-        str | None,
-        typer.Option(
-            help="File of `antiphon profile` that the router predicts with.", metavar="FILE"
-        ),
-    ] = None,
-    planner: Annotated[
-        str | None,
-        typer.Option(
-            help="advise: say how many workers there should be as load changes; act: start, end "
-            "and flip them.",
-            metavar="off|advise|act",
-            show_default="off",
-        ),
-    ] = None,
-    budget: Annotated[
-        int | None,
-        typer.Option(
-            help="Most workers that the planner may have, each on its part of the cores.",
-            metavar="N",
-            show_default="one a core",
-        ),
-    ] = None,
-    decision_log: Annotated[
-        str | None, typer.Option(help="Record every decision, for replay.", metavar="FILE")
-    ] = None,
-    request_log: Annotated[
-        str | None, typer.Option(help="One line of JSON for each request.", metavar="FILE")
-    ] = None,
+    profile: serve_options.Profile = None,
+    planner: serve_options.Planner = None,
+    budget: serve_options.Budget = None,
+    decision_log: serve_options.DecisionLog = None,
+    request_log: serve_options.RequestLog = None,
     config: options.ConfigFile = None,
 ) -> None:
     """Serve MODEL with an OpenAI-compatible API on http://127.0.0.1:8000.
@@ -117,39 +52,7 @@ def serve(
     With several workers, `antiphon status` shows them, `antiphon role` gives one another role.
     Every other setting, and its meaning: `antiphon config show`.
     """
-    if store not in (None, "on"):
-        _refuse_of_no_store(store, {"memory": store_memory, "disk": store_disk, "dir": store_dir})
-    file, name = file_or_model(model, config)
-    given = {
-        ("model", "name"): name,
-        ("model", "served_name"): served_model_name,
-        ("model", "dtype"): dtype,
-        ("model", "max_model_len"): max_model_len,
-        ("kv", "memory_bytes"): kv_memory,
-        ("kv", "page_tokens"): page_tokens,
-        ("kv", "dtype"): kv_dtype,
-        ("scheduler", "max_num_seqs"): max_num_seqs,
-        ("scheduler", "max_batched_tokens"): max_batched_tokens,
-        ("engine", "cores"): parse_cores(cores),
-        ("cluster", "prefill"): prefill,
-        ("cluster", "decode"): decode,
-        ("cluster", "mixed"): mixed,
-        ("http", "host"): host,
-        ("http", "port"): port,
-        ("http", "api_key_file"): api_key_file,
-        ("store", "enabled"): None if store is None else store != "off",
-        ("store", "socket"): None if store in (None, "on", "off") else store,
-        ("store", "memory_bytes"): store_memory,
-        ("store", "disk_bytes"): store_disk,
-        ("store", "dir"): store_dir,
-        ("router", "profile"): profile,
-        ("planner", "mode"): planner,
-        ("planner", "budget"): budget,
-        ("log", "decisions"): decision_log,
-        ("log", "requests"): request_log,
-    }
-    settings = load(file, given)
-
+    settings = serve_options.config_of(ctx.params)
     with Progress() as progress:
 
         def announce(line: str) -> None:
@@ -161,15 +64,3 @@ def serve(
 
         code = run(settings, say=progress.say, log=progress.log, announce=announce)
     raise typer.Exit(code)
-
-
-def _refuse_of_no_store(store: str, given: dict[str, str | None]) -> None:
-    """Raise `UsageError` for options about a store that this server does not run."""
-    for name, value in given.items():
-        if value is not None:
-            remedy = (
-                "leave one of them out"
-                if store == "off"
-                else "that store has settings of its own, give it to `antiphon store`"
-            )
-            raise UsageError(f"--store-{name} has no effect with --store {store}: {remedy}")

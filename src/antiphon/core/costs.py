@@ -38,6 +38,14 @@ class StagedTime(Protocol):
         ...
 
 
+def occupied_s(times: PhaseTime, tokens: int, start: int = 0) -> Seconds:
+    """How long such a prompt keeps the next from beginning: all of its `prefill_s`, but where
+    devices work in stages."""
+    if isinstance(times, StagedTime):
+        return times.occupied_s(tokens, start)
+    return times.prefill_s(tokens, start)
+
+
 class TransferTime(Protocol):
     """Predicts how long KV takes from one worker to another."""
 

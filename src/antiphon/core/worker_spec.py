@@ -76,9 +76,19 @@ def planned_roles(cluster: ClusterConfig) -> tuple[Role, ...]:
 def with_budget(config: Config, cores: Sequence[int]) -> Config:
     """`config` with a planner that knows its budget: one worker a core, if none is set.
 
-    Raises `ConfigError` if it is to act and nobody can tell how many cores there are.
+    Raises `ConfigError` if it is to act and nobody can tell how many cores there are, or would have
+    more workers than cores, for which neither the first ones nor `planner.least` ask.
     """
     planner = config.planner
+    asked_for = max(
+        worker_count(config.cluster), planner.least * len(planned_roles(config.cluster))
+    )
+    if planner.mode == "act" and cores and (planner.budget or 0) > max(len(cores), asked_for):
+        raise ConfigError(
+            f"planner.budget = {planner.budget}: each worker has at least one core of its own, and "
+            f"this server has {len(cores)}: lower it to {max(len(cores), asked_for)} (--budget), "
+            f"or give it {planner.budget} cores (--cores)"
+        )
     if planner.mode == "off" or planner.budget is not None:
         return config
     if planner.mode == "act" and not cores:
@@ -86,8 +96,7 @@ def with_budget(config: Config, cores: Sequence[int]) -> Config:
             "planner.budget: this system can't pin threads to cores, so say how many workers "
             "there may be (--budget)"
         )
-    least = planner.least * len(planned_roles(config.cluster))
-    budget = min(MAX_WORKERS, max(len(cores), worker_count(config.cluster), least))
+    budget = min(MAX_WORKERS, max(len(cores), asked_for))
     return replace(config, planner=replace(planner, budget=budget))
 
 

@@ -210,9 +210,9 @@ class GatewayProcess:
             case Children(workers, store):
                 self._drained &= {one.name for one in workers if one.state == "ready"}
                 self._operations.children(workers, store)
-            case NotAdded(worker, why):
+            case NotAdded(_, why, order):
                 if self._steering is not None:
-                    self._steering.not_added(WorkerId(worker), why)
+                    self._steering.not_added(order, why)
 
     async def _drain(self, timeout_s: Seconds) -> None:
         """From here on workers leave because they are told to, which is nothing to report."""

@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable
 
 from antiphon.core.config import format_size
+from antiphon.core.worker_places import WorkerPlaces
 from antiphon.core.worker_spec import (
     most_workers,
     spare_cores,
@@ -29,7 +30,6 @@ from .socket_folder import check_store_socket
 from .supervisor.child_process import command_of
 from .supervisor.messages import Ready
 from .supervisor.supervisor import GATEWAY, Supervisor, Voice
-from .supervisor.worker_places import WorkerPlaces
 
 _GATEWAY_MODULE = "antiphon.live.gateway_process"
 _WORKER_MODULE = "antiphon.live.worker_process"
@@ -75,10 +75,9 @@ def serve(
         )
         supervisor.let_grow(
             WorkerPlaces(
-                spare_cores(config.cluster, cores, most),
-                each_bytes=config.kv.memory_bytes,
-                available=available_bytes,
-            )
+                spare_cores(config.cluster, cores, most), each_bytes=config.kv.memory_bytes
+            ),
+            available_bytes,
         )
         entry.publish(url)
         return asyncio.run(supervisor.run())

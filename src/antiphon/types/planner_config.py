@@ -30,7 +30,12 @@ class PlannerConfig:
     interval_s: Annotated[float, Key("Time between decisions.", 0.05, 3600.0)] = 15.0
     ready_s: Annotated[
         float,
-        Key("From asking for a worker until it serves: the forecast looks as far.", 0.0, 86400.0),
+        Key(
+            "From asking for a worker until it serves, until that was seen. The forecast looks as "
+            "far.",
+            0.0,
+            86400.0,
+        ),
     ] = 60.0
     headroom: Annotated[float, Key("Share planned above the forecast.", 0.0, 10.0)] = 0.05
     dead_band: Annotated[

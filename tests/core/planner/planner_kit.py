@@ -16,10 +16,24 @@ from antiphon.core.planner import (
     PoolSeen,
     Take,
 )
-from antiphon.types import Role, Seconds, Slo
+from antiphon.types import Role, Seconds, Slo, WorkerView
 
 SLO = Slo(ttft_s=0.5, tpot_s=0.02)
 PREFILL, DECODE, MIXED = Role.PREFILL, Role.DECODE, Role.MIXED
+IDLE_VIEW = WorkerView(
+    running=0,
+    waiting=0,
+    free_pages=9,
+    held_pages=0,
+    cached_pages=0,
+    total_pages=9,
+    peak_pages=0,
+    prefix_queried_tokens_total=0,
+    prefix_hit_tokens_total=0,
+    preemptions_total=0,
+    steps_total=0,
+    computed_tokens_total=0,
+)
 
 
 @dataclass(frozen=True)

@@ -174,7 +174,7 @@ def test_the_pace_of_prompts_is_that_of_their_tokens() -> None:
 def test_a_pool_of_cold_workers_says_nothing_of_its_pace() -> None:
     assert pace_of(PREFILL, pool(PREFILL, 2, cold=2)) == 1.0
     assert pace_of(DECODE, pool(DECODE, 2, cold=2, running=9)) == 1.0
-    assert pace_of(MIXED, pool(MIXED, 2, busy_s=15.0, steps=100, tokens=1)) == 1.0
+    assert pace_of(MIXED, pool(MIXED, 2, cold=2)) == 1.0
 
 
 def test_the_pace_of_decoding_is_that_of_a_step_of_as_many() -> None:
@@ -182,6 +182,16 @@ def test_the_pace_of_decoding_is_that_of_a_step_of_as_many() -> None:
     assert pace_of(DECODE, *[half] * 60) == pytest.approx(0.024 / 0.012, rel=1e-3)
     beside_cold = replace(half, ready=2, cold=1, running=20)
     assert pace_of(DECODE, beside_cold) == 1.0, "how many the cold one has is not known"
+
+
+@pytest.mark.parametrize("slower", [0.5, 1.0, 2.5])
+def test_the_pace_of_mixed_workers_is_that_of_their_decodes_and_their_prompts(
+    slower: float,
+) -> None:
+    """500 passes of 10 decodes each, and 10,000 tokens of prompts in some of them."""
+    busy_s = slower * (500 * 0.008 + 10_000 * 1e-4)
+    one = pool(MIXED, 1, running=10 * busy_s / 15, busy_s=busy_s, steps=500, tokens=15_000)
+    assert pace_of(MIXED, *[one] * 60) == pytest.approx(slower, rel=1e-3)
 
 
 def test_one_mad_measurement_moves_little() -> None:

@@ -6,25 +6,12 @@ from statistics import fmean, pvariance
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from planner_kit import IDLE_VIEW
 
 from antiphon.core.planner import SteeredWorker, Watch, to_leave
-from antiphon.types import Role, WorkerId, WorkerView
+from antiphon.types import Role, WorkerId
 
 PREFILL, DECODE = Role.PREFILL, Role.DECODE
-IDLE = WorkerView(
-    running=0,
-    waiting=0,
-    free_pages=9,
-    held_pages=0,
-    cached_pages=0,
-    total_pages=9,
-    peak_pages=0,
-    prefix_queried_tokens_total=0,
-    prefix_hit_tokens_total=0,
-    preemptions_total=0,
-    steps_total=0,
-    computed_tokens_total=0,
-)
 LENGTHS = st.lists(st.integers(1, 10**6), max_size=20)
 
 
@@ -73,7 +60,7 @@ def test_a_pool_is_counted_by_what_its_workers_are_on_their_way_to() -> None:
             strict=True,
         )
     )
-    views = {id: IDLE for id in ids if id != "c"}  # which is asked for, and pinned
+    views = {id: IDLE_VIEW for id in ids if id != "c"}  # which is asked for, and pinned
     watch = Watch((PREFILL, DECODE), at=10.0)
     seen = watch.observe(15.0, workers, views, (3, 4))
     decode, prefill = seen.pool(DECODE), seen.pool(PREFILL)
@@ -88,24 +75,24 @@ def test_what_was_computed_is_that_of_warm_workers_in_the_interval() -> None:
     old, new = WorkerId("old"), WorkerId("new")
     workers = {old: worker(), new: worker(ready_at=11.0)}
     watch = Watch((DECODE,), at=10.0)
-    done = replace(IDLE, busy_s_total=5.0, steps_total=50, computed_tokens_total=500)
+    done = replace(IDLE_VIEW, busy_s_total=5.0, steps_total=50, computed_tokens_total=500)
     first = watch.observe(12.0, workers, {old: done, new: done}, (0, 0)).pool(DECODE)
     assert (first.busy_s, first.steps, first.tokens) == (0.0, 0, 0), "nobody knows since when"
-    more = replace(IDLE, busy_s_total=7.0, steps_total=60, computed_tokens_total=520)
+    more = replace(IDLE_VIEW, busy_s_total=7.0, steps_total=60, computed_tokens_total=520)
     second = watch.observe(14.0, workers, {old: more, new: done}, (0, 0)).pool(DECODE)
     assert (second.busy_s, second.steps, second.tokens) == (2.0, 10, 20)
     workers[new] = worker(ready_at=15.0)  # it has begun anew, from 0
-    third = watch.observe(16.0, workers, {old: more, new: IDLE}, (0, 0)).pool(DECODE)
+    third = watch.observe(16.0, workers, {old: more, new: IDLE_VIEW}, (0, 0)).pool(DECODE)
     assert (third.busy_s, third.steps, third.cold) == (0.0, 0, 1)
 
 
 def test_who_counts_less_than_before_has_begun_anew_though_nobody_says_so() -> None:
     id, other = WorkerId("crashed"), WorkerId("other")
     workers = {id: worker(), other: worker()}
-    done = replace(IDLE, busy_s_total=5.0, steps_total=50, computed_tokens_total=500)
-    more = replace(IDLE, busy_s_total=6.0, steps_total=60, computed_tokens_total=600)
+    done = replace(IDLE_VIEW, busy_s_total=5.0, steps_total=50, computed_tokens_total=500)
+    more = replace(IDLE_VIEW, busy_s_total=6.0, steps_total=60, computed_tokens_total=600)
     for fallen in (
-        IDLE,
+        IDLE_VIEW,
         replace(more, busy_s_total=0.5),
         replace(more, steps_total=5),
         replace(more, computed_tokens_total=5),
@@ -123,8 +110,10 @@ def test_running_is_a_mean_and_queues_are_what_they_are_at_the_end() -> None:
     id = WorkerId("a")
     watch = Watch((DECODE,), at=0.0)
     for running in (1, 2, 6):
-        watch.sample({id: worker()}, {id: replace(IDLE, running_sequences=running, waiting=50)})
-    end = replace(IDLE, waiting=2, pulling=3, waiting_tokens=70)
+        watch.sample(
+            {id: worker()}, {id: replace(IDLE_VIEW, running_sequences=running, waiting=50)}
+        )
+    end = replace(IDLE_VIEW, waiting=2, pulling=3, waiting_tokens=70)
     pool = watch.observe(1.0, {id: worker()}, {id: end}, (0, 0)).pool(DECODE)
     assert (pool.running, pool.queued, pool.queued_tokens) == (3.0, 5, 70)
 
@@ -144,7 +133,7 @@ def test_those_with_least_to_do_leave_first_the_newest_among_equals() -> None:
         WorkerId("other"): worker(PREFILL),
     }
     views = {
-        id: replace(IDLE, running=3 if id == "busy" else 0) for id in workers if id != "starts"
+        id: replace(IDLE_VIEW, running=3 if id == "busy" else 0) for id in workers if id != "starts"
     }
     assert to_leave(workers, views, DECODE, 9) == ["new", "same", "old", "busy"]
     assert to_leave(workers, views, DECODE, 1) == ["new"]

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from typing import Any
 
-from antiphon.core.costs import FetchTime
+from antiphon.core.costs import FetchTime, PhaseTime
 from antiphon.core.router import (
     STANDARD_PARTS,
     HeldPrefixes,
@@ -172,12 +172,13 @@ def router(
     limits: RouterLimits | None = None,
     parts: Parts = STANDARD_PARTS,
     fetch: FetchTime | None = TierTimes(),  # noqa: B008  it has no state
+    times: PhaseTime = LinearTimes(),  # noqa: B008  nor has it
     **config: Any,
 ) -> Router:
     """`queue_s`, if it is not given: requests wait for nothing but room."""
     made = Router(
         RouterConfig(policy=policy, **{"queue_s": 3600.0, **config}),
-        times=LinearTimes(),
+        times=times,
         transfer=QuickLink(),
         fetch=fetch,
         kv_bytes_per_token=1,

@@ -123,6 +123,19 @@ def test_room_that_comes_too_late_counts() -> None:
     assert refused.reason is RejectReason.TTFT_UNREACHABLE
 
 
+def test_nobody_is_refused_for_what_nobody_has_seen_and_what_lasts_is_found_out() -> None:
+    """No request has ended yet: a place was taken to be free after a minute, whatever was asked."""
+    made = sheds(info("a", pages=100))
+    for number in range(8):
+        made.choose(request(f"r{number}"), 0.0)
+        made.prefilled(request(f"r{number}").id, 0.0)
+    report(made, "a", total_pages=100, held_pages=96, peak_pages=96, running=8, running_sequences=8)
+    assert made.in_vain(asked(tokens=160, arrived_at=0.1), 0.1) is None
+    refused = made.in_vain(asked(tokens=160, arrived_at=20.0), 20.0)
+    assert refused is not None
+    assert refused.reason is RejectReason.TTFT_UNREACHABLE, "these take long, and have its room"
+
+
 facts = st.lists(st.tuples(st.integers(1, 1500), st.booleans()), max_size=20)
 
 

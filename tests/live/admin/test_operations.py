@@ -120,7 +120,21 @@ async def test_a_restart_drains_and_waits_for_the_new_life() -> None:
     assert isinstance(worker, WorkerStatus)
     assert worker.incarnation == "a.2"
     assert fleet.calls == ["drain a 9", "joined a a.1"]
-    assert told == [Restart("a")]
+    assert told == [Restart("a", 2)]
+
+
+async def test_a_restart_means_the_life_that_it_drained() -> None:
+    """It died meanwhile, and its next life serves: that one is not to be ended."""
+    fleet = ScriptedFleet(a=Role.MIXED)
+    operations, told = made(fleet)
+    operations.children([child("a", Role.MIXED)])
+    fleet.gate.clear()
+    restarting = asyncio.create_task(operations.restart("a", 9))
+    await asyncio.sleep(0)
+    operations.children([msgspec.structs.replace(child("a", Role.MIXED), life=3)])
+    fleet.gate.set()
+    await restarting
+    assert told == [Restart("a", 2)]
 
 
 async def test_a_worker_that_does_not_come_back_is_said() -> None:
@@ -208,7 +222,7 @@ async def test_a_restarted_store_is_back_when_its_next_life_is_ready() -> None:
     operations.children([], store(1))
     restarting = asyncio.create_task(operations.restart("store", 5))
     await asyncio.sleep(0)
-    assert told == [Restart("store")]
+    assert told == [Restart("store", 1)]
     with pytest.raises(ClientError, match="being restarted"):
         await operations.restart("store", 5)
     for news in (store(1, "stopping"), store(2, "starting")):

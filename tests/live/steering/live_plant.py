@@ -9,7 +9,7 @@ import msgspec
 from member_kit import IDLE, MODEL
 
 from antiphon.core.config import build
-from antiphon.core.planner import Decision, Move, Observation, Planner, Watch
+from antiphon.core.planner import Decision, Move, MoveBook, Observation, Planner, Watch
 from antiphon.core.worker_spec import planned_roles, worker_specs
 from antiphon.live.admin.operations import Operations
 from antiphon.live.gateway.planner_metrics import PlannerCounts
@@ -80,22 +80,18 @@ class LivePlant:
         self._children: dict[str, ChildState] = {}
         self._joined: dict[str, Member] = {}
         self._joins_at: dict[str, Seconds] = {}
-        self._refusals: list[tuple[str, str]] = []
+        self._refusals: list[tuple[int, str]] = []
+        self._asked: dict[str, int] = {}
         self._changed = asyncio.Event()
         for spec in worker_specs(given.cluster, ()):
             self._start(spec.id, spec.role, 0.0)
         self._publish()
         self.planner = planner
         self.counts = PlannerCounts(given.planner.budget or 0)
-        crew = Crew(self.operations.members, self.operations.processes, self.operations.held)
-        hand = Hand(
-            self.operations,
-            crew,
-            self._tell,
-            self.counts,
-            budget=self.counts.budget,
-            drain_s=given.planner.drain_s,
-        )
+        self.book, known = MoveBook(self.counts.budget), self.operations
+        crew = Crew(known.members, known.processes, known.held, self.book)
+        drain_s = given.planner.drain_s
+        hand = Hand(self.operations, self.book, self._tell, self.counts, drain_s=drain_s)
         self.steering = Steering(
             planner,
             Watch(planned_roles(given.cluster), at=self.now),
@@ -117,8 +113,8 @@ class LivePlant:
             del self._joins_at[name]
             self._join(name)
         refusals, self._refusals = self._refusals, []
-        for name, why in refusals:
-            self.steering.not_added(WorkerId(name), why)
+        for order, why in refusals:
+            self.steering.not_added(order, why)
         self.steering.look(self._spawn)
         await settled()
 
@@ -131,7 +127,8 @@ class LivePlant:
         del self._joins_at[name]
         del self._children[name]
         self._publish()
-        self.steering.not_added(WorkerId(name), f"{name} could not be started: exit code 1")
+        order = self._asked.get(name, 0)
+        self.steering.not_added(order, f"{name} could not be started: exit code 1")
 
     def names(self) -> list[str]:
         """All workers that the supervisor has."""
@@ -152,9 +149,10 @@ class LivePlant:
     def _tell(self, message: FromChild) -> None:
         self.told.append(message)
         match message:
-            case AddWorker(name, _) if self.no_place:
-                self._refusals.append((name, self.no_place))
-            case AddWorker(name, role):
+            case AddWorker(name, _, order) if self.no_place:
+                self._refusals.append((order, self.no_place))
+            case AddWorker(name, role, order):
+                self._asked[name] = order
                 assert name not in self._children, "it is there already"
                 assert len(self._children) < self.counts.budget
                 self._start(name, role, self._start_s)

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from live_plant import LivePlant, Scripted, config, moves, pool, settled, until
 
-from antiphon.core.planner import Add, Flip, Take
+from antiphon.core.planner import Add, AddOrder, Flip, Take
 from antiphon.errors import AntiphonError
 from antiphon.live.supervisor.messages import AddWorker, EndWorker, KeepRole
 from antiphon.types import (
@@ -35,7 +35,7 @@ async def test_an_added_worker_is_seen_starting_then_cold_then_as_any_other(
 ) -> None:
     moves(plant, Add(DECODE, 1))
     await plant.step()
-    assert plant.told == [AddWorker("decode-1", DECODE)]
+    assert plant.told == [AddWorker("decode-1", DECODE, 1)]
     await plant.step()
     assert pool(plant, DECODE) == (1, 1, 0, 0)
     await plant.step()
@@ -51,9 +51,9 @@ async def test_one_that_is_only_asked_for_counts_until_it_is_refused(plant: Live
     plant.no_place = "all cores are taken"
     moves(plant, Add(DECODE, 1))
     await plant.step()
-    assert "decode-1" in plant.steering._crew.look(plant.now).workers
+    assert [order.worker for order in plant.book.open_orders] == ["decode-1"]
     await plant.step()
-    assert "decode-1" not in plant.steering._crew.look(plant.now).workers
+    assert plant.book.open_orders == ()
     assert plant.orders(AddWorker) == ["decode-1"]
 
 
@@ -264,7 +264,8 @@ async def _live_through(happenings: list) -> None:
             plant.load(name, running=0)
     await asyncio.gather(*orders)
     await settled()
-    assert plant.steering._crew._leaving == {}, "what was begun is over"
+    begun = [one for one in plant.book.open_orders if not isinstance(one, AddOrder)]
+    assert begun == [], "what was begun is over"
     await plant.close()
 
 

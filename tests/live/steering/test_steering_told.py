@@ -106,9 +106,7 @@ async def test_the_planner_of_virtual_fleets_grows_this_one_for_a_queue_and_shri
 
 
 async def test_a_hand_without_a_limit_is_noticed(plant: LivePlant) -> None:
-    hand = plant.steering._hand
-    assert hand is not None
-    hand._budget = 99
+    plant.book._budget = 99
     moves(plant, Add(DECODE, 3))
     with pytest.raises(AssertionError):
         await plant.step()

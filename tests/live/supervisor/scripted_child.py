@@ -75,10 +75,10 @@ async def act(parent: Parent) -> int:
             parent.tell(Say(" ".join(words)))
         case ["babble"]:
             os.write(2, b"x" * 100_000 + b"\n")
-        case ["restart", worker]:
+        case ["restart", worker, life]:
             parent.tell(Ready(serves="it"))
             await wait_for(folder / f"{name}.heard", "state='ready'", each="name=")
-            parent.tell(Restart(worker))
+            parent.tell(Restart(worker, int(life)))
         case ["role", worker, role]:
             parent.tell(Ready(serves="it"))
             await wait_for(folder / f"{name}.heard", "state='ready'", each="name=")
@@ -89,8 +89,8 @@ async def act(parent: Parent) -> int:
             parent.tell(KeepDrained(worker, True))
             os.kill(os.getpid(), signal.SIGKILL)
         case ["order", *orders]:
-            # In order: "add:NAME:ROLE", "end:NAME:LIFE"; "ready" waits until all that are there
-            # are, "killed" until one was killed,
+            # In order: "add:NAME:ROLE", "end:NAME:LIFE", "restart:NAME:LIFE";
+            # "ready" waits until all that are there are, "killed" until one was killed,
             # "see:NAME" and "gone:NAME" until the newest word has that name, or has it no more;
             # "refused:NAME" until it was said that it is not added.
             parent.tell(Ready(serves="it"))
@@ -101,6 +101,8 @@ async def act(parent: Parent) -> int:
                         parent.tell(AddWorker(worker, Role(role)))
                     case ["end", worker, life_ended]:
                         parent.tell(EndWorker(worker, int(life_ended)))
+                    case ["restart", worker, which]:
+                        parent.tell(Restart(worker, int(which)))
                     case ["ready"]:
                         await wait_for(heard, "state='ready'", each="name=")
                     case ["killed"]:

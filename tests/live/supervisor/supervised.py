@@ -12,11 +12,11 @@ import time
 from pathlib import Path
 
 from antiphon.core.config import build
+from antiphon.core.worker_places import WorkerPlaces
 from antiphon.core.worker_spec import most_workers, spare_cores, worker_specs
 from antiphon.errors import AntiphonError
 from antiphon.live.listener import listen
 from antiphon.live.supervisor.supervisor import Supervisor, Voice
-from antiphon.live.supervisor.worker_places import WorkerPlaces
 
 CHILD = Path(__file__).parent / "scripted_child.py"
 FREE_BYTES = 8 * 2**30
@@ -55,8 +55,8 @@ async def main() -> int:
             WorkerPlaces(
                 spare_cores(config.cluster, config.engine.cores, most_workers(config)),
                 each_bytes=config.kv.memory_bytes,
-                available=lambda: FREE_BYTES,
-            )
+            ),
+            lambda: FREE_BYTES,
         )
         return await supervisor.run()
 

@@ -191,13 +191,13 @@ def test_what_a_child_writes_bears_its_name(supervise) -> None:
 
 
 def test_the_gateway_has_a_worker_started_anew(supervise) -> None:
-    running = supervise({"gateway": "restart mixed-0"})
+    running = supervise({"gateway": "restart mixed-0 1"})
     running.until(lambda: len(running.lives("mixed-0")) == 2)
     assert "Stop" in running.heard("mixed-0")
     assert not running.saw("log mixed-0 | ended")
 
 
-@pytest.mark.parametrize("gateway", ["serve", "restart mixed-0"])
+@pytest.mark.parametrize("gateway", ["serve", "restart mixed-0 1"])
 def test_a_restarted_worker_without_a_process_is_tried_again_after_the_back_off(
     supervise, tmp_path: Path, gateway: str
 ) -> None:
@@ -355,7 +355,7 @@ def test_a_store_that_is_refused_at_the_start_is_an_error_of_the_start(supervise
 
 
 def test_the_store_is_restarted_when_the_gateway_says_so(supervise) -> None:
-    running = supervise({"gateway": "restart store"})
+    running = supervise({"gateway": "restart store 1"})
     running.until(lambda: len(running.lives("store")) == 2)
     running.process.send_signal(signal.SIGTERM)
     assert running.code() == 0

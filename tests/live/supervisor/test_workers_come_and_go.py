@@ -62,13 +62,16 @@ def test_one_that_died_and_starts_again_has_its_memory_still_to_take(supervise) 
     running.until(lambda: running.heard("gateway").splitlines()[-1].count("state='ready'") == 3)
     os.kill(int(running.lives("decode-0")[0][1]), signal.SIGKILL)
     why = "kv.memory_bytes = 5GiB is more than is free beside 1 that start: 8.0GiB"
-    running.until(lambda: f"NotAdded(worker='decode-1', why='{why}')" in running.heard("gateway"))
+    running.until(
+        lambda: f"NotAdded(worker='decode-1', why='{why}', order=" in running.heard("gateway")
+    )
     assert running.lives("decode-1") == []
 
 
-def test_the_end_of_another_life_ends_nobody(supervise) -> None:
+@pytest.mark.parametrize("deed", ["end", "restart"])
+def test_what_is_ordered_for_another_life_happens_to_nobody(supervise, deed: str) -> None:
     """The order is for the life that was drained: the next one may have been given work."""
-    orders = "ready end:decode-0:2 add:decode-1:decode see:decode-1"
+    orders = f"ready {deed}:decode-0:2 add:decode-1:decode see:decode-1"
     running = supervise({"gateway": f"order {orders}"}, **ACTS)
     running.until(lambda: "='decode-1'" in running.heard("gateway"))
     assert "state='stopping'" not in running.heard("gateway")

@@ -83,6 +83,16 @@ def test_small_tenants_are_nearly_untouched(name: str, admission: str) -> None:
     assert sum(not judge(one, SLO).met for one in flood) > len(flood) / 4, "it is a flood"
 
 
+def test_a_burst_on_a_fresh_fleet_is_not_refused_for_answers_that_nobody_has_seen() -> None:
+    """Nothing has ended, so that nobody knows how soon there is room: soon enough, for all."""
+    made = fleet((pool(Role.MIXED, 1, kv_tokens=1_600),), admission="early-reject")
+    turns = [TokenTurn((answer_tokens(number, 9, 100),), 20) for number in range(16)]
+    burst = [TokenSession(0.01 * number, number, (turn,)) for number, turn in enumerate(turns)]
+    records = ran(made, burst, RULES).records
+    assert [one.error for one in records] == [None] * 16
+    assert all(judge(one, SLO).met for one in records)
+
+
 @pytest.mark.parametrize("name", FLEETS)
 def test_without_tenants_the_flood_is_everybodys(name: str) -> None:
     """The negative control: the same calls, as if nobody had a key."""

@@ -48,6 +48,23 @@ def test_a_worker_that_is_added_serves_when_it_is_ready_and_not_before() -> None
     check_calls(run)
 
 
+def test_a_virtual_fleet_has_no_more_workers_than_the_budget_whoever_has_started_them() -> None:
+    """The same rule as on a live server, from the same book."""
+    run = scripted((1, 2), {2: [Add(PREFILL, 9)], 6: [Take(PREFILL, 3), Add(DECODE, 9)]})
+    run.fleet.at(1.0, lambda: run.steering.add_by_hand(DECODE))
+    run.run()
+    paid = [sum(sizes.values()) for _, sizes in run.steering.sizes]
+    assert max(paid) == RULES.budget
+    assert paid[1] == RULES.budget
+    check_calls(run)
+
+
+def test_the_last_worker_of_a_role_stays() -> None:
+    run = scripted((1, 1), {2: [Take(PREFILL, 1), Take(DECODE, 5), Flip(DECODE, PREFILL, 1)]}).run()
+    check_calls(run)
+    assert sorted(one.role for one in run.fleet.pools.values()) == sorted([PREFILL, DECODE])
+
+
 def test_workers_are_drained_under_load_and_nothing_is_lost() -> None:
     run = scripted((3, 3), {2: [Take(PREFILL, 2), Take(DECODE, 2)]}, per_s=8.0).run()
     check_calls(run)
@@ -134,7 +151,7 @@ def test_a_worker_that_crashed_while_it_drained_is_gone_for_good() -> None:
     taken: list[str] = []
 
     def crashed() -> None:
-        (name,) = [id for id, one in run.steering._workers.items() if one.draining]
+        (name,) = run.steering._draining
         taken.append(name)
 
     run.fleet.at(10.01, crashed)
@@ -159,7 +176,7 @@ def store_of(run: Run, name: WorkerId) -> FleetStore:
 def test_who_is_flipped_stays_on_its_host_and_who_is_added_takes_a_free_place() -> None:
     """Two hosts with two workers each, whatever becomes of these; the fifth worker has a third."""
     to, fro = [Flip(DECODE, PREFILL, 1)], [Flip(PREFILL, DECODE, 1)]
-    moves = {1: to, 3: fro, 5: to, 7: [Take(DECODE, 1)], 9: [Add(DECODE, 1)], 11: [Add(DECODE, 1)]}
+    moves = {1: to, 3: fro, 5: to, 7: [Take(PREFILL, 1)], 9: [Add(DECODE, 1)], 11: [Add(DECODE, 1)]}
     store = StorePlan(host_bytes=10**6, workers_per_host=2, reach=Reach.HOST)
     run = scripted((2, 2), moves, per_s=4.0, seconds=75.0, store=store)
     hosts: list[list[int]] = []

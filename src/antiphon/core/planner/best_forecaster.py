@@ -79,6 +79,11 @@ class BestForecaster:
         ranked = sorted(errors, reverse=True)
         return max(0.0, ranked[beyond]) if len(ranked) > beyond else 0.0
 
+    def look(self, ahead: int) -> None:
+        """From now on so many intervals ahead. Mutates. Errors that are known stay, and fade."""
+        if ahead != self._ahead:
+            self._ahead, self._said = ahead, deque(maxlen=ahead)
+
     def observe(self, value: float) -> None:
         """See `Forecaster`."""
         for errors, said in zip(self._first_errors, self._next, strict=False):

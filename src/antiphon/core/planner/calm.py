@@ -33,10 +33,21 @@ class Calm:
         self._needed: dict[int, tuple[float, Seconds]] = {}
         """Sizes that were given up and needed again: at which load, and until when that counts."""
 
-    def settle(self, at: Seconds, pool: PoolSeen, need: Need, per_s: float) -> int:
-        """How many workers of the role there should be now. Mutates."""
+    def settle(
+        self,
+        at: Seconds,
+        pool: PoolSeen,
+        need: Need,
+        per_s: float,
+        ready_s: Seconds | None = None,
+    ) -> int:
+        """How many workers of the role there should be now. Mutates.
+
+        One that is added serves in `ready_s`; None: as the rules say.
+        """
+        ready_s = self._rules.ready_s if ready_s is None else ready_s
         now = pool.workers
-        wanted = max(need.workers, self._impatient(at, pool, need))
+        wanted = max(need.workers, self._impatient(at, pool, need, ready_s))
         if wanted > now:
             self._enough.clear()
             # What a queue asks for beyond the next size is for the queue, not for the load.
@@ -58,7 +69,7 @@ class Calm:
             self._given_up = max(self._given_up, now)
         return stay
 
-    def _impatient(self, at: Seconds, pool: PoolSeen, need: Need) -> int:
+    def _impatient(self, at: Seconds, pool: PoolSeen, need: Need, ready_s: Seconds) -> int:
         """One more than there are, if a queue that was to be gone is still there; else 0.
 
         What is believed of the workers' pace must be wrong: a queue that stands still tells so.
@@ -68,7 +79,7 @@ class Calm:
             return 0
         if self._waits_since is None:
             self._waits_since = at
-        if at - self._waits_since < self._rules.ready_s + self._rules.clear_s:
+        if at - self._waits_since < ready_s + self._rules.clear_s:
             return 0
         self._waits_since = None
         return pool.workers + 1

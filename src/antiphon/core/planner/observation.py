@@ -47,7 +47,8 @@ class Observation:
 
     `requests`: those that came. Lengths are means: `input_tokens` of requests that came,
     `output_tokens` of those that are over, `hit_rate` the share of their prompts that caches had.
-    `input_variation`: the squared coefficient of variation of prompt lengths.
+    `input_variation`: the squared coefficient of variation of prompt lengths. `starts_s`: how long
+    workers took, from being asked for, that began to serve in it.
 
     A number that is not finite or below 0 was not measured (the mean of nothing is no number).
     """
@@ -60,6 +61,7 @@ class Observation:
     hit_rate: float = 0.0
     input_variation: float = 0.0
     pools: tuple[PoolSeen, ...] = ()
+    starts_s: tuple[Seconds, ...] = ()
 
     def pool(self, role: Role) -> PoolSeen:
         """The workers of that role; none if there are none."""

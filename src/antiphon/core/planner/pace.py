@@ -31,21 +31,23 @@ class Pace:
         """Mutates. `told`: what their times say.
 
         Cold workers are not in what a pool did: caches fill and kernels compile in their steps.
-        While there are any, nothing is learned of decoding. Of mixed workers nothing is learned:
-        one pass does both.
+        While there are any, nothing is learned of decoding. Passes of mixed workers do both: each
+        is taken to decode as many sequences as ran while there was any, and what was computed
+        beyond that were prompts.
         """
         if pool.busy_s <= _LEAST_SHARE * seconds:
             return
         match self._role:
             case Role.PREFILL:
-                expected_s = told.occupied_s(shape) * pool.tokens / max(1.0, shape.uncached)
-            case Role.DECODE:
+                expected_s = _prompts_s(pool.tokens, shape, told)
+            case Role.DECODE | Role.MIXED:
                 if pool.cold:  # they have fewer in work than others, and nobody knows how many
                     return
                 batch = pool.running * seconds / pool.busy_s  # while there was any
                 expected_s = told.step_s(batch, shape) * pool.steps
-            case Role.MIXED:
-                return
+                if self._role is Role.MIXED:
+                    decoded = batch * pool.steps
+                    expected_s += _prompts_s(max(0.0, pool.tokens - decoded), shape, told)
         if not 0 < expected_s < float("inf"):
             return
         ratio = pool.busy_s / expected_s
@@ -53,3 +55,8 @@ class Pace:
             bounded = min(max(ratio, 1 / _FURTHEST), _FURTHEST)
             self.slower += max(_WEIGHT, 1 / (2 + self._measured)) * (bounded - self.slower)
             self._measured += 1
+
+
+def _prompts_s(tokens: float, shape: Shape, told: Capacity) -> Seconds:
+    """How long so many tokens of usual prompts keep a worker busy."""
+    return told.occupied_s(shape) * tokens / max(1.0, shape.uncached)

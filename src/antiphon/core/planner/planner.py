@@ -26,6 +26,7 @@ from .observation import Observation, PoolSeen
 from .pace import Pace
 from .rules import PlannerRules
 from .sharing import moves, share, targets
+from .start_time import StartTime
 from .usual import Usual
 
 _LARGEST = 1e9
@@ -36,6 +37,8 @@ _MOST_SHORT = 0.35
 """Of the forecast. More in hand, against a load that nobody can foresee, serves hardly more."""
 _CHANCE_SIZE = 0.8
 """Standard deviations that normal values are off by, mean."""
+_SHARE = 0.2
+"""Of an interval: a start that takes so much longer than some intervals takes as many."""
 _SURPRISE = 2.0
 """So many standard deviations above the forecast, an interval is no chance."""
 
@@ -67,7 +70,7 @@ class Planner:
             raise UsageError(
                 f"budget = {rules.budget}: the least workers of all roles need {least} devices"
             )
-        self._ahead = ceil(rules.ready_s / rules.interval_s) + 1
+        self._start = StartTime(rules.ready_s)
         self._rate = BestForecaster(self._ahead)
         for per_s in history:
             self._rate.observe(_number(per_s))
@@ -77,10 +80,10 @@ class Planner:
 
     def decide(self, seen: Observation) -> Decision:
         """What should be done now. Mutates: it learns from what it sees."""
-        rules = self._rules
         seen = _measured(seen)
         load = self._learn(seen)
-        needs = {role: self._need(role, seen.pool(role), load) for role in rules.roles}
+        rules = replace(self._rules, ready_s=self._start.seconds)
+        needs = {role: self._need(role, seen.pool(role), load, rules) for role in rules.roles}
         wanted = {role: need.workers for role, need in needs.items()}
         limited = share(wanted, rules.least, rules.budget, self._devices)
         settled = {
@@ -93,6 +96,7 @@ class Planner:
                     enough=needs[role].enough if limited == wanted else limited[role],
                 ),
                 load.expected_per_s,
+                rules.ready_s,
             )
             for role in rules.roles
         }
@@ -107,7 +111,15 @@ class Planner:
             ask_again_at=seen.at + rules.interval_s,
         )
 
+    @property
+    def _ahead(self) -> int:
+        """In how many intervals a worker that is added now would serve."""
+        intervals = self._start.seconds / self._rules.interval_s
+        return max(0, ceil(intervals - _SHARE)) + 1
+
     def _learn(self, seen: Observation) -> Load:
+        self._start.observe(seen.starts_s)
+        self._rate.look(self._ahead)
         now_per_s = _number(seen.requests / seen.seconds) if seen.seconds > 0 else 0.0
         if seen.seconds > 0:
             self._rate.observe(now_per_s)
@@ -132,9 +144,9 @@ class Planner:
             shape=shape,
         )
 
-    def _need(self, role: Role, pool: PoolSeen, load: Load) -> Need:
+    def _need(self, role: Role, pool: PoolSeen, load: Load, rules: PlannerRules) -> Need:
         capacity = self._capacity[role].at_pace(self._pace[role].slower)
-        return need_of(role, pool, load, capacity, self._rules)
+        return need_of(role, pool, load, capacity, rules)
 
     def _reason(self, load: Load, needs: Mapping[Role, Need], within: bool) -> str:
         parts = [f"{load.expected_per_s:.3g} requests/s expected ({self._rate.name})"]

@@ -10,12 +10,12 @@ from antiphon.types import Role, Seconds, Slo
 class PlannerRules:
     """Targets, limits and temper of one planner.
 
-    `ready_s`: from `Add` until a worker serves. `headroom`: share that is planned above the
-    forecast. `dead_band`: a pool shrinks only if fewer would do at so much more load.
-    `cool_down_s`: for so long. `clear_s`: a queue that is too long is to be gone so long after
-    help can have come. `most_busy`: those who stay must not be busier. `memory_s`: a size that was
-    given up and needed again is kept for so long, at that load. `budget`: most devices of all
-    roles; `least`: workers of each.
+    `ready_s`: from `Add` until a worker serves, until that was seen. `headroom`: share that is
+    planned above the forecast. `dead_band`: a pool shrinks only if fewer would do at so much more
+    load. `cool_down_s`: for so long. `clear_s`: a queue that is too long is to be gone so long
+    after help can have come. `most_busy`: those who stay must not be busier. `memory_s`: a size
+    that was given up and needed again is kept for so long, at that load. `budget`: most devices of
+    all roles; `least`: workers of each.
 
     Raises `UsageError` for rules that nobody can keep.
     """

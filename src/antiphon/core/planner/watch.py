@@ -76,12 +76,17 @@ class Watch:
             running.add(sum(views[id].running_sequences for id in _ready(role, workers, views)))
 
     def observe(
-        self, now: Seconds, workers: Workers, views: Views, held: tuple[int, int]
+        self,
+        now: Seconds,
+        workers: Workers,
+        views: Views,
+        held: tuple[int, int],
+        starts_s: tuple[Seconds, ...] = (),
     ) -> Observation:
         """The interval that ends now. Mutates: the next one begins.
 
         `held`: requests that wait at the gateway for a worker, and with an offer for one that
-        decodes.
+        decodes. `starts_s`: see `Observation`.
         """
         seen = Observation(
             at=now,
@@ -94,6 +99,7 @@ class Watch:
             pools=tuple(
                 self._pool(role, workers, views, held[role is Role.DECODE]) for role in self._roles
             ),
+            starts_s=starts_s,
         )
         self._before = {id: view for id, view in views.items() if id in workers}
         self._begin()

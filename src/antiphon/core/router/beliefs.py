@@ -7,7 +7,7 @@ from bisect import bisect_left, insort
 from collections.abc import Sequence, Set
 from dataclasses import replace
 
-from antiphon.core.costs import PhaseTime
+from antiphon.core.costs import PhaseTime, occupied_s
 from antiphon.types import (
     FleetEvent,
     Health,
@@ -127,7 +127,7 @@ class Beliefs:
             placement.uncached += missing
             placement.left += missing
             start = placement.demand.tokens - placement.uncached
-            placement.prefill_s = times.prefill_s(placement.uncached, start)
+            placement.occupied_s = occupied_s(times, placement.uncached, start)
         if here := self.find(placement.here):
             here.touched()
             self._short.changed(here)

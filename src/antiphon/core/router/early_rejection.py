@@ -7,7 +7,8 @@ Mooncake (Qin et al. 2025, §7): who is refused by what decodes at present is re
 too often, and loads of prefill and decode rise in turns; so what decodes is predicted for the time
 at which the prompt would be computed. Each request is taken to decode for the same time, the mean
 of the last ones: of those that decode now the share that is over by then is known, and whoever is
-before this one decodes, too.
+before this one decodes, too. Before one has ended, as long again as those that decode have by then:
+nobody is refused for what nobody has seen.
 
 Memory is predicted alike: where there is no room, it comes with the ends of those that have it.
 """
@@ -17,6 +18,7 @@ from dataclasses import dataclass
 from math import ceil
 from typing import NamedTuple
 
+from antiphon.core.costs import occupied_s
 from antiphon.types import (
     Rejected,
     RejectReason,
@@ -42,8 +44,6 @@ tenants have little each, nearly all of it is, and whoever has somewhat more tha
 refused for a wait of milliseconds."""
 _MODEST = 0.75
 """Share of the mean below which a tenant is not taken last."""
-_UNKNOWN_DECODE_S: Seconds = 60.0
-"""How long a request is taken to decode while none has ended."""
 _LEAST_RETRY_S: Seconds = 1.0
 _LONGEST_RETRY_S: Seconds = 60.0
 
@@ -88,14 +88,20 @@ class EarlyRejection:
         return self._admission != "all" and request.priority >= self._shed_from
 
     def refusal(
-        self, request: Request, forecast: Forecast, workers: Sequence[WorkerBelief], ahead: Ahead
+        self,
+        request: Request,
+        forecast: Forecast,
+        workers: Sequence[WorkerBelief],
+        ahead: Ahead,
+        now: Seconds,
     ) -> Rejected | None:
         """Why it is refused; None: somebody would meet its targets. `workers` could all run it."""
         slo, waited_s = forecast.slo, forecast.waited_s
         prospect = Prospect(
             forecast=forecast,
             ahead=ahead,
-            turnover=self._turnover,
+            computed_share=self._turnover.computed_share,
+            decode_s=self._turnover.decodes_s(now),
             max_sequences=self._limits.max_sequences,
             usable_share=self._limits.usable_share,
             predicts=self._admission == "early-reject",
@@ -111,7 +117,7 @@ class EarlyRejection:
             reason, wait_s = RejectReason.TTFT_UNREACHABLE, first_s - slo.ttft_s
             what = f"the first token may take {first_s:.2f} s, and the target is {slo.ttft_s:g} s"
         else:
-            reason, wait_s = RejectReason.TPOT_UNREACHABLE, self._turnover.decode_s or 0.0
+            reason, wait_s = RejectReason.TPOT_UNREACHABLE, prospect.decode_s
             token_ms, target_ms = way.tpot_s * 1e3, slo.tpot_s * 1e3
             what = f"a token may take {token_ms:.1f} ms, and the target is {target_ms:g} ms"
         return Rejected(
@@ -125,12 +131,13 @@ class EarlyRejection:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prospect:
-    """One request's latencies behind all that is before it. `predicts`: for when its prompt would
-    be computed, or for now."""
+    """One request's latencies behind all that is before it. `decode_s`: how long each request is
+    taken to decode. `predicts`: for when its prompt would be computed, or for now."""
 
     forecast: Forecast
     ahead: Ahead
-    turnover: Turnover
+    computed_share: float
+    decode_s: Seconds
     max_sequences: int | None
     usable_share: float
     predicts: bool
@@ -163,9 +170,9 @@ class Prospect:
         forecast, load, ahead = self.forecast, worker.load, self.ahead
         seconds, tokens = load.queued_s, load.queued_tokens
         if ahead.requests:
-            computed = ahead.tokens * self.turnover.computed_share / sharers
-            mean = max(1, round(ahead.tokens * self.turnover.computed_share / ahead.requests))
-            seconds += forecast.times.prefill_s(mean) * ahead.requests / sharers
+            computed = ahead.tokens * self.computed_share / sharers
+            mean = max(1, round(ahead.tokens * self.computed_share / ahead.requests))
+            seconds += occupied_s(forecast.times, mean) * ahead.requests / sharers
             tokens += round(computed)
         if load.decoding:
             steps = ceil((tokens + forecast.plan(worker).uncached) / forecast.step_tokens)
@@ -199,25 +206,18 @@ class Prospect:
         """The same for who goes on with another one's prompt: it waits for room after its first
         token, which counts as time between tokens."""
         tpot_s = self._tpot_s(worker, after_s, sharers, computes=False)
-        decode_s = self._decode_s
-        if not decode_s:
+        if not self.decode_s:
             return tpot_s
         waits_s = max(0.0, self._short_s(worker, sharers) - after_s)
-        return tpot_s * (1 + waits_s / decode_s)
+        return tpot_s * (1 + waits_s / self.decode_s)
 
     def _left(self, after_s: Seconds) -> float:
         """The share of what decodes now that still does then."""
-        decode_s = self._decode_s
-        return max(0.0, 1 - after_s / decode_s) if decode_s else 1.0
-
-    @property
-    def _decode_s(self) -> Seconds:
-        known = self.turnover.decode_s
-        return _UNKNOWN_DECODE_S if known is None else known
+        return max(0.0, 1 - after_s / self.decode_s) if self.decode_s else 1.0
 
     def _short_s(self, worker: WorkerBelief, sharers: int) -> Seconds:
         """When there is room for it, and for its share of what comes before it."""
-        decode_s, load = self._decode_s, worker.load
+        load = worker.load
         if not (self.predicts and load.sequences):
             return 0.0
         wanted = 1 + self.ahead.requests / sharers
@@ -230,4 +230,4 @@ class Prospect:
         if self.max_sequences is not None:
             sequences = load.sequences + wanted * self.forecast.demand.sequences
             share = max(share, (sequences - self.max_sequences) / load.sequences)
-        return decode_s * max(0.0, share)
+        return self.decode_s * max(0.0, share)

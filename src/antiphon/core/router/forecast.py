@@ -5,6 +5,9 @@
                 + transfer, if another one goes on         (Mooncake, Qin et al. 2025, algorithm 1)
     TPOT on w = pace(w) · (decode step with the request + stalls by prompts computed on w)
 
+The queue is what keeps the prompt from beginning: of devices in a pipeline, which begin a prompt
+before the last one is through, less than those prompts take.
+
 A prompt that is computed between decodes stalls each of them once; TPOT is a mean over a
 sequence's tokens, so a stall counts by its share of the tokens that a sequence is taken to have
 left. Queue and prefill at the model's pace are the work of an option; the pace only predicts.
@@ -13,7 +16,7 @@ left. Queue and prefill at the model's pace are the work of an option; the pace 
 from dataclasses import dataclass, field
 from math import ceil
 
-from antiphon.core.costs import PhaseTime
+from antiphon.core.costs import PhaseTime, occupied_s
 from antiphon.types import Seconds, Slo, WorkerId
 
 from .demand import Demand
@@ -69,9 +72,11 @@ class Forecast:
         if plan is None:
             tokens = self.demand.tokens
             uncached = max(1, tokens - min(cached, self.demand.prompt))
-            seconds = self.times.prefill_s(uncached, tokens - uncached)
+            start = tokens - uncached
+            seconds = self.times.prefill_s(uncached, start)
+            busy_s = occupied_s(self.times, uncached, start)
             plan = self._plans[cached] = PrefixPlan(
-                tokens - uncached, uncached, seconds, sharing=sharing
+                start, uncached, seconds, busy_s, sharing=sharing
             )
         return plan
 
@@ -86,7 +91,7 @@ class Forecast:
         queued_s = self._queued_s(worker, plan.uncached)
         moved_s = plan.fetch_s + self.transfer_s
         ttft_s = queued_s + worker.pace.factor * plan.compute_s + moved_s
-        return self._option(worker, plan, ttft_s, queued_s, 0.0, plan.compute_s + moved_s)
+        return self._option(worker, plan, ttft_s, queued_s, 0.0, plan.occupied_s + moved_s)
 
     def decode(self, worker: WorkerBelief) -> Option:
         """It goes on with a prompt that another one computed."""

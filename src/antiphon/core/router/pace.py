@@ -2,7 +2,7 @@
 
 from math import exp
 
-from antiphon.core.costs import PhaseTime
+from antiphon.core.costs import PhaseTime, occupied_s
 from antiphon.types import Seconds, WorkerView
 
 _WARM_UP_STEPS = 16
@@ -91,4 +91,4 @@ class Pace:
         sequences = min(max(1, running), max(1, tokens // steps))
         context = (before.context_tokens + view.context_tokens) // 2
         decoding_s = steps * self._times.decode_step_s(sequences, context)
-        return decoding_s + self._times.prefill_s(max(0, tokens - steps * sequences))
+        return decoding_s + occupied_s(self._times, max(0, tokens - steps * sequences))

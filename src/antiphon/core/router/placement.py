@@ -35,8 +35,8 @@ class Placement:
     next: WorkerId | None
     uncached: int
     left: int
-    prefill_s: Seconds
-    """For all of `uncached`, at the model's pace."""
+    occupied_s: Seconds
+    """How long all of `uncached` keeps the next prompt from beginning, at the model's pace."""
     fetch: int = 0
     """Tokens that it begins with and that come from the store; 0: none do, or they are here."""
     fetch_s: Seconds = 0.0
@@ -47,8 +47,8 @@ class Placement:
 
     @property
     def queued_s(self) -> Seconds:
-        """Predicted time for what is left, at the model's pace."""
-        return self.prefill_s * self.left / self.uncached if self.left else 0.0
+        """Until the next one may begin, by what is left, at the model's pace."""
+        return self.occupied_s * self.left / self.uncached if self.left else 0.0
 
     @property
     def counted(self) -> int:
@@ -65,5 +65,5 @@ def decoding_at(worker: WorkerId, demand: Demand) -> Placement:
         next=None,
         uncached=0,
         left=0,
-        prefill_s=0.0,
+        occupied_s=0.0,
     )

@@ -14,11 +14,13 @@ _MOST_RUNS = 16
 
 class PrefixPlan(NamedTuple):
     """`cached` tokens are not computed: they are in the worker's own memory, or the first `fetch`
-    tokens come from the store (0: not worth it). `compute_s` is at the model's pace."""
+    tokens come from the store (0: not worth it). `compute_s` is at the model's pace, and so is
+    `occupied_s`: for so long of it the worker begins no other prompt."""
 
     cached: int
     uncached: int
     compute_s: Seconds
+    occupied_s: Seconds
     fetch: int = 0
     fetch_s: Seconds = 0.0
     fetch_tier: Tier | None = None

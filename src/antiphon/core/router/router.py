@@ -240,7 +240,7 @@ class Router:
         ahead = Ahead(
             requests=ahead_requests, tokens=ahead_tokens, share=share, overtaken=overtaken
         )
-        return self._rejection.refusal(request, forecast, workers, ahead)
+        return self._rejection.refusal(request, forecast, workers, ahead, now)
 
     def choose(
         self, request: Request, now: Seconds, *, whole: bool = False
@@ -357,7 +357,7 @@ class Router:
                 next=after[0] if after else None,
                 uncached=plan.uncached,
                 left=plan.uncached,
-                prefill_s=plan.compute_s,
+                occupied_s=plan.occupied_s,
                 fetch=plan.fetch,
                 fetch_s=plan.fetch_s,
                 fetch_tier=plan.fetch_tier,

@@ -21,6 +21,19 @@ class Turnover:
         """Those that decode, as far as is known."""
         return self._began.keys()
 
+    def decodes_s(self, now: Seconds) -> Seconds:
+        """How long a request is taken to decode: as long as the last ones did.
+
+        Before one has ended, twice as long as those that decode have by now: seen at any moment of
+        its life, a request is half way through, by the mean. So nothing is taken to last that has
+        only begun, and what does last is found out while it does.
+        """
+        if self.decode_s is not None:
+            return self.decode_s
+        if not self._began:
+            return 0.0
+        return 2 * sum(now - began for began in self._began.values()) / len(self._began)
+
     def placed(self, tokens: int, computed: int) -> None:
         """Mutates: of a prompt of so many tokens so many are to be computed."""
         self.computed_share += _WEIGHT * (computed / max(1, tokens) - self.computed_share)

@@ -9,7 +9,7 @@ taken off but what is known to be over, so a worker that is stuck never looks id
 
 from typing import NamedTuple
 
-from antiphon.core.costs import PhaseTime
+from antiphon.core.costs import PhaseTime, occupied_s
 from antiphon.types import (
     Health,
     KvShape,
@@ -187,7 +187,8 @@ class WorkerBelief:
             context += placement.demand.context
             pages += self.pages_of(placement.demand) or 0
         tokens += self._foreign_tokens
-        queued_s += self._times.prefill_s(self._foreign_tokens) if self._foreign_tokens else 0.0
+        if self._foreign_tokens:
+            queued_s += occupied_s(self._times, self._foreign_tokens)
         view = self._view
         if view is not None:
             waiting += view.waiting + view.pulling

@@ -111,6 +111,8 @@ class SequenceState:
     parked: bool = False
     """Its part of a prefill is done; it waits for the rest of its party."""
     preempted: bool = False
+    passed: int = 0
+    """So many have started before it while it waited for memory, though their turn was later."""
     ended: bool = False
 
     @property

@@ -1,17 +1,29 @@
-"""Who of those that wait starts in the next step: in order, until one has to wait."""
+"""Who of those that wait starts in the next step: in order, until one has to wait.
 
-from dataclasses import dataclass
+Whoever needs more memory than there will be is passed by those behind who need less, but so many
+times only: then all behind wait, and it is served as those that run end. (EASY backfilling, Lifka
+1995, lets pass who does not delay the head. How long answers are nobody knows here: so passing is
+counted.)
+"""
+
+from dataclasses import dataclass, field
 
 from antiphon.core.handover import LeaseBook
 from antiphon.core.kv import Match
 from antiphon.errors import BugError
-from antiphon.types import SchedulerEvent, Seconds
+from antiphon.types import SchedulerEvent, Seconds, SequenceKey
 
 from .admission import Admission, Crowd, DeferReason, Deferred
 from .receiving import Receiving
 from .roster import Roster
 from .sequence import SequenceState, started_event
 from .sequence_memory import SequenceMemory
+
+MOST_PASSED = 8
+"""So often one that waits for memory is passed: each time, memory goes to another for as long as
+that runs."""
+_LOOK = 4
+"""So many that would need too much memory are looked at in a row."""
 
 
 @dataclass(slots=True)
@@ -20,16 +32,20 @@ class _Passing:
 
     Prefills that wait for room to offer, by those that offer nothing: it is room that takers make,
     and a taker may wait for what is behind them. Tenants that leave room to others, by these
-    others within their class: it is the room that is left to them.
+    others within their class: it is the room that is left to them. And whoever needs more memory
+    than there will be, by those of its class and better ones who need less, `MOST_PASSED` times.
     """
 
     crowd: Crowd
     offers: bool = False
     reserved_in: int | None = None
     """The class in which room was left."""
+    large: dict[SequenceKey, SequenceState] = field(default_factory=dict)
+    """Those who need too much memory, in order."""
 
     def __bool__(self) -> bool:
-        return self.offers or self.reserved_in is not None
+        """Whether somebody is passed, so that who comes last may be next."""
+        return self.offers or self.reserved_in is not None or bool(self.large)
 
     def begin(self, head: SequenceState, reason: DeferReason) -> bool:
         """May somebody behind this one go on, which is deferred? Mutates."""
@@ -37,18 +53,39 @@ class _Passing:
             self.offers = True
         elif reason is DeferReason.RESERVED:
             self.reserved_in = head.owner.request.priority
+        elif reason is DeferReason.PEAK and not head.preempted:
+            if len(self.large) == _LOOK or head.passed >= MOST_PASSED:
+                return False
+            self.large[head.key] = head
         else:
             return False
         return True
+
+    def started(self) -> None:
+        """Somebody has. Mutates: it has passed all that wait for memory."""
+        for one in self.large.values():
+            one.passed += 1
 
     def may_start(self, one: SequenceState) -> bool:
         """Is it not among those that are passed?"""
         if self.offers and one.owner.lease is not None:
             return False
+        if self.large and not self._may_pass(one):
+            return False
         if self.reserved_in is None:
             return True
         within = one.owner.request.priority <= self.reserved_in
         return within and (one.preempted or not self.crowd.has_most(one))
+
+    def _may_pass(self, one: SequenceState) -> bool:
+        """Of those that need too much memory none has been passed too often, or is better."""
+        if one.key in self.large:
+            return False
+        priority = one.owner.request.priority
+        return all(
+            other.passed < MOST_PASSED and priority <= other.owner.request.priority
+            for other in self.large.values()
+        )
 
 
 class Starting:
@@ -85,6 +122,7 @@ class Starting:
             if deferred is None:
                 self._start(head, now, events)
                 crowd.join(head)
+                passing.started()
                 continue
             first = first or deferred
             if not passing.begin(head, deferred.reason):

@@ -221,12 +221,13 @@ class Operations:
             raise ClientError(f"{name} was not started by this server's supervisor", status=409)
         members = {str(member.info.id): member for member in self._fleet.members()}
         member = members.get(name)
+        life = self._children[name].life
         with self._alone(name, "restarted"):
             if member is not None:
                 with contextlib.suppress(PeerError):
                     await self._fleet.drain(member.info.id, timeout_s)
             former = member.info.incarnation if member is not None else None
-            self._tell(Restart(name))
+            self._tell(Restart(name, life))
             try:
                 async with asyncio.timeout(self._start_timeout_s):
                     await self._fleet.joined(WorkerId(name), former)
@@ -270,7 +271,7 @@ class Operations:
             raise ClientError(f"this server has started no store{remedy}", status=409)
         former = self._store.life
         with self._alone(STORE, "restarted"):
-            self._tell(Restart(STORE))
+            self._tell(Restart(STORE, former))
             try:
                 async with asyncio.timeout(self._start_timeout_s):
                     return await self._store_after(former)

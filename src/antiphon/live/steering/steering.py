@@ -1,7 +1,7 @@
 """A planner that steers a live server: see `sim.fleet.steering` for its twin in virtual time.
 
-interval over ─► Observation ─► Planner.decide ─► Hand: add, take, flip (mode act)
-                                              └─► status, metrics, decision log
+interval over ─► Observation ─► Planner.decide ─┬─► MoveBook ─► orders ─► Hand (mode act)
+                                                └─► status, metrics, decision log
 """
 
 import asyncio
@@ -19,7 +19,6 @@ from antiphon.types import (
     Rejected,
     RequestRecord,
     Seconds,
-    WorkerId,
 )
 
 from .crew import Crew, CrewNow
@@ -49,6 +48,7 @@ class Steering:
         self._planner = planner
         self._watch = watch
         self._crew = crew
+        self._book = crew.book
         self._hand = hand
         self._mode = config.planner.mode
         self._clock = clock
@@ -88,16 +88,15 @@ class Steering:
         """See what workers report now, and decide if it is time to."""
         now = self._clock()
         crew = self._crew.look(now)
+        self.counts.failed_adds = self._book.failed_adds
         self._watch.sample(crew.workers, crew.views)
-        if self._hand is not None:
-            self._hand.saw(crew, now)
         if now >= self._next_at:
             self._decide(crew, now, spawn)
 
-    def not_added(self, worker: WorkerId, why: str) -> None:
-        """The supervisor could not start a worker that was asked for."""
-        if self._hand is not None:
-            self._hand.not_added(worker, why, self._clock())
+    def not_added(self, order: int, why: str) -> None:
+        """The supervisor could not start the worker that this order asked for."""
+        self._book.not_added(order, why, self._clock())
+        self.counts.failed_adds = self._book.failed_adds
 
     def status(self) -> PlannerStatus:
         """What it wants and why, for operators."""
@@ -108,12 +107,13 @@ class Steering:
             mode=self._mode,
             budget=self.counts.budget,
             decisions=tuple(_status(decision, now) for decision in reversed(shown)),
-            withheld="" if self._hand is None else self._hand.withheld(now),
-            ready_s=None if self._hand is None else self._hand.ready_s,
+            withheld=self._book.withheld(now),
+            ready_s=self._book.ready_s,
         )
 
     def _decide(self, crew: CrewNow, now: Seconds, spawn: Spawn) -> None:
-        seen = self._watch.observe(now, crew.workers, crew.views, crew.held)
+        starts_s = self._book.starts_s()
+        seen = self._watch.observe(now, crew.workers, crew.views, crew.held, starts_s)
         decision = self._planner.decide(seen)
         self._next_at = decision.ask_again_at
         self._newest = self.counts.latest = decision
@@ -121,7 +121,8 @@ class Steering:
         if decision.moves:
             self._with_moves.append(decision)
         if self._hand is not None:
-            self._hand.carry_out(decision, now, spawn)
+            orders = self._book.carry_out(decision.moves, self._crew.present(), now)
+            self._hand.carry_out(orders, spawn)
 
 
 def _status(decision: Decision, now: Seconds) -> DecisionStatus:

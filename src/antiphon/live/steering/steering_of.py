@@ -2,7 +2,14 @@
 
 from collections.abc import Callable
 
-from antiphon.core.planner import PLANNER, PLANNER_METHODS, Watch, planner_of, rules_of
+from antiphon.core.planner import (
+    PLANNER,
+    PLANNER_METHODS,
+    MoveBook,
+    Watch,
+    planner_of,
+    rules_of,
+)
 from antiphon.core.recorded_run import Times
 from antiphon.core.recorder import Entry, recorded
 from antiphon.live.admin.operations import Operations
@@ -35,12 +42,11 @@ def steering_of(
     if log_decision is not None:
         planner = recorded(PLANNER, planner, PLANNER_METHODS, log_decision)
     rules = rules_of(config)
-    crew = Crew(operations.members, operations.processes, operations.held)
-    counts = PlannerCounts(rules.budget)
+    counts, book = PlannerCounts(rules.budget), MoveBook(rules.budget)
+    crew = Crew(operations.members, operations.processes, operations.held, book)
     hand = None
     if config.planner.mode == "act":
-        drain_s = config.planner.drain_s
-        hand = Hand(operations, crew, tell, counts, budget=rules.budget, drain_s=drain_s)
+        hand = Hand(operations, book, tell, counts, drain_s=config.planner.drain_s)
     steering = Steering(
         planner,
         Watch(rules.roles, at=clock()),

@@ -95,9 +95,10 @@ class Drained(msgspec.Struct, frozen=True, tag=True):
 
 class Restart(msgspec.Struct, frozen=True, tag=True):
     """From the gateway: start the process of this worker, which has been drained, or of the store
-    anew."""
+    anew. Another life of it is not meant: that one is new already."""
 
     worker: str
+    life: int
 
 
 class KeepRole(msgspec.Struct, frozen=True, tag=True):
@@ -111,10 +112,11 @@ class KeepRole(msgspec.Struct, frozen=True, tag=True):
 
 class AddWorker(msgspec.Struct, frozen=True, tag=True):
     """From the gateway: start one more worker, of that name and role, where there is room. It is
-    in the next `Children`, or `NotAdded` says why not."""
+    in the next `Children`, or `NotAdded` says why not, with this `order`'s number."""
 
     worker: str
     role: Role
+    order: int = 0
 
 
 class EndWorker(msgspec.Struct, frozen=True, tag=True):
@@ -130,6 +132,7 @@ class NotAdded(msgspec.Struct, frozen=True, tag=True):
 
     worker: str
     why: str
+    order: int = 0
 
 
 class KeepDrained(msgspec.Struct, frozen=True, tag=True):

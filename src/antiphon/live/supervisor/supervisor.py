@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from antiphon.core.config import as_mapping
+from antiphon.core.worker_places import NoPlace, WorkerPlaces
 from antiphon.core.worker_spec import WorkerSpec
 from antiphon.errors import PeerError, UsageError
 from antiphon.types import STORE, Config, Role, Seconds
@@ -35,7 +36,6 @@ from .messages import (
     Restart,
     Say,
 )
-from .worker_places import NoPlace, WorkerPlaces
 
 GATEWAY = "gateway"
 _DRAIN_MARGIN_S = 10.0
@@ -82,7 +82,8 @@ class Supervisor:
         self._commands = commands
         self._voice = voice
         self._clock = clock
-        self._places = WorkerPlaces((), each_bytes=0, available=lambda: 0)
+        self._places = WorkerPlaces((), each_bytes=0)
+        self._available: Callable[[], int] = lambda: 0
         self._gateway = self._child(GATEWAY, Role.MIXED, config.engine.cores)
         self._workers: dict[str, KeptChild] = {
             spec.id: self._child(spec.id, spec.role, spec.cores) for spec in specs
@@ -94,6 +95,8 @@ class Supervisor:
         self._lives: dict[str, int] = {}
         """Of workers that are gone: whoever gets the name next counts on."""
         own_store = config.store.enabled and config.store.socket is None
+        self._orders: dict[str, int] = {}
+        """Of workers that were added: which order asked for them."""
         self._store = self._child(STORE, Role.MIXED, ()) if own_store else None
         self._present: Present | None = None
         self._drained_lives: dict[str, int] = {}
@@ -106,9 +109,10 @@ class Supervisor:
         self._keeping: set[asyncio.Task[int]] = set()
         self._exit_code: asyncio.Future[int] | None = None
 
-    def let_grow(self, places: WorkerPlaces) -> None:
-        """Workers that the gateway asks for run there: without places there are none."""
-        self._places = places
+    def let_grow(self, places: WorkerPlaces, available: Callable[[], int]) -> None:
+        """Workers that the gateway asks for run there: without places there are none. `available`:
+        how many bytes are free now."""
+        self._places, self._available = places, available
 
     async def run(self) -> int:
         """Serve until a signal comes; returns the exit code. Nothing runs any more then.
@@ -189,10 +193,10 @@ class Supervisor:
             case Present():
                 self._present = message
                 self._watch()
-            case Restart(name) if name == STORE and self._store:
-                self._store.restart()
-            case AddWorker(worker, role):
-                self._add(worker, role)
+            case Restart(name, life) if name == STORE and self._store:
+                self._restart(self._store, life)
+            case AddWorker():
+                self._add(message)
             case Restart() | KeepRole() | KeepDrained() | EndWorker() if (
                 message.worker in self._workers
             ):
@@ -205,8 +209,8 @@ class Supervisor:
     ) -> None:
         name = worker.launch.name
         match order:
-            case Restart():
-                worker.restart()
+            case Restart(_, life):
+                self._restart(worker, life)
             case KeepRole(_, role, pinned):
                 worker.keep_role(role)
                 if pinned:
@@ -221,6 +225,11 @@ class Supervisor:
                 if life == worker.launch.life:
                     self._ending.add(name)
                     worker.end()
+
+    def _restart(self, child: KeptChild, life: int) -> None:
+        """Unless that life is over by now: the next one has begun, or is about to, by itself."""
+        if life == child.launch.life:
+            child.restart()
 
     def _report(self) -> None:
         """Tell the gateway about the others' processes; one that died has nothing to drain."""
@@ -262,26 +271,28 @@ class Supervisor:
 
     # ── workers that come and go ─────────────────────────────────────────────────────────────
 
-    def _add(self, name: str, role: Role) -> None:
+    def _add(self, wanted: AddWorker) -> None:
         """Start one more worker, or say once why not. One that can't start is not tried again."""
+        name = wanted.worker
         if name in self._workers or self._signals:
             return
+        self._orders[name] = wanted.order
         starting = sum(
             worker.state is not State.READY and other not in self._ending
             for other, worker in self._workers.items()
         )
-        place = self._places.take(starting)
+        place = self._places.take(starting, self._available())
         if isinstance(place, NoPlace):
             self._not_added(name, place.why)
             return
         life = self._lives.get(name, 0) + 1
-        child = self._workers[name] = self._child(name, role, place, life)
+        child = self._workers[name] = self._child(name, wanted.role, place, life)
         self._keep(child, tries=1)
         self._report()
 
     def _not_added(self, name: str, why: str) -> None:
         self._voice.log(f"{name} | could not be added: {why}")
-        self._gateway.tell(NotAdded(name, why))
+        self._gateway.tell(NotAdded(name, why, self._orders.pop(name, 0)))
 
     def _forget(self, name: str) -> None:
         """Its process is gone, for good."""

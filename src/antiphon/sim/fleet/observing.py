@@ -1,13 +1,15 @@
 """What a planner sees of a virtual fleet: the counts that live workers report, and the calls."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from antiphon.core.planner import Observation, SteeredWorker, Watch
-from antiphon.types import CallRecord, Role, WorkerId
+from antiphon.types import CallRecord, Role, Seconds, WorkerId, WorkerView
 
 from .fleet import Fleet
 
-Steered = Mapping[WorkerId, SteeredWorker]
+Views = Mapping[WorkerId, WorkerView]
+Steered = Callable[[Views], Mapping[WorkerId, SteeredWorker]]
+"""The workers that a planner may move, when these serve and report so."""
 
 
 class Observing:
@@ -21,16 +23,21 @@ class Observing:
         self._sample_s = fleet.spec.config.cluster.heartbeat_s
         fleet.at(self._sample_s, self._sample)
 
-    def observe(self) -> Observation:
-        """The interval that ends now. Mutates: the next one begins."""
+    def observe(self, starts_s: tuple[Seconds, ...]) -> Observation:
+        """The interval that ends now, with how long workers took to start. Mutates: the next one
+        begins."""
         life = self._fleet.cluster.gateway.life
         held = (0, 0) if life is None else life.book.held
-        return self._watch.observe(self._fleet.users.now, self._workers, self._fleet.views(), held)
+        views = self._fleet.views()
+        return self._watch.observe(
+            self._fleet.users.now, self._workers(views), views, held, starts_s
+        )
 
     def _ended(self, record: CallRecord) -> None:
         answered = record.output_tokens if record.error is None else None
         self._watch.ended(record.prompt_tokens or 0, record.cached_tokens or 0, answered)
 
     def _sample(self) -> None:
-        self._watch.sample(self._workers, self._fleet.views())
+        views = self._fleet.views()
+        self._watch.sample(self._workers(views), views)
         self._fleet.at(self._fleet.users.now + self._sample_s, self._sample)

@@ -1,7 +1,7 @@
 """The fleet and the load of a scenario, built."""
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from antiphon.core.costs import PhaseTime, TransferTime
 from antiphon.core.faults import FaultPlan
@@ -14,6 +14,7 @@ from antiphon.runs import LoadPlan, plan_load
 from antiphon.types import Role, Seconds
 from antiphon.workload import OwnTimes, Trace, TraceRow, Workload
 
+from ..role_phases import RolePhases
 from ..virtual_cluster import Expected
 from .fleet import FleetSpec, Pool
 from .scenario import PoolPlan, ProfiledTimes, PublishedTimes, RooflineTimes, Scenario
@@ -24,22 +25,6 @@ from .trace_sessions import TraceLoad, trace_sessions
 _PUBLISHED_ON = "a100"
 _MOST_BLOCKS = 50_000_000
 """What all stores may have room for: a block that is there takes some 500 bytes."""
-
-
-@dataclass(frozen=True, slots=True)
-class RolePhases:
-    """Implements `core.costs.PhaseTime` for pools of different devices: each phase by its own."""
-
-    prefill: PhaseTime
-    decode: PhaseTime
-
-    def prefill_s(self, tokens: int, start: int = 0) -> Seconds:
-        """See `core.costs.PhaseTime`."""
-        return self.prefill.prefill_s(tokens, start)
-
-    def decode_step_s(self, sequences: int, context_tokens: int) -> Seconds:
-        """See `core.costs.PhaseTime`."""
-        return self.decode.decode_step_s(sequences, context_tokens)
 
 
 def fleet_spec(scenario: Scenario, faults: FaultPlan | None = None) -> FleetSpec:

@@ -1,29 +1,44 @@
 """A planner that steers a virtual fleet: it sees what the live one would see, and its moves happen.
 
-interval over ─► Observation ─► Planner.decide ─► Add: a worker joins `ready_s` later
-                                                  Take: drained, then gone
-                                                  Flip: drained, then there in the other role
+interval over ─► Observation ─► Planner.decide ─► MoveBook ─► AddOrder: it joins `ready_s` later
+                                                              EndOrder: drained, then gone
+                                                              FlipOrder: drained, then there in the
+                                                                         other role
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from itertools import count
 
 from antiphon.core.faults import Node
 from antiphon.core.planner import (
-    Add,
+    AddOrder,
     Decision,
-    Flip,
+    EndOrder,
+    FlipOrder,
+    MoveBook,
+    Order,
     Planner,
     PlannerRules,
+    PresentWorker,
     SteeredWorker,
-    Take,
-    to_leave,
 )
 from antiphon.errors import UsageError
 from antiphon.types import Drained, Role, Seconds, WorkerId
 
 from .fleet import Fleet, Pool
-from .observing import Observing
+from .observing import Observing, Views
+
+
+@dataclass(slots=True)
+class _Process:
+    """A worker that has its devices. `lives`: how many have begun. `since`: from when on it is paid
+    for."""
+
+    pool: Pool
+    since: Seconds
+    pinned: bool = False
+    lives: int = 1
 
 
 class Steering:
@@ -55,20 +70,24 @@ class Steering:
         self._templates, self._advisory = templates, advisory
         self._flip_s, self._drain_s = flip_s, drain_s
         self._numbers = count(1)
+        self._book = MoveBook(
+            rules.budget,
+            devices={role: pool.devices for role, pool in templates.items()},
+            name=lambda role, _taken: self._new_id(role),
+        )
+        self._draining: dict[WorkerId, EndOrder | FlipOrder] = {}
         self._gone: list[tuple[Seconds, Seconds, int]] = []
         """Since when and until when workers that are gone had how many devices."""
-        self._workers = {
-            id: SteeredWorker(pool.role, since=0.0, ready_at=0.0, devices=pool.devices)
-            for id, pool in fleet.pools.items()
-        }
+        self._processes = {id: _Process(pool, since=0.0) for id, pool in fleet.pools.items()}
         self._observing = Observing(fleet, self._workers, rules.roles)
         fleet.on_drained = self._drained
         fleet.users.on_began = self._began
+        fleet.at(0.0, self._begin)
         fleet.at(rules.interval_s, self._turn)
 
     def device_s(self, until: Seconds) -> Seconds:
-        """Device seconds that were paid for by then, from an `Add` on until a drain is over."""
-        here = [(one.since, until, one.devices) for one in self._workers.values()]
+        """Device seconds that were paid for by then, from an order on until a drain is over."""
+        here = [(one.since, until, one.pool.devices) for one in self._processes.values()]
         return sum(
             max(0.0, min(end, until) - since) * devices
             for since, end, devices in (*self._gone, *here)
@@ -76,70 +95,81 @@ class Steering:
 
     def add_by_hand(self, role: Role) -> None:
         """An operator adds a worker: the planner counts with it and leaves it alone."""
-        self._add(role, pinned=True)
+        self._add(self._new_id(role), role, pinned=True)
+
+    def _begin(self) -> None:
+        """Whoever is there from the beginning is not new."""
+        self._book.look(self._present(self._fleet.views()), 0.0)
 
     def _turn(self) -> None:
-        decision = self._planner.decide(self._observing.observe())
+        decision = self._planner.decide(self._observing.observe(self._book.starts_s()))
         self.decisions.append(decision)
         if not self._advisory:
-            self._carry_out(decision)
-        roles = [one.heading for one in self._workers.values()]
+            now = self._fleet.users.now
+            present = self._present(self._fleet.views())
+            self._carry_out(self._book.carry_out(decision.moves, present, now))
+        roles = [one.heading for one in self._workers(self._fleet.views()).values()]
         self.sizes.append((decision.at, {role: roles.count(role) for role in self._rules.roles}))
         self._fleet.at(decision.ask_again_at, self._turn)
 
-    # ── moves ────────────────────────────────────────────────────────────────────────────────
+    # ── facts ────────────────────────────────────────────────────────────────────────────────
 
-    def _carry_out(self, decision: Decision) -> None:
-        for move in decision.moves:
-            match move:
-                case Add(role, workers):
-                    for _ in range(workers):
-                        self._add(role)
-                case Take(role, workers):
-                    self._drain(role, workers, None)
-                case Flip(role, to, workers):
-                    self._drain(role, workers, to)
+    def _workers(self, views: Views) -> Mapping[WorkerId, SteeredWorker]:
+        return self._book.look(self._present(views), self._fleet.users.now)
 
-    def _add(self, role: Role, *, pinned: bool = False) -> None:
+    def _present(self, views: Views) -> dict[WorkerId, PresentWorker]:
+        return {
+            id: PresentWorker(
+                role=one.pool.role,
+                view=views.get(id),
+                life=str(one.lives),
+                devices=one.pool.devices,
+                pinned=one.pinned,
+                since=one.since,
+            )
+            for id, one in self._processes.items()
+        }
+
+    def _began(self, node: Node) -> None:
+        """A new life, after a crash too: its caches are empty, and it counts from 0."""
+        if (one := self._processes.get(WorkerId(node))) is not None:
+            one.lives += 1
+
+    # ── orders ───────────────────────────────────────────────────────────────────────────────
+
+    def _carry_out(self, orders: Iterable[Order]) -> None:
+        for order in orders:
+            match order:
+                case AddOrder(_, worker, role):
+                    self._add(worker, role)
+                case EndOrder(_, worker) | FlipOrder(_, worker):
+                    self._draining[worker] = order
+                    self._fleet.drain(worker, self._drain_s)
+
+    def _add(self, id: WorkerId, role: Role, *, pinned: bool = False) -> None:
         now = self._fleet.users.now
-        ready_at = now + self._rules.ready_s
-        self._start(self._new_id(role), role, since=now, ready_at=ready_at, pinned=pinned)
+        one = _Process(self._templates[role], since=now, pinned=pinned)
+        self._start(id, one, now + self._rules.ready_s)
 
     def _new_id(self, role: Role) -> WorkerId:
         return WorkerId(f"{self._templates[role].name}+{next(self._numbers)}")
 
-    def _start(
-        self, id: WorkerId, role: Role, *, since: Seconds, ready_at: Seconds, pinned: bool
-    ) -> None:
-        pool = self._templates[role]
-        self._workers[id] = SteeredWorker(
-            role, since=since, ready_at=ready_at, devices=pool.devices, pinned=pinned
-        )
-        self._fleet.at(ready_at, lambda: self._fleet.start_worker(id, pool))
-
-    def _drain(self, role: Role, workers: int, becomes: Role | None) -> None:
-        for id in to_leave(self._workers, self._fleet.views(), role, workers):
-            one = self._workers[id]
-            one.draining, one.becomes = True, becomes
-            self._fleet.drain(id, self._drain_s)
-
-    def _began(self, node: Node) -> None:
-        """A new life, after a crash too: its caches are empty, and it counts from 0."""
-        if (one := self._workers.get(WorkerId(node))) is not None:
-            one.ready_at = self._fleet.now - self._fleet.join_s
+    def _start(self, id: WorkerId, one: _Process, at: Seconds) -> None:
+        self._processes[id] = one
+        self._fleet.at(at, lambda: self._fleet.start_worker(id, one.pool))
 
     def _drained(self, what: Drained) -> None:
         """It is empty: it goes, or comes back in its new role."""
-        worker = self._workers.get(what.worker)
-        if worker is None or not worker.draining:
+        order = self._draining.pop(what.worker, None)
+        if order is None:
             return
-        del self._workers[what.worker]
-        now, role = self._fleet.users.now, worker.becomes
-        if role is None:
+        before, now = self._processes.pop(what.worker), self._fleet.users.now
+        if isinstance(order, EndOrder):
             self._fleet.end_worker(what.worker)
-            self._gone.append((worker.since, now, worker.devices))
-            return
-        successor = self._new_id(role)
-        self._fleet.end_worker(what.worker, successor)
-        ready_at = now + self._flip_s
-        self._start(successor, role, since=worker.since, ready_at=ready_at, pinned=False)
+            self._gone.append((before.since, now, before.pool.devices))
+        else:
+            successor = self._new_id(order.to)
+            self._fleet.end_worker(what.worker, successor)
+            became = _Process(self._templates[order.to], since=before.since)
+            self._start(successor, became, now + self._flip_s)
+        self._book.over(order.number)

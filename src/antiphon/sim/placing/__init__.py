@@ -11,14 +11,13 @@ from .placement_case import (
 from .plan_order import PlanOrder
 from .search_run import SearchRun
 from .users_at_rate import CallShape, UsersAtRate, WorkloadUsers, call_shape
-from .worker_times import Hardware, PhaseTimes, WorkerKind, WorkerTime
+from .worker_times import Hardware, WorkerKind, WorkerTime
 
 __all__ = [
     "MAX_SEQUENCES",
     "CallShape",
     "Hardware",
     "PhaseBounds",
-    "PhaseTimes",
     "PlacementCase",
     "PlanOrder",
     "SearchRun",

@@ -19,10 +19,11 @@ from antiphon.perf.transfer_time import LinkTime
 from antiphon.types import CallRecord, Role, Seconds, Slo
 
 from ..fleet import Fleet, FleetSpec, Pool, TokenSession, UserRules
+from ..role_phases import RolePhases
 from ..virtual_cluster import Expected
 from .lost_run import RunIsLost, is_lost, most_calls
 from .users_at_rate import CallShape, UsersAtRate
-from .worker_times import PhaseTimes, WorkerKind
+from .worker_times import WorkerKind
 
 MAX_SEQUENCES = 256
 _PAGE_TOKENS = 64
@@ -246,7 +247,7 @@ class PlacementCase:
 
     def _phases(self, candidate: Candidate) -> PhaseTime:
         first, *rest = (self._kinds[instance].times for instance, _ in candidate.pools)
-        return PhaseTimes(first, rest[0]) if rest else first
+        return RolePhases(first, rest[0]) if rest else first
 
     def _link(self, candidate: Candidate) -> LinkTime:
         """As fast as the slower end."""

@@ -8,7 +8,6 @@ from antiphon.core.number_text import number_text
 from antiphon.core.placement import Instance
 from antiphon.errors import UsageError
 from antiphon.perf.hardware import Deployment, Device, ModelShape, Parallelism
-from antiphon.types import Seconds
 
 from ..fleet.timed_engine import DeviceTime
 
@@ -34,22 +33,6 @@ class WorkerKind:
     price_per_hour: float
     link_bytes_per_s: float
     node_bytes_per_s: float
-
-
-@dataclass(frozen=True, slots=True)
-class PhaseTimes:
-    """Implements `core.costs.PhaseTime` where each phase has its own kind of worker."""
-
-    prefill: PhaseTime
-    decode: PhaseTime
-
-    def prefill_s(self, tokens: int, start: int = 0) -> Seconds:
-        """See `core.costs.PhaseTime`."""
-        return self.prefill.prefill_s(tokens, start)
-
-    def decode_step_s(self, sequences: int, context_tokens: int) -> Seconds:
-        """See `core.costs.PhaseTime`."""
-        return self.decode.decode_step_s(sequences, context_tokens)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -3,7 +3,7 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from antiphon.live.supervisor.worker_places import NoPlace, WorkerPlaces
+from antiphon.core.worker_places import NoPlace, WorkerPlaces
 
 PARTS = [(0, 1), (2, 3), (4,)]
 
@@ -12,14 +12,14 @@ PARTS = [(0, 1), (2, 3), (4,)]
 @settings(deadline=None, max_examples=100)
 def test_no_core_has_two_workers_and_none_is_lost(happenings: list[int | None]) -> None:
     """None: somebody wants a place; a number: whoever has that place leaves."""
-    places = WorkerPlaces(PARTS, each_bytes=1, available=lambda: 100)
+    places = WorkerPlaces(PARTS, each_bytes=1)
     taken: list[tuple[int, ...]] = []
     for happening in happenings:
         if happening is not None:
             if happening < len(taken):
                 places.give_back(taken.pop(happening))
             continue
-        place = places.take(0)
+        place = places.take(0, 100)
         if isinstance(place, NoPlace):
             assert sorted(taken) == PARTS
         else:
@@ -28,16 +28,17 @@ def test_no_core_has_two_workers_and_none_is_lost(happenings: list[int | None]) 
 
 
 def test_memory_is_counted_for_those_who_have_not_taken_theirs_yet() -> None:
-    places = WorkerPlaces(PARTS, each_bytes=2**30, available=lambda: 3 * 2**30)
-    assert places.take(2) == (0, 1)
-    refused = places.take(3)
+    places = WorkerPlaces(PARTS, each_bytes=2**30)
+    free = 3 * 2**30
+    assert places.take(2, free) == (0, 1)
+    refused = places.take(3, free)
     assert refused == NoPlace(
         "kv.memory_bytes = 1GiB is more than is free beside 3 that start: 3.0GiB"
     )
-    assert places.take(0) == (2, 3), "who was refused has taken nothing"
+    assert places.take(0, free) == (2, 3), "who was refused has taken nothing"
 
 
 def test_cores_that_can_t_be_told_apart_are_still_counted() -> None:
-    places = WorkerPlaces([(), ()], each_bytes=1, available=lambda: 9)
-    assert [places.take(0), places.take(0)] == [(), ()]
-    assert isinstance(places.take(0), NoPlace)
+    places = WorkerPlaces([(), ()], each_bytes=1)
+    assert [places.take(0, 9), places.take(0, 9)] == [(), ()]
+    assert isinstance(places.take(0, 9), NoPlace)

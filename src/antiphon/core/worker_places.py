@@ -1,9 +1,9 @@
 """Where workers beyond the first ones may run: parts of the cores, and memory for their KV."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-from antiphon.core.config import format_size
+from .config import format_size
 
 Cores = tuple[int, ...]
 
@@ -16,25 +16,21 @@ class NoPlace:
 
 
 class WorkerPlaces:
-    """The parts of the cores that no worker has. `available` says how many bytes are free now; a
-    worker takes `each_bytes` once it is ready.
-    """
+    """The parts of the cores that no worker has; each takes `each_bytes` once it is ready."""
 
-    def __init__(
-        self, spare: Sequence[Cores], *, each_bytes: int, available: Callable[[], int]
-    ) -> None:
+    def __init__(self, spare: Sequence[Cores], *, each_bytes: int) -> None:
         self._spare = list(spare)
         self._each_bytes = each_bytes
-        self._available = available
 
-    def take(self, starting: int) -> Cores | NoPlace:
-        """The cores of one more worker, while `starting` others have not taken their memory yet.
+    def take(self, starting: int, available: int) -> Cores | NoPlace:
+        """The cores of one more worker, where so many bytes are `available` now, and `starting`
+        others have not taken their memory yet.
 
         Mutates: nobody else gets these cores.
         """
         if not self._spare:
             return NoPlace("all cores are taken (planner.budget, engine.cores)")
-        available, wanted = self._available(), (starting + 1) * self._each_bytes
+        wanted = (starting + 1) * self._each_bytes
         if wanted > available:
             others = f" beside {starting} that start" if starting else ""
             return NoPlace(
