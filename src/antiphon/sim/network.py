@@ -62,7 +62,8 @@ class Network:
         self.fated: Callable[[Boundary], Sequence[Fate]] = lambda _: ()
         self.noticed: Callable[[Boundary, Node, Node], None] = lambda *_: None
         self._times = times or LinkTimes()
-        self._hostility = hostility or Hostility()
+        self._hostility = chances = hostility or Hostility()
+        self._hostile = bool(chances.drop or chances.duplicate or chances.reorder)
         self._draws = Draws(seed)
         self._numbered = 0
         self._listeners: dict[Node, tuple[VirtualProcess, Callable[[End], None]]] = {}
@@ -72,7 +73,7 @@ class Network:
     def listen(self, process: VirtualProcess, accept: Callable[[End], None]) -> None:
         """From now on this life of `process` takes calls; `accept` gets its end of each."""
         self._listeners[process.name] = (process, accept)
-        process.on_crash.append(lambda: self._listeners.pop(process.name, None))
+        process.at_crash(lambda: self._listeners.pop(process.name, None))
 
     def dial(
         self,
@@ -142,7 +143,7 @@ class Network:
         """What planned faults and hostile links do to the message that is sent now."""
         self.crossed[boundary] += 1
         planned = self.fated(boundary)
-        misfortunes = self._misfortunes()
+        misfortunes = self._misfortunes() if self._hostile else ()
         if not misfortunes:
             return planned
         for fate in misfortunes:
@@ -165,8 +166,6 @@ class Network:
 
     def _misfortunes(self) -> Sequence[Fate]:
         chances = self._hostility
-        if not (chances.drop or chances.duplicate or chances.reorder):
-            return ()
         draws, number = self._draws, self._numbered
         late_s = draws.between(0.0, chances.late_s, "late", number)
         drawn = (
