@@ -59,8 +59,8 @@ class Network:
         self.crossed: Counter[Boundary] = Counter()
         self.misfortunes: list[MessageFault] = []
         """What hostile links did, as faults that could have been planned."""
-        self.fated: Callable[[Boundary], Sequence[Fate]] = lambda _: ()
-        self.noticed: Callable[[Boundary, Node, Node], None] = lambda *_: None
+        self.fated: Callable[[Boundary], Sequence[Fate]] | None = None
+        self.noticed: Callable[[Boundary, Node, Node], None] | None = None
         self._times = times or LinkTimes()
         self._hostility = chances = hostility or Hostility()
         self._hostile = bool(chances.drop or chances.duplicate or chances.reorder)
@@ -142,7 +142,7 @@ class Network:
     def fates(self, boundary: Boundary, sender: Node, receiver: Node) -> Sequence[Fate]:
         """What planned faults and hostile links do to the message that is sent now."""
         self.crossed[boundary] += 1
-        planned = self.fated(boundary)
+        planned = () if self.fated is None else self.fated(boundary)
         misfortunes = self._misfortunes() if self._hostile else ()
         if not misfortunes:
             return planned
@@ -153,7 +153,8 @@ class Network:
 
     def sent(self, boundary: Boundary, sender: Node, receiver: Node) -> None:
         """A message is under way."""
-        self.noticed(boundary, sender, receiver)
+        if self.noticed is not None:
+            self.noticed(boundary, sender, receiver)
 
     def forget(self, stream: Stream) -> None:
         """A stream is over."""
