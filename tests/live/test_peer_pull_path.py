@@ -33,7 +33,6 @@ from antiphon.types import (
     LeaseRefusal,
     LeaseRefused,
     Offer,
-    PagePull,
     Pull,
     RequestId,
     WorkerId,
@@ -100,8 +99,9 @@ class Handover:
             pages=pages,
             sequences=(),
         )
-        targets = tuple(PagePull(*pair) for pair in zip(pages, (1, 0, 7), strict=True))
-        return Pull(request=R, attempt=1, offer=offer, pages=targets)
+        return Pull(
+            request=R, attempt=1, offer=offer, sources=tuple(pages), targets=(1, 0, 7)[: len(pages)]
+        )
 
     async def restart(self, life: str) -> None:
         """The owner's process dies, and another one has its name, its socket and new memory."""

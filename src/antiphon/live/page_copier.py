@@ -118,7 +118,7 @@ class PageCopier:
         try:
             copied = await self._path.copy(pull)
         except PeerError as error:
-            copied = Copied((False,) * len(pull.pages), str(error))
+            copied = Copied((False,) * len(pull.targets), str(error))
         now = self._clock()
         self._obey(
             self._puller.copied(pull.request, pull.attempt, copied.good, copied.problem, now)

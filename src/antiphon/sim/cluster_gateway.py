@@ -92,7 +92,7 @@ class ClusterGateway:
 
     def _begin(self) -> None:
         self.note(LifeBegan(self.process.incarnation))
-        self.process.on_crash.append(lambda: self.note(LifeEnded(self.process.incarnation)))
+        self.process.at_crash(lambda: self.note(LifeEnded(self.process.incarnation)))
         self.life = GatewayLife(self, self._make_book())
 
     def note(self, what: object) -> None:

@@ -148,8 +148,10 @@ _BOUNDARIES: dict[type, Boundary] = {
 
 def boundary_of(message: ClusterMessage) -> Boundary:
     """Which boundary a message crosses. What is said beside the tokens crosses theirs."""
-    said = message.command if isinstance(message, Ask) else message
-    return _BOUNDARIES.get(type(said), Boundary.TOKEN)
+    boundary = _BOUNDARIES.get(type(message))
+    if boundary is not None:
+        return boundary
+    return _BOUNDARIES[type(message.command)] if isinstance(message, Ask) else Boundary.TOKEN
 
 
 def without_times(request: Request, now: Seconds) -> tuple[Request, Seconds | None]:

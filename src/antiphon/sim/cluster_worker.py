@@ -49,6 +49,7 @@ from .cluster_messages import (
 )
 from .cluster_setup import GATEWAY, ClusterSetup, WorkerSpec
 from .delay_line import DelayLine
+from .known_attempts import KnownAttempts
 from .kv_teller import KvTeller
 from .network import Network
 from .shadow_store import ShadowStore
@@ -96,7 +97,7 @@ class ClusterWorker:
 
     def _begin(self) -> None:
         self.note(LifeBegan(self.process.incarnation))
-        self.process.on_crash.append(lambda: self.note(LifeEnded(self.process.incarnation)))
+        self.process.at_crash(lambda: self.note(LifeEnded(self.process.incarnation)))
         self.life = WorkerLife(self)
 
     def note(self, what: object) -> None:
@@ -134,12 +135,13 @@ class WorkerLife:
         self._offers = 0
         self._control: End | None = None
         self._heard_at: Seconds = 0.0
-        self._attempts: dict[RequestId, int] = {}
+        self._attempts = KnownAttempts(self.scheduler)
         self._saying = DelayLine(self.process)
         self._run: StepRun | None = None
         self._computing = False
         self._awake_at: Seconds | None = None
         worker.process.on_disturbed = self._break_off
+        worker.process.at_crash(self._end)
         self.owner = parts.owner(self)
         self.taker = parts.taker(self)
         self._join()
@@ -174,6 +176,15 @@ class WorkerLife:
             ),
         )
 
+    def _end(self) -> None:
+        loop = self.network.loop
+        loop.call_at(loop.now, self._let_go)  # it may have died in the midst of what it does
+
+    def _let_go(self) -> None:
+        """Nobody asks a dead life for anything: its parts, which know it, must not keep it."""
+        self.scheduler.dismantle()
+        vars(self).clear()
+
     # ── joining ──────────────────────────────────────────────────────────────────────────────
 
     def _join(self) -> None:
@@ -198,9 +209,8 @@ class WorkerLife:
         if self._control is not None:
             self._control.close()
             self._control = None
-        for request, attempt in self._attempts.items():
-            self._abort(request, attempt, None)
-        self._attempts.clear()
+        for request, attempt in self._attempts.take_all():
+            self._abort_here(request, attempt, None)
         self.owner.end_all()
         self.taker.end_all()
         self._wake(self.now)
@@ -259,15 +269,18 @@ class WorkerLife:
 
     def _answer(self, request: Request, answer: Admitted | Rejected) -> None:
         if isinstance(answer, Admitted):
-            self._attempts[request.id] = request.attempt
+            self._attempts.came(request.id, request.attempt)
         self.tell(answer)
 
     def _abort(self, request: RequestId, attempt: int, sequence: int | None) -> None:
-        if self._attempts.get(request) == attempt:
-            if sequence is None:
-                self.taker.cancel(request, attempt)
-            self.note(AbortHeard(request, attempt, sequence))
-            self.note(self.scheduler.abort(request, self.now, sequence))
+        if self._attempts.is_last(request, attempt):
+            self._abort_here(request, attempt, sequence)
+
+    def _abort_here(self, request: RequestId, attempt: int, sequence: int | None) -> None:
+        if sequence is None:
+            self.taker.cancel(request, attempt)
+        self.note(AbortHeard(request, attempt, sequence))
+        self.note(self.scheduler.abort(request, self.now, sequence))
 
     def _grant(self, order: GrantTo) -> None:
         match self.scheduler.leases.grant(order.lease, order.taker, order.attempt, self.now):

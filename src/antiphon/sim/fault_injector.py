@@ -87,14 +87,15 @@ class FaultInjector:
         self._store: FaultyStore = ShadowStore() if store is None else store
         self._crossings: Counter[Boundary] = Counter()
         self._waiting: dict[When, list[Fault]] = {}
-        network.fated = self._fates
-        network.noticed = self._notice
         for fault in plan.faults:
             match fault.trigger:
                 case At(seconds):
                     self._loop.call_at(seconds, lambda fault=fault: self._happen(fault, "", ""))
                 case When() as when:
                     self._waiting.setdefault(when, []).append(fault)
+        if self._waiting:  # else nothing ever will: what crosses need not be counted
+            network.fated = self._fates
+            network.noticed = self._notice
 
     def counts(self) -> Counter[str]:
         """How many faults of each action happened, by its name."""
@@ -103,7 +104,7 @@ class FaultInjector:
     def _fates(self, boundary: Boundary) -> Sequence[Fate]:
         """What becomes of the message that now crosses: the first of what is planned for it."""
         if not self._waiting:
-            return ()  # and nothing will ever wait: what crosses need not be counted
+            return ()
         self._crossings[boundary] += 1
         for fault in self._waiting.get(When(boundary, self._crossings[boundary]), ()):
             if isinstance(fault, MessageFault):

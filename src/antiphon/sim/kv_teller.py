@@ -56,10 +56,14 @@ class ChangeTeller:
         changes = self._kept[len(self._kept) - (self._next - first) :]
         return KvEvents(first=first, changes=tuple(changes))
 
+    def all_held(self) -> Iterable[tuple[BlockKey, Tier]]:
+        """All blocks that there are now."""
+        return self._held()
+
     def dump(self) -> KvDump:
         """All that is there."""
         self._said = self._next
-        return KvDump(next=self._next, begins=True, ends=True, blocks=tuple(self._held()))
+        return KvDump(next=self._next, begins=True, ends=True, blocks=tuple(self.all_held()))
 
 
 class KvTeller(ChangeTeller):
@@ -70,7 +74,7 @@ class KvTeller(ChangeTeller):
     """
 
     def __init__(self, also: KvListener, kept: int) -> None:
-        super().__init__(self._all, kept)
+        super().__init__(tuple, kept)
         self.held: dict[BlockKey, None] = {}
         self.beside: Held = tuple
         self._also = also
@@ -85,6 +89,7 @@ class KvTeller(ChangeTeller):
         self.note(KvChange(event.key, _DEVICE, stored))
         self._also(event)
 
-    def _all(self) -> Iterable[tuple[BlockKey, Tier]]:
+    def all_held(self) -> Iterable[tuple[BlockKey, Tier]]:
+        """See `ChangeTeller`."""
         yield from ((key, _DEVICE) for key in self.held)
         yield from self.beside()

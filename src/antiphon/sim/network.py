@@ -59,10 +59,11 @@ class Network:
         self.crossed: Counter[Boundary] = Counter()
         self.misfortunes: list[MessageFault] = []
         """What hostile links did, as faults that could have been planned."""
-        self.fated: Callable[[Boundary], Sequence[Fate]] = lambda _: ()
-        self.noticed: Callable[[Boundary, Node, Node], None] = lambda *_: None
+        self.fated: Callable[[Boundary], Sequence[Fate]] | None = None
+        self.noticed: Callable[[Boundary, Node, Node], None] | None = None
         self._times = times or LinkTimes()
-        self._hostility = hostility or Hostility()
+        self._hostility = chances = hostility or Hostility()
+        self._hostile = bool(chances.drop or chances.duplicate or chances.reorder)
         self._draws = Draws(seed)
         self._numbered = 0
         self._listeners: dict[Node, tuple[VirtualProcess, Callable[[End], None]]] = {}
@@ -72,7 +73,7 @@ class Network:
     def listen(self, process: VirtualProcess, accept: Callable[[End], None]) -> None:
         """From now on this life of `process` takes calls; `accept` gets its end of each."""
         self._listeners[process.name] = (process, accept)
-        process.on_crash.append(lambda: self._listeners.pop(process.name, None))
+        process.at_crash(lambda: self._listeners.pop(process.name, None))
 
     def dial(
         self,
@@ -141,8 +142,8 @@ class Network:
     def fates(self, boundary: Boundary, sender: Node, receiver: Node) -> Sequence[Fate]:
         """What planned faults and hostile links do to the message that is sent now."""
         self.crossed[boundary] += 1
-        planned = self.fated(boundary)
-        misfortunes = self._misfortunes()
+        planned = () if self.fated is None else self.fated(boundary)
+        misfortunes = self._misfortunes() if self._hostile else ()
         if not misfortunes:
             return planned
         for fate in misfortunes:
@@ -152,7 +153,8 @@ class Network:
 
     def sent(self, boundary: Boundary, sender: Node, receiver: Node) -> None:
         """A message is under way."""
-        self.noticed(boundary, sender, receiver)
+        if self.noticed is not None:
+            self.noticed(boundary, sender, receiver)
 
     def forget(self, stream: Stream) -> None:
         """A stream is over."""
@@ -165,8 +167,6 @@ class Network:
 
     def _misfortunes(self) -> Sequence[Fate]:
         chances = self._hostility
-        if not (chances.drop or chances.duplicate or chances.reorder):
-            return ()
         draws, number = self._draws, self._numbered
         late_s = draws.between(0.0, chances.late_s, "late", number)
         drawn = (

@@ -15,6 +15,7 @@ class PageOwner:
     def __init__(self, life: WorkerHost) -> None:
         self._life = life
         self._takers: list[End] = []
+        self._most_takers = 16
         life.network.listen(life.process, self._accept)
 
     def offer(self, event: Prefilled) -> Offer:
@@ -43,8 +44,10 @@ class PageOwner:
             end.close()
 
     def _accept(self, end: End) -> None:
-        self._takers = [one for one in self._takers if one.open]
         self._takers.append(end)
+        if len(self._takers) > self._most_takers:  # not each time: there may be hundreds
+            self._takers = [one for one in self._takers if one.open]
+            self._most_takers = 2 * len(self._takers) + 16
         end.heard = lambda message: self._hear(end, message)
         first = Mapped(self._life.incarnation, self._life.memory)
         end.send(first, boundary_of(first))

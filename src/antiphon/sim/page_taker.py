@@ -135,25 +135,26 @@ class PageTaker:
 
     def next_page(self, copying: Copying) -> None:
         """Go on with a pull, or end it."""
-        pages, life = copying.pull.pages, self._life
-        if copying.unwanted or len(copying.good) == len(pages):
+        life = self._life
+        if copying.unwanted or len(copying.good) == len(copying.pull.targets):
             self.end_copy(copying)
             return
         took_s = life.setup.page_pull_s * life.process.slow_factor
         life.process.call_at(life.now + took_s, lambda: self._copy_page(copying))
 
     def _copy_page(self, copying: Copying) -> None:
-        page = copying.pull.pages[len(copying.good)]
+        number = len(copying.good)
+        source, target = copying.pull.sources[number], copying.pull.targets[number]
         owner, name = copying.pull.offer.owner, self._life.process.name
         damage = self._life.crossed(Boundary.READ, owner, name)
         if not self._life.process.alive:
             return  # it died in the midst of this
-        copied = copying.memory.copy(page.source.page)
-        content = self.take_page(copied.damaged(damage) if damage else copied, page.source)
+        copied = copying.memory.copy(source.page)
+        content = self.take_page(copied.damaged(damage) if damage else copied, source)
         if content is None:
-            self._life.note(BadCopy(page.source.page))
+            self._life.note(BadCopy(source.page))
         else:
-            self.put_page(page.target, content)
+            self.put_page(target, content)
         copying.good.append(content is not None)
         self.next_page(copying)
 
@@ -161,7 +162,7 @@ class PageTaker:
         """Say of each page of a pull whether it came."""
         pull = copying.pull
         del self._copying[pull.request, pull.attempt]
-        missing = len(pull.pages) - len(copying.good)
+        missing = len(pull.targets) - len(copying.good)
         good = (*copying.good, *(False,) * missing)
         self._run(self._puller.copied(pull.request, pull.attempt, good, "", self._life.now))
 

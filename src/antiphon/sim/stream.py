@@ -69,6 +69,14 @@ class Conditions(Protocol):
         ...
 
 
+def _nobody_hears(_message: Message) -> None:
+    """What arrives is not looked at."""
+
+
+def _nobody_minds() -> None:
+    """That the stream ended is told to nobody."""
+
+
 class End:
     """One side's end of a stream. Its owner sets `heard` and `closed` as soon as it has it."""
 
@@ -78,8 +86,8 @@ class End:
         self.owner = owner
         self.peer = peer
         self.open = True
-        self.heard: Callable[[Message], None] = lambda _: None
-        self.closed: Callable[[], None] = lambda: None
+        self.heard: Callable[[Message], None] = _nobody_hears
+        self.closed: Callable[[], None] = _nobody_minds
         """Runs once, unless this side hung up itself."""
         self.life = owner.lives
         self.outgoing: _Pipe | None = None
@@ -92,19 +100,28 @@ class End:
     def close(self) -> None:
         """Hang up: the peer hears what was sent, then that the stream ended."""
         if self.open and self.outgoing is not None:
-            self.open = False
+            self._end()
+            self.closed = _nobody_minds
             self.outgoing.finish()
 
     @property
     def receives(self) -> bool:
         """Is there somebody who may read what arrives?"""
-        return self.open and self.owner.alive and self.owner.lives == self.life
+        owner = self.owner
+        return self.open and owner.alive and owner.lives == self.life
 
     def hang_up(self) -> None:
         """Nothing more will come."""
         if self.open:
-            self.open = False
-            self.closed()
+            self._end()
+            closed, self.closed = self.closed, _nobody_minds
+            closed()
+
+    def _end(self) -> None:
+        # What is over keeps nobody: not its owner's life, and it is kept by none.
+        self.open = False
+        self.heard = _nobody_hears
+        self.owner.not_at_crash(self.close)
 
 
 class Stream:
@@ -118,10 +135,13 @@ class Stream:
         self.ends = (End(caller, answering.name), End(answering, caller.name))
         self._conditions = conditions
         here, there = self.ends
-        self._pipes = (_Pipe(self, conditions, here, there), _Pipe(self, conditions, there, here))
+        self._pipes: Sequence[_Pipe] = (
+            _Pipe(self, conditions, here, there),
+            _Pipe(self, conditions, there, here),
+        )
         for end, pipe in zip(self.ends, self._pipes, strict=True):
             end.outgoing = pipe
-            end.owner.on_crash.append(end.close)
+            end.owner.at_crash(end.close)
 
     @property
     def over(self) -> bool:
@@ -139,8 +159,13 @@ class Stream:
         for pipe in self._pipes:
             pipe.break_off()
         for end in self.ends:
-            loop.call_at(loop.now, lambda end=end: end.owner.deliver(end.hang_up))
+            told = partial(self._told_of_cut, end)
+            loop.call_at(loop.now, lambda end=end, told=told: end.owner.deliver(told))
         return True
+
+    def _told_of_cut(self, end: End) -> None:
+        end.hang_up()
+        self.forget_if_over()
 
     def flush(self) -> None:
         """A partition is over: let through what waited."""
@@ -153,6 +178,9 @@ class Stream:
             for pipe in self._pipes:
                 pipe.break_off()
             self._conditions.forget(self)
+            self._pipes = ()  # its parts know each other: else only a search for cycles finds them
+            for end in self.ends:
+                end.outgoing = None
 
 
 class _Item(NamedTuple):
@@ -254,15 +282,24 @@ class _Pipe:
         elif conditions.parted(self._source.owner.name, target.owner.name):
             conditions.traffic.held += 1
             self._held.append(item)
+        elif item.last and not target.owner.alive:
+            self._stream.forget_if_over()
         elif item.last:
             target.owner.deliver(self._end_target)
         elif target.receives:
             conditions.traffic.delivered += 1
             conditions.traffic.overtaken += item.number < self._newest
             self._newest = max(self._newest, item.number)
-            target.owner.deliver(lambda: target.heard(item.message) if target.open else None)
+            if target.owner.stopped:
+                target.owner.deliver(partial(self._reach, item.message))
+            else:
+                target.heard(item.message)
         else:
             conditions.traffic.lost += 1
+
+    def _reach(self, message: Message) -> None:
+        if self._target.open:
+            self._target.heard(message)
 
     def _end_target(self) -> None:
         self._target.hang_up()

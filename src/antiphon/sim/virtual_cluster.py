@@ -89,7 +89,8 @@ class VirtualCluster:
         self.network = Network(
             self.loop, seed=setup.faults.seed, times=setup.times, hostility=setup.hostility
         )
-        self.routers: list[Router] = []
+        self.router: Router
+        """That of the gateway's present life, or of its last one."""
         self.store = ShadowStore()
         self._make_book, self._router, self._expected = make_book, router, expected
         self.gateway = ClusterGateway(
@@ -97,7 +98,7 @@ class VirtualCluster:
             self.network,
             setup.cluster,
             make_book=self._new_book,
-            hear_kv=lambda *said: self.routers[-1].heard_kv(*said),
+            hear_kv=lambda *said: self.router.heard_kv(*said),
             log=self.log,
             stops=setup.stops,
         )
@@ -144,7 +145,7 @@ class VirtualCluster:
 
     def _new_book(self) -> RequestBook:
         setup = self.setup
-        router = Router(
+        router = self.router = Router(
             setup.router,
             times=self._expected.phases,
             transfer=self._expected.transfer,
@@ -159,7 +160,6 @@ class VirtualCluster:
             ),
             parts=self._router,
         )
-        self.routers.append(router)
         if self._make_book is None:
             return book_of(setup.router, router)
         return self._make_book(router)
@@ -217,7 +217,7 @@ class VirtualCluster:
             (len(life.book), "open requests"),
             (life.book.offers, "live offers"),
             (sum(life.book.held), "held requests"),
-            (self.routers[-1].open_requests, "requests in the router"),
+            (self.router.open_requests, "requests in the router"),
             (len(self.workers) - len(life.membership.workers()), "workers missing"),
         )
         return [f"{count} {what}" for count, what in open_ if count]
@@ -243,7 +243,7 @@ class VirtualCluster:
 
     def misbelieved(self) -> list[WorkerId]:
         """Workers of which the router believes that they have other blocks than they have."""
-        index = self.routers[-1].kv_index
+        index = self.router.kv_index
         return [
             name
             for name, worker in self.workers.items()

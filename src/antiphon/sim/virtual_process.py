@@ -1,6 +1,7 @@
 """A process in virtual time: lives that end and begin, a clock of its own, stop and continue."""
 
 from collections import deque
+from functools import partial
 
 from antiphon.core.faults import Node
 from antiphon.errors import BugError
@@ -30,23 +31,14 @@ class VirtualProcess:
         """What a new life does first."""
         self.on_disturbed: Action = lambda: None
         """What this life does just before it dies, stands still or computes at another pace."""
-        self.on_crash: list[Action] = []
-        """What the rest of the world does when a life ends; emptied then."""
         self._loop = loop
         self._clock_offset_s = clock_offset_s
-        self._alive = False
-        self._stopped = False
-        self._backlog: deque[Action] = deque()
-
-    @property
-    def alive(self) -> bool:
+        self.alive = False
         """Does it have a life now, stopped or not?"""
-        return self._alive
-
-    @property
-    def stopped(self) -> bool:
+        self.stopped = False
         """Does it have a life that stands still?"""
-        return self._stopped
+        self._backlog: deque[Action] = deque()
+        self._at_crash: dict[Action, None] = {}
 
     @property
     def incarnation(self) -> Incarnation:
@@ -63,59 +55,70 @@ class VirtualProcess:
 
         No effect on a dead process: a crash may come in the midst of one of its actions.
         """
-        life = self.lives
+        loop = self._loop
+        at -= self._clock_offset_s
+        loop.call_at(loop.now if at < loop.now else at, partial(self._in_life, self.lives, action))
 
-        def in_this_life() -> None:
-            if self._alive and self.lives == life:
-                self._run(action)
-
-        self._loop.call_at(max(at - self._clock_offset_s, self._loop.now), in_this_life)
+    def _in_life(self, life: int, action: Action) -> None:
+        if self.alive and self.lives == life:
+            self._run(action)
 
     def deliver(self, action: Action) -> None:
         """Run `action` now, or when the process goes on; never if it is dead."""
-        if self._alive:
+        if self.alive:
             self._run(action)
 
     def _run(self, action: Action) -> None:
-        if self._stopped:
+        if self.stopped:
             self.held_back += 1
             self._backlog.append(action)
         else:
             action()
 
+    def at_crash(self, action: Action) -> None:
+        """What the rest of the world does when this life ends: in the order of these calls."""
+        self._at_crash[action] = None
+
+    def not_at_crash(self, action: Action) -> None:
+        """Nothing of that is left to be done; fine if nothing ever was.
+
+        A gateway outlives thousands of workers' lives, and none of them may stay with it.
+        """
+        self._at_crash.pop(action, None)
+
     def start(self) -> None:
         """Begin a new life. The old one must have ended."""
-        if self._alive:
+        if self.alive:
             raise BugError(f"{self.name} starts and lives already")
         self.lives += 1
-        self._alive = True
+        self.alive = True
         self.on_start()
 
     def crash(self) -> None:
         """End the life, without a word of its own. No effect on a dead process."""
-        if not self._alive:
+        if not self.alive:
             return
         self._disturb()
         self.crashes += 1
         self.slow_factor = 1.0
-        self._alive = self._stopped = False
+        self.alive = self.stopped = False
         self._backlog.clear()
         self.on_disturbed = lambda: None
-        noticed, self.on_crash = self.on_crash, []
+        noticed, self._at_crash = self._at_crash, {}
         for notice in noticed:
             notice()
 
     def stop(self) -> None:
         """Stand still from now on. No effect on a process that is dead or stopped."""
-        if self._alive and not self._stopped:
+        if self.alive and not self.stopped:
             self._disturb()
             self.stops += 1
-            self._stopped = True
+            self.stopped = True
 
     def go_on(self) -> None:
         """Run what has waited, in order, and go on."""
-        self._stopped = False
-        while self._backlog and self._alive and not self._stopped:
+        self.stopped = False
+        while self._backlog and self.alive and not self.stopped:
             self._backlog.popleft()()
 
     def slow_down(self, factor: float) -> None:
@@ -126,10 +129,10 @@ class VirtualProcess:
 
     def speed_up(self, factor: float, life: int) -> None:
         """Take back one `slow_down` of that life."""
-        if self.lives == life and self._alive:
+        if self.lives == life and self.alive:
             self._disturb()
             self.slow_factor /= factor
 
     def _disturb(self) -> None:
-        if self._alive and not self._stopped:
+        if self.alive and not self.stopped:
             self.on_disturbed()

@@ -78,12 +78,21 @@ class PagePull:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pull:
-    """What a taker lacks of an offer, all of it with room reserved. `pages` may be empty."""
+    """What a taker lacks of an offer, all of it with room reserved: maybe nothing.
+
+    Each of `sources` goes into the page of `targets` at its place.
+    """
 
     request: RequestId
     attempt: int
     offer: Offer
-    pages: tuple[PagePull, ...]
+    sources: tuple[OfferedPage, ...]
+    targets: tuple[PageId, ...]
+
+    @property
+    def pages(self) -> tuple[PagePull, ...]:
+        """Page by page, made when asked for."""
+        return tuple(map(PagePull, self.sources, self.targets))
 
 
 class LeaseRefusal(StrEnum):

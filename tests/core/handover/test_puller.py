@@ -27,7 +27,6 @@ from antiphon.types import (
     LeaseRefused,
     Offer,
     OfferedPage,
-    PagePull,
     Pull,
     RequestId,
     WorkerId,
@@ -51,8 +50,10 @@ def pull(name: str = "r", pages: int = 2, attempt: int = 1) -> Pull:
         pages=offered,
         sequences=(),
     )
-    targets = tuple(PagePull(page, page.page + 10) for page in offered)
-    return Pull(request=RequestId(name), attempt=attempt, offer=offer, pages=targets)
+    targets = tuple(page.page + 10 for page in offered)
+    return Pull(
+        request=RequestId(name), attempt=attempt, offer=offer, sources=offered, targets=targets
+    )
 
 
 def puller() -> Puller:

@@ -129,3 +129,18 @@ def test_salt_and_block_size_have_limits() -> None:
         keys(salt=bytes(65))
     with pytest.raises(BugError, match="block_tokens"):
         keys(block_tokens=0)
+
+
+@pytest.mark.parametrize(
+    ("known", "tokens"),
+    [
+        ([], (1, 2, 3)),
+        ([], (1, 2, 3, 4, 5, 6, 7, -1)),
+        ([b"short"], (1, 2, 3, 4, 5, 6, 7, 8)),
+    ],
+)
+def test_what_is_no_chain_is_not_extended(known: list[bytes], tokens: tuple[int, ...]) -> None:
+    extended = [*known]
+    with pytest.raises(BugError):
+        keys().extend(extended, tokens, 2)
+    assert extended == known

@@ -146,7 +146,7 @@ class CountsTooMuch(sequence_memory.SequenceMemory):
 
     def start(self, sequence, match):
         answer = super().start(sequence, match)
-        sequence.computed = min(len(sequence.tokens) - 1, sequence.computed + len(match.pages))
+        sequence.computed = min(sequence.length - 1, sequence.computed + len(match.pages))
         return answer
 
 
@@ -264,7 +264,7 @@ def test_i7_finds_a_part_that_remembers_an_earlier_run() -> None:
 def test_i9_finds_an_end_that_comes_too_early(monkeypatch: pytest.MonkeyPatch) -> None:
     def hasty(sequence) -> FinishReason:
         """Forgets min_tokens."""
-        stopped = sequence.tokens[-1] in sequence.owner.marks.ids
+        stopped = sequence.newest in sequence.owner.marks.ids
         return FinishReason.STOP if stopped else FinishReason.LENGTH
 
     monkeypatch.setattr(completion, "ending", hasty)

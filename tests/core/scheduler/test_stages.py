@@ -458,7 +458,7 @@ def test_an_offer_that_does_not_fit_is_worthless_but_harmless(change, problem: s
     assert pair.adopt(entry)
     pair.step(pair.decode)
     (pull,) = pair.pulls
-    assert pull.pages == ()
+    assert pull.sources == pull.targets == ()
     pair.end_pull(pull)
     assert entry.pulled is not None and problem in entry.pulled.problem
     assert entry.pulled.missing_tokens == 7

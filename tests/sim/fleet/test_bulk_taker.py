@@ -38,3 +38,13 @@ def test_what_a_store_gives_waits_for_pulls_and_they_for_it() -> None:
     assert links.free_at(("in", "d"), 4.0) == 4.0
     assert links.free_at(("out", "d"), 0.5) == 0.5
     assert links.take("p", "d", 10, 2.0, 1.0) == 4.0
+
+
+def test_links_of_workers_that_come_and_go_are_forgotten_and_busy_ones_are_not() -> None:
+    links = Links(LinkTime(setup_s=0.0, bytes_per_s=100.0), bytes_per_page=10)
+    busy_until = links.take("long", "x", 10_000, 0.0, 1.0)
+    for number in range(2000):
+        links.take(f"p{number}", f"d{number}", 10, float(number) / 2, 1.0)
+        assert len(links) < 200
+    assert busy_until == 1000.0
+    assert links.free_at(("out", "long"), 999.5) == links.free_at(("in", "x"), 999.5) == 1000.0

@@ -176,7 +176,7 @@ def test_an_ssd_has_what_memory_could_not_keep() -> None:
 
 
 def held_by(run: Ran, name: str, tier: Tier) -> frozenset[BlockKey]:
-    return run.fleet.cluster.routers[-1].kv_index.held_by(WorkerId(name), tier)
+    return run.fleet.cluster.router.kv_index.held_by(WorkerId(name), tier)
 
 
 GATEWAY_DIES = FaultPlan(1, (ProcessFault(At(6.0), "gateway", Crash(0.5)),))

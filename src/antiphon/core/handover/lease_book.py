@@ -14,7 +14,7 @@ Whatever ends a lease drops its page references, exactly once. Leases only keep 
 used again; that a reader got what was offered, generations and checksums say.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Sequence, Set
 from dataclasses import dataclass
 
 from antiphon.core.kv.page_tally import PageTally
@@ -88,6 +88,10 @@ class LeaseBook:
     def pages(self) -> PageTally:
         """Pages under leases, to look at."""
         return self._tally
+
+    def requests(self) -> Set[RequestId]:
+        """Those that have leases which have not ended."""
+        return {one.request for one in self._leases.values()}
 
     def offer(
         self,

@@ -154,7 +154,7 @@ class Puller:
             renew_at=now + offer.ttl_s / 3,
             asked_at=now,
         )
-        if not pull.pages:
+        if not pull.targets:
             return _end(one, (), now)
         self._pulls[key] = one
         return [Take(request=pull.request, attempt=pull.attempt, owner=owner, lease=offer.lease)]
@@ -182,7 +182,7 @@ class Puller:
         Raises `BugError` if it was not asked for, or a flag is missing.
         """
         one = self._pulls.get((request, attempt))
-        if one is None or one.state is _State.TAKING or len(good) != len(one.pull.pages):
+        if one is None or one.state is _State.TAKING or len(good) != len(one.pull.targets):
             raise BugError(f"pages of {request}, attempt {attempt}, are copied unasked")
         if one.state is _State.COPYING and now >= one.safe_until:
             one.problem = _RAN_OUT
@@ -257,7 +257,7 @@ class Puller:
         match one.state:
             case _State.TAKING:
                 del self._pulls[pull.request, pull.attempt]
-                return _end(one, (False,) * len(pull.pages), now)
+                return _end(one, (False,) * len(pull.targets), now)
             case _State.COPYING:
                 one.state = _State.STOPPING
                 return [StopCopy(request=pull.request, attempt=pull.attempt)]

@@ -24,6 +24,7 @@ MAX_SALT_BYTES = 64
 _DOMAIN = b"antiphon.kv.1"
 """BLAKE2b personalisation: another domain, or a later version, never gives an equal key."""
 _PARENT = Struct(f"<I{KEY_BYTES}sI")
+_TOKEN_BYTES = 4
 
 
 class BlockKeys:
@@ -60,22 +61,40 @@ class BlockKeys:
         """
         if len(tokens) != self.block_tokens:
             raise BugError(f"a block has {self.block_tokens} tokens, not {len(tokens)}")
+        _check_parent(parent)
+        return self._named(parent, _packed(tokens), extra)
+
+    def extend(self, keys: list[BlockKey], tokens: Sequence[TokenId], blocks: int) -> None:
+        """Append to `keys` (a chain from position 0) until it names the first `blocks` blocks.
+
+        Raises as `key` does; then nothing is appended.
+        """
+        first, size = len(keys), self.block_tokens
+        if first >= blocks:
+            return
+        _check_parent(keys[-1] if keys else None)
+        wanted = tokens[first * size : blocks * size]
+        if len(wanted) != (blocks - first) * size:
+            raise BugError(f"{blocks} blocks of {size} are more than {len(tokens)} tokens")
+        bytes_ = _TOKEN_BYTES * size
+        packed = _packed(wanted)  # at once: most of a key's time
+        for begin in range(0, len(packed), bytes_):
+            parent = keys[-1] if keys else None
+            keys.append(self._named(parent, packed[begin : begin + bytes_], b""))
+
+    def _named(self, parent: BlockKey | None, packed: bytes, extra: bytes) -> BlockKey:
         state = self._shared.copy()
         if parent is None:
-            state.update(pack("<II", 0, len(tokens)) + _packed(tokens))
-        elif len(parent) == KEY_BYTES:
-            state.update(_PARENT.pack(KEY_BYTES, parent, len(tokens)) + _packed(tokens))
+            state.update(pack("<II", 0, self.block_tokens) + packed)
         else:
-            raise BugError(f"a block key has {KEY_BYTES} bytes, not {len(parent)}")
+            state.update(_PARENT.pack(KEY_BYTES, parent, self.block_tokens) + packed)
         state.update(pack("<I", len(extra)) + extra)
         return state.digest()
 
-    def extend(self, keys: list[BlockKey], tokens: Sequence[TokenId], blocks: int) -> None:
-        """Append to `keys` (a chain from position 0) until it names the first `blocks` blocks."""
-        size = self.block_tokens
-        for block in range(len(keys), blocks):
-            parent = keys[-1] if keys else None
-            keys.append(self.key(parent, tokens[block * size : (block + 1) * size]))
+
+def _check_parent(parent: BlockKey | None) -> None:
+    if parent is not None and len(parent) != KEY_BYTES:
+        raise BugError(f"a block key has {KEY_BYTES} bytes, not {len(parent)}")
 
 
 def _packed(tokens: Sequence[TokenId]) -> bytes:

@@ -13,6 +13,7 @@ Every page is free, held (somebody refers to it) or cached (nobody does, but its
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Sequence, Set
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import TypeAlias
 
 from antiphon.errors import BugError
@@ -63,6 +64,13 @@ class _Block:
     """Pages of it that somebody refers to; 0: the block may be evicted."""
 
 
+@lru_cache(maxsize=8)
+def _falling(pages: int) -> tuple[PageId, ...]:
+    """All page ids, the first one last. One object each for all pools of a process: of a thousand
+    simulated workers each has some ten thousand pages."""
+    return tuple(range(pages - 1, -1, -1))
+
+
 class PagePool:
     """Reference-counted pages with a prefix cache of complete blocks, evicted least recent first.
 
@@ -85,7 +93,7 @@ class PagePool:
         self._listen = listen
         self._references = [0] * pages
         self._block_of: list[_Block | None] = [None] * pages
-        self._free = list(range(pages - 1, -1, -1))
+        self._free = list(_falling(pages))
         self._held = 0
         self._named: dict[BlockKey, _Block] = {}
         self._idle: OrderedDict[BlockKey, _Block] = OrderedDict()

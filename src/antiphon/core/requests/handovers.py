@@ -1,5 +1,7 @@
 """Offers that nobody has taken yet, and when their owners must hear that they are still wanted."""
 
+from heapq import heapify, heappop, heappush
+
 from antiphon.errors import BugError
 from antiphon.types import LeaseId, Offer, Renew, Seconds, WorkerId
 
@@ -21,8 +23,8 @@ class Handovers:
 
     def __init__(self) -> None:
         self._owners: dict[WorkerId, _Owner] = {}
-        self._next: Seconds | None = None
-        self._changed = False
+        self._due: list[tuple[Seconds, WorkerId]] = []
+        """A heap of owners' next renewals, and of some that are none any more."""
 
     def __len__(self) -> int:
         return sum(len(owner.intervals) for owner in self._owners.values())
@@ -38,8 +40,8 @@ class Handovers:
         interval = max(offer.ttl_s / RENEWALS_A_TTL, LEAST_INTERVAL_S)
         owner = self._owners.setdefault(offer.owner, _Owner())
         owner.intervals[offer.lease] = interval
-        owner.renew_at = min(owner.renew_at, now + interval)
-        self._changed = True
+        if now + interval < owner.renew_at:
+            self._renew(offer.owner, owner, now + interval)
 
     def remove(self, offer: Offer) -> None:
         """Mutates: the lease, which must be live, is over."""
@@ -47,24 +49,30 @@ class Handovers:
         del owner.intervals[offer.lease]
         if not owner.intervals:
             del self._owners[offer.owner]
-            self._changed = True
 
     def next(self) -> Seconds | None:
-        """When `due` has something to say next.
+        """When `due` has something to say next. Asked for with each fact."""
+        due = self._due
+        while due and not self._is_so(*due[0]):
+            heappop(due)
+        return due[0][0] if due else None
 
-        Asked for with each fact, and looked for once after each change.
-        """
-        if self._changed:
-            self._next = min((one.renew_at for one in self._owners.values()), default=None)
-            self._changed = False
-        return self._next
+    def _is_so(self, at: Seconds, name: WorkerId) -> bool:
+        owner = self._owners.get(name)
+        return owner is not None and owner.renew_at == at
+
+    def _renew(self, name: WorkerId, owner: _Owner, at: Seconds) -> None:
+        owner.renew_at = at
+        heappush(self._due, (at, name))
+        if len(self._due) > 2 * len(self._owners) + 64:
+            self._due = [(one.renew_at, name) for name, one in self._owners.items()]
+            heapify(self._due)
 
     def due(self, now: Seconds) -> list[Renew]:
         """Mutates: the renewals of all owners whose time has come."""
         renewals: list[Renew] = []
         for name, owner in self._owners.items():
             if owner.renew_at <= now:
-                owner.renew_at = now + min(owner.intervals.values())
+                self._renew(name, owner, now + min(owner.intervals.values()))
                 renewals.append(Renew(owner=name, leases=tuple(owner.intervals)))
-                self._changed = True
         return renewals

@@ -78,8 +78,8 @@ class Beliefs:
             case WorkerReported(worker, view):
                 if belief := self._workers.get(worker):
                     belief.pace.fade(now, idle=belief.idle)
-                    belief.reported(view, now)
-                    self._short.changed(belief)
+                    if belief.reported(view, now):
+                        self._short.changed(belief)
 
     def place(self, placement: Placement) -> None:
         """A decision was made. Mutates."""

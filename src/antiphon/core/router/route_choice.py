@@ -70,7 +70,8 @@ class RouteChoice:
             return self._pick(self._wholes(ready), full, ready)
         roomy, ready = self._with_room(decoders), self._to_compute(decoders)
         demand = self.forecast.demand
-        partners = [one.exchange for one in decoders if could_adopt(one, demand, drawn=1)]
+        takers = [one for one in decoders if could_adopt(one, demand, drawn=1)]
+        partners = [one.exchange for one in takers]
         pool = [
             worker
             for worker in workers
@@ -81,7 +82,7 @@ class RouteChoice:
         full = f"all {len(decoders)} workers that decode are full"
         if whole or not pool:
             return self._pick(self._wholes(ready), full, ready)
-        split = self._split(pool, roomy)
+        split = self._split(pool, self._with_room(takers))
         both = [worker for worker in ready if worker.role is Role.MIXED]
         mixed = self._wholes(both)
         remote = [split] if split and not self._have_enough(pool) else []
@@ -129,10 +130,11 @@ class RouteChoice:
         return [self.forecast.whole(worker) for worker in workers]
 
     def _split(self, pool: Sequence[WorkerBelief], ready: Sequence[WorkerBelief]) -> Option | None:
-        """Best pair. Headroom is the smaller of both sides', so each side is chosen alone."""
+        """Best pair, of those who `could_adopt` it and have room. Headroom is the smaller of both
+        sides', so each side is chosen alone."""
         takers: dict[object, list[Option]] = {}
         for worker in ready:
-            if worker.exchange is not None and could_adopt(worker, self.forecast.demand, drawn=1):
+            if worker.exchange is not None:
                 takers.setdefault(worker.exchange, []).append(self.forecast.decode(worker))
         owners: dict[object, list[Option]] = {}
         for worker in pool:

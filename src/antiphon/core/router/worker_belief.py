@@ -7,6 +7,7 @@ m, so the newest n - m are not in it yet and are added to what it says. Between 
 taken off but what is known to be over, so a worker that is stuck never looks idle.
 """
 
+from functools import lru_cache
 from typing import NamedTuple
 
 from antiphon.core.costs import PhaseTime, occupied_s
@@ -75,6 +76,8 @@ class WorkerBelief:
         self._foreign_requests = self._foreign_sequences = self._foreign_tokens = 0
         self._gone_pages = self._gone_context = self._just_offered_pages = 0
         self._load: Load | None = None
+        self._pace_then = 0.0
+        """The pace's factor at the last report."""
 
     @property
     def total_pages(self) -> int | None:
@@ -105,8 +108,14 @@ class WorkerBelief:
 
     # ── what happens to it ───────────────────────────────────────────────────────────────────
 
-    def reported(self, view: WorkerView, now: Seconds) -> None:
-        """Take in a report. Mutates this and the placements here."""
+    def reported(self, view: WorkerView, now: Seconds) -> bool:
+        """Take in a report. Mutates this and the placements here. False: it is as good as before.
+
+        A worker that has nothing to do says the same again and again: of thousands most do.
+        """
+        if self._says_the_same(view):
+            before, self._pace_then = self._pace_then, self.pace.factor
+            return before != self.pace.factor
         self._view, self._load = view, None
         self.pace.reported(view, now)
         self._gone_pages = self._gone_context = self._just_offered_pages = 0
@@ -125,6 +134,17 @@ class WorkerBelief:
         ours = sum(placement.demand.sequences for placement in known if placement.seen)
         self._foreign_sequences = max(0, view.running_sequences - ours)
         self._foreign_requests = max(0, counted - len(known))
+        self._pace_then = self.pace.factor
+        return True
+
+    def _says_the_same(self, view: WorkerView) -> bool:
+        """And nothing was sent there, or left it, since then."""
+        before = self._view
+        if before is None or self._here or view.steps_total != before.steps_total:
+            return False
+        if self._gone_pages or self._gone_context or self._just_offered_pages:
+            return False
+        return view == before
 
     def put(self, placement: Placement) -> None:
         """The request was sent here. Mutates."""
@@ -211,6 +231,10 @@ class WorkerBelief:
         return -(-tokens // self.info.kv.page_tokens) if self.info.kv else 0
 
 
+@lru_cache(maxsize=256)
 def exchange_of(numerics: str, kv: KvShape) -> Exchange:
-    """What two workers must have equal; the number of pages is each one's own."""
+    """What two workers must have equal; the number of pages is each one's own.
+
+    Equal ones are mostly one object: they are compared for each worker and decision.
+    """
     return Exchange(numerics, kv.layout, kv.page_tokens, kv.block_tokens, kv.page_bytes)

@@ -3,6 +3,8 @@
 from .admission import DeferReason, Deferred
 from .parts import STANDARD_PARTS, Parts
 from .scheduler import SCHEDULER, SCHEDULER_METHODS, Scheduler
+from .sequence import SequenceState
+from .sequence_memory import SequenceMemory
 
 __all__ = [
     "SCHEDULER",
@@ -12,4 +14,6 @@ __all__ = [
     "Deferred",
     "Parts",
     "Scheduler",
+    "SequenceMemory",
+    "SequenceState",
 ]

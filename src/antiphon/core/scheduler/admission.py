@@ -213,7 +213,7 @@ class Admission:
 
     def peak(
         self,
-        running: Iterable[SequenceState],
+        running: Collection[SequenceState],
         candidate: SequenceState | None = None,
         match: Match | None = None,
     ) -> int:
@@ -221,6 +221,8 @@ class Admission:
 
         Prefills whose KV is to be offered don't grow: they count as what they hold, as leases do.
         """
+        if candidate is None and not running:
+            return self._pool.held_pages
         decodes: list[SequenceState] = []
         started: list[SequenceState] = []
         for sequence in running:
@@ -245,12 +247,12 @@ class Admission:
             own_pages += own
             self._charge(loads, sequence, own, pages, -(-ahead // step_tokens))
         if candidate is not None:
-            pages = -(-len(candidate.tokens) // self._page_tokens)
+            pages = -(-candidate.length // self._page_tokens)
             own = pages - len(match.pages) + match.idle_pages
             own += sum(self._follower_pages(follower) for follower in candidate.followers)
             if candidate.owner.adoption is None:
                 here = max(len(match.pages) * self._page_tokens, candidate.coming)
-                ahead += len(candidate.tokens) - here
+                ahead += candidate.length - here
             self._charge(loads, candidate, own, pages, -(-ahead // step_tokens))
         shared = self._pool.held_pages - own_pages
         return peak_pages(loads, shared_pages=shared, page_tokens=self._page_tokens)
@@ -268,7 +270,7 @@ class Admission:
         generated = sequence.outputs
         predicted = self._length(generated, sequence.owner.max_tokens)
         life = delay + predicted - generated
-        slack = pages * self._page_tokens - (len(sequence.tokens) - 1)
+        slack = pages * self._page_tokens - (sequence.length - 1)
         loads.append(Load(life, own, slack))
         if sequence.followers:
             loads += [Load(life, 0, 0)] * len(sequence.followers)

@@ -50,7 +50,7 @@ def batch(
     draft = _Draft()
     prefills: list[SequenceState] = []
     for sequence in running:
-        if len(sequence.tokens) - sequence.computed == 1:
+        if sequence.length - sequence.computed == 1:
             _decode(draft, sequence, memory)
         else:
             prefills.append(sequence)
@@ -77,13 +77,13 @@ def prefills_first(running: Collection[SequenceState]) -> Collection[SequenceSta
 
     In steps of these decodes wait for prompts, as in vLLM before chunked prefill.
     """
-    prefills = [one for one in running if len(one.tokens) - one.computed > 1]
+    prefills = [one for one in running if one.length - one.computed > 1]
     return prefills or running
 
 
 def _decode(draft: _Draft, sequence: SequenceState, memory: SequenceMemory) -> None:
     """Add the chunk of one token. A lone uncomputed prompt token passes here too."""
-    key, table, tokens, sent = sequence.key, sequence.table, sequence.tokens, sequence.sent
+    key, table, sent = sequence.key, sequence.table, sequence.sent
     if sequence.followers:
         _prefill(draft, sequence, memory, 1)
         return
@@ -92,12 +92,12 @@ def _decode(draft: _Draft, sequence: SequenceState, memory: SequenceMemory) -> N
         Chunk(
             request=sequence.owner.request,
             sequence=key.sequence,
-            tokens=(tokens[-1],),
+            tokens=(sequence.newest,),
             start=sequence.computed,
             page_start=sent,
             new_pages=tuple(table[sent:]) if sent != known else (),
             samples=(key.sequence,),
-            index=len(tokens) - sequence.prompt_len,
+            index=sequence.outputs,
         )
     )
     if sequence.sources:
@@ -111,12 +111,9 @@ def _decode(draft: _Draft, sequence: SequenceState, memory: SequenceMemory) -> N
 def _prefill(draft: _Draft, sequence: SequenceState, memory: SequenceMemory, budget: int) -> int:
     """Add a chunk of at most `budget` tokens; returns how many it has."""
     start = max(sequence.computed, sequence.coming)
-    if min(start + budget, len(sequence.tokens)) <= sequence.prompt_len:
-        tokens = sequence.owner.request.prompt[start : start + budget]
-    else:
-        tokens = tuple(sequence.tokens[start : start + budget])
+    tokens = sequence.tokens(start, min(start + budget, sequence.length))
     sampled: list[SequenceState] = []
-    if start + len(tokens) == len(sequence.tokens):
+    if start + len(tokens) == sequence.length:
         sampled = [sequence, *(one for one in sequence.followers if not one.resumed_len)]
     draft.chunks.append(
         Chunk(

@@ -65,7 +65,7 @@ class Completion:
             sequence.in_flight = False
             sequence.computed += passes
             outputs = sequence.outputs
-            sequence.tokens += run.tokens
+            sequence.take(run.tokens)
             if sequence.computed >= sequence.next_commit:
                 memory.commit(sequence)
             if sequence.ended:
@@ -171,8 +171,8 @@ class Completion:
             if sequence.ended:
                 continue
             owner, token = sequence.owner, sample.token
-            sequence.tokens.append(token)
-            outputs = len(sequence.tokens) - sequence.prompt_len
+            sequence.take((token,))
+            outputs = sequence.outputs
             events.append(
                 TokenGenerated(
                     request=request,

@@ -139,8 +139,9 @@ class Intake:
             SequenceState(
                 owner=state,
                 key=SequenceKey(request.id, index),
-                tokens=[*request.prompt, *resumed[index]],
                 prompt_len=length,
+                length=length + len(resumed[index]),
+                output=[*resumed[index]],
                 resumed_len=len(resumed[index]),
                 block_keys=[*names],
             )

@@ -33,7 +33,7 @@ class Offering:
         request, lease = state.request, state.lease
         assert lease is not None
         sequences = tuple(
-            OfferedSequence(one.key.sequence, len(one.tokens) - 1, tuple(one.table))
+            OfferedSequence(one.key.sequence, one.length - 1, tuple(one.table))
             for one in state.alive
         )
         references = self._roster.offer(state, now)

@@ -6,14 +6,14 @@ did not come is computed here.
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from itertools import starmap
 
 from antiphon.errors import BugError
 from antiphon.types import (
     Awaited,
     Fetch,
     Fetched,
-    PagePull,
+    OfferedPage,
+    PageId,
     Pull,
     Pulled,
     RequestId,
@@ -105,16 +105,21 @@ class Receiving:
     def _begin_pull(self, leader: SequenceState, adoption: Adoption) -> None:
         size = self._memory.page_tokens
         parts: list[_Part] = []
-        pages: list[PagePull] = []
+        sources: list[OfferedPage] = []
+        targets: list[PageId] = []
         for one in (leader, *leader.followers):
             first = one.computed // size
-            sources = adoption.sources.get(one.key.sequence, ())[first:]
-            parts.append(_Part(one, one.computed, len(sources)))
-            targets = one.table[first : first + len(sources)]
-            pages += starmap(PagePull, zip(sources, targets, strict=True))
+            lacking = adoption.sources.get(one.key.sequence, ())[first:]
+            parts.append(_Part(one, one.computed, len(lacking)))
+            sources += lacking
+            targets += one.table[first : first + len(lacking)]
         request = leader.owner.request
         pull = Pull(
-            request=request.id, attempt=request.attempt, offer=adoption.offer, pages=tuple(pages)
+            request=request.id,
+            attempt=request.attempt,
+            offer=adoption.offer,
+            sources=tuple(sources),
+            targets=tuple(targets),
         )
         self._pulls.append(pull)
         self._depart(leader, _Flight(pull, tuple(parts), size))
@@ -160,7 +165,7 @@ class Receiving:
         cached = self._tokens_here(party)
         self._count(flight, good)
         here = self._tokens_here(party)
-        missing = sum(len(one.tokens) - 1 - one.computed for one in party)
+        missing = sum(one.length - 1 - one.computed for one in party)
         said = problem or (owner.adoption.problem if owner.adoption is not None else "")
         if self._arrive(flight) is None:
             return None
@@ -299,7 +304,7 @@ class Receiving:
             if whole:
                 one = part.sequence
                 reach = part.start + whole * flight.piece_tokens
-                one.computed = min(reach, len(one.tokens) - 1)
+                one.computed = min(reach, one.length - 1)
 
     def _arrive(self, flight: _Flight) -> SequenceState | None:
         """Nothing is written any more: the party runs. Returns who leads it now; None: nobody."""

@@ -36,7 +36,7 @@ class Repeating:
 def _only_decodes(sequence: SequenceState) -> bool:
     """It gets a token in each step, as it did before, and nothing else is to be said of it."""
     return (
-        len(sequence.tokens) - sequence.computed == 1
+        sequence.length - sequence.computed == 1
         and sequence.outputs > sequence.resumed_len
         and not (sequence.followers or sequence.sources or sequence.ended)
         and sequence.owner.lease is None

@@ -4,7 +4,7 @@ A sequence ends at once, but if a chunk of it is in the outstanding plan it keep
 its pages until the step completes.
 """
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 
 from antiphon.core.deadlines import Deadlines
 from antiphon.core.kv import PageTally
@@ -202,6 +202,11 @@ class Roster:
             self._forget(one)
         return references
 
+    def give_back(self, references: Sequence[PageId]) -> None:
+        """A lease has ended: whoever waits for memory may start."""
+        self._memory.pool.release(references)
+        self.changed = True
+
     def end(self, ends: Iterable[SequenceState], now: Seconds) -> None:
         """These sequences end now.
 
@@ -247,6 +252,15 @@ class Roster:
         somebody looks for cycles.
         """
         sequence.owner.sequences.remove(sequence)
+
+    def dismantle(self) -> None:
+        """Requests and sequences know each other no longer. Nothing may be called any more."""
+        started = (
+            *self.running.values(),
+            *(one for some in self.receiving.values() for one in some),
+        )
+        for owner in (*self.requests.values(), *(one.owner for one in started)):
+            owner.sequences = []
 
     def _take_out(self, sequence: SequenceState) -> None:
         if sequence.running:

@@ -30,7 +30,6 @@ from antiphon.types import (
     LeaseId,
     ModelInfo,
     Offer,
-    PageId,
     Pull,
     Rejected,
     Request,
@@ -119,7 +118,7 @@ class Scheduler:
         self._roster = parts.roster(self._memory, self._history, config.max_batched_tokens)
         self._completion = parts.completion(self._roster, self._memory, self._history)
         self._intake = Intake(config, kv, model, self._limits, parts)
-        self.leases = parts.lease_book(self._lease_ended, ttl_s=lease_ttl_s)
+        self.leases = parts.lease_book(self._roster.give_back, ttl_s=lease_ttl_s)
         self._offering = Offering(self._roster, self.leases)
         self._receiving = parts.receiving(self._roster, self._memory)
         self._growth = Growth(self._roster, self._memory)
@@ -358,6 +357,10 @@ class Scheduler:
         state = self._roster.requests.get(id)
         return state is not None and state.request.attempt == attempt
 
+    def dismantle(self) -> None:
+        """Nothing may be called any more: without a search for cycles, all of it can be freed."""
+        self._roster.dismantle()
+
     # ── taking requests ──────────────────────────────────────────────────────────────────────
 
     def _supersede(self, request: Request, now: Seconds) -> None:
@@ -389,10 +392,6 @@ class Scheduler:
                 self._events.append(ended_event(sequence, reason))
                 self._events_at = now
                 self._roster.end_new(sequence, now)
-
-    def _lease_ended(self, references: Sequence[PageId]) -> None:
-        self._pool.release(references)
-        self._roster.changed = True
 
     def _take_events(self) -> list[SchedulerEvent]:
         events, self._events = self._events, []

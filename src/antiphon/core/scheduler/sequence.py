@@ -15,7 +15,7 @@ pages of its own for the rest, and goes on when the leader has computed the prom
     waiting ──start──▶ receiving ──▶ running …                  (adopted, or fetched from the store)
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
@@ -86,9 +86,11 @@ class SequenceState:
 
     owner: RequestState
     key: SequenceKey
-    tokens: list[TokenId]
-    """Prompt and output so far."""
     prompt_len: int
+    length: int
+    """Tokens of prompt and output so far."""
+    output: list[TokenId]
+    """The prompt is its request's: a long one is not copied."""
     resumed_len: int = 0
     """How many tokens earlier attempts gave it."""
     computed: int = 0
@@ -118,7 +120,25 @@ class SequenceState:
     @property
     def outputs(self) -> int:
         """Output tokens so far, those of earlier attempts included."""
-        return len(self.tokens) - self.prompt_len
+        return len(self.output)
+
+    @property
+    def newest(self) -> TokenId:
+        """The last token."""
+        return self.output[-1] if self.output else self.owner.request.prompt[-1]
+
+    def tokens(self, start: int, end: int) -> tuple[TokenId, ...]:
+        """Prompt and output in that range of positions."""
+        prompt_len = self.prompt_len
+        if end <= prompt_len:
+            return self.owner.request.prompt[start:end]
+        own = tuple(self.output[max(0, start - prompt_len) : end - prompt_len])
+        return self.owner.request.prompt[start:] + own
+
+    def take(self, tokens: Sequence[TokenId]) -> None:
+        """New output. Mutates."""
+        self.output += tokens
+        self.length += len(tokens)
 
     @property
     def coming(self) -> int:
@@ -128,14 +148,14 @@ class SequenceState:
         """
         owner = self.owner
         if owner.adoption is not None:
-            return len(self.tokens) - 1
+            return self.length - 1
         size = owner.block_keys.block_tokens
-        return min(owner.fetch, len(self.tokens) - 1) // size * size
+        return min(owner.fetch, self.length - 1) // size * size
 
     @property
     def uncomputed(self) -> int:
         """Its tokens that are to be computed here before it decodes, the last one among them."""
-        return len(self.tokens) - max(self.computed, self.coming)
+        return self.length - max(self.computed, self.coming)
 
     @property
     def rank(self) -> Rank:
@@ -164,7 +184,7 @@ def shared_tokens(sequence: SequenceState, block_tokens: int) -> int:
 def follower_pages(follower: SequenceState, *, page_tokens: int, block_tokens: int) -> int:
     """Pages that a follower needs of its own, beside what the leader has."""
     if follower.resumed_len:
-        own = len(follower.tokens) - shared_tokens(follower, block_tokens)
+        own = follower.length - shared_tokens(follower, block_tokens)
     elif follower.owner.lease is not None:
         own = 0
     else:
@@ -194,7 +214,7 @@ def _line(sequence: SequenceState) -> tuple[int, bool, bytes]:
 
 def is_prefill(sequence: SequenceState) -> bool:
     """Whether more than one of its tokens is still to be computed, and here."""
-    return len(sequence.tokens) - sequence.computed > 1 and sequence.uncomputed > 1
+    return sequence.length - sequence.computed > 1 and sequence.uncomputed > 1
 
 
 def ending(sequence: SequenceState) -> FinishReason | None:
@@ -203,7 +223,7 @@ def ending(sequence: SequenceState) -> FinishReason | None:
     Before `min_tokens` output tokens neither end-of-sequence nor a stop id ends it.
     """
     owner, outputs = sequence.owner, sequence.outputs
-    if outputs and owner.marks.end(sequence.tokens[-1], outputs):
+    if outputs and owner.marks.end(sequence.newest, outputs):
         return FinishReason.STOP
     return FinishReason.LENGTH if outputs >= owner.max_tokens else None
 
@@ -229,7 +249,7 @@ def ended_event(sequence: SequenceState, reason: FinishReason, message: str = ""
     """The sequence's last event. A `LENGTH` that the request did not ask for says so."""
     owner, request = sequence.owner, sequence.owner.request
     if reason is FinishReason.LENGTH and owner.max_tokens != request.sampling.max_tokens:
-        message = f"prompt and output reached {len(sequence.tokens)} tokens, the limit here"
+        message = f"prompt and output reached {sequence.length} tokens, the limit here"
     return SequenceEnded(
         request=request.id,
         attempt=request.attempt,

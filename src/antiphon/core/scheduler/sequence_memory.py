@@ -5,7 +5,7 @@ from itertools import islice, takewhile
 
 from antiphon.core.kv import Match, OutOfMemory, PagePool
 from antiphon.errors import BugError
-from antiphon.types import BlockKey, PageCopy, PageId
+from antiphon.types import BlockKey, PageCopy, PageId, TokenId
 
 from .sequence import SequenceState, follower_pages, shared_tokens
 
@@ -28,7 +28,7 @@ class SequenceMemory:
     def party_pages(self, leader: SequenceState) -> int:
         """Pages that a sequence and its followers need to start, cached ones included."""
         own = sum(self._own_pages(follower) for follower in leader.followers)
-        return self.pages_for(len(leader.tokens)) + own
+        return self.pages_for(leader.length) + own
 
     def match(self, sequence: SequenceState) -> Match:
         """Cached blocks that the sequence may begin with, then those that its followers may use.
@@ -53,7 +53,7 @@ class SequenceMemory:
         None: done. On `OutOfMemory` nothing has changed.
         """
         if not sequence.followers:
-            wanted = self.pages_for(len(sequence.tokens)) - len(match.pages)
+            wanted = self.pages_for(sequence.length) - len(match.pages)
             taken = self.pool.reserve(wanted, keep=match)
             if isinstance(taken, OutOfMemory):
                 return taken
@@ -79,7 +79,7 @@ class SequenceMemory:
             return taken
         self._share_again(hits)
         new = list(taken.pages)
-        rest = self.pages_for(len(leader.tokens)) - len(hits[0])
+        rest = self.pages_for(leader.length) - len(hits[0])
         self._lay_out(leader, hits[0] + new[:rest], len(hits[0]))
         del new[:rest]
         for follower, own_hits in zip(leader.followers, hits[1:], strict=True):
@@ -121,9 +121,16 @@ class SequenceMemory:
 
     def _names(self, sequence: SequenceState) -> list[BlockKey]:
         """Keys of all blocks that are complete before the last token."""
-        blocks = (len(sequence.tokens) - 1) // self.block_tokens
-        sequence.owner.block_keys.extend(sequence.block_keys, sequence.tokens, blocks)
+        blocks = (sequence.length - 1) // self.block_tokens
+        self._name(sequence, blocks)
         return sequence.block_keys[:blocks]
+
+    def _name(self, sequence: SequenceState, blocks: int) -> None:
+        """Compute the keys of its first blocks, as far as that was not done before."""
+        keys, size = sequence.block_keys, self.block_tokens
+        for block in range(len(keys), blocks):
+            tokens = sequence.tokens(block * size, (block + 1) * size)
+            keys.append(sequence.owner.block_keys.key(keys[-1] if keys else None, tokens))
 
     def _own_pages(self, follower: SequenceState) -> int:
         return follower_pages(
@@ -215,15 +222,18 @@ class SequenceMemory:
         first, complete = sequence.next_commit // size - 1, sequence.computed // size
         if first >= complete:
             return
-        owner.block_keys.extend(keys, sequence.tokens, complete)
-        prompt, prompt_len = owner.request.prompt, sequence.prompt_len
+        self._name(sequence, complete)
         for block in range(first, complete):
-            end = (block + 1) * size
-            tokens = prompt if end <= prompt_len else sequence.tokens
+            tokens = self.told_tokens(sequence, block)
             pages = table[block * per_block : (block + 1) * per_block]
             parent = keys[block - 1] if block else None
-            self.pool.commit(keys[block], parent, pages, tokens[end - size : end], owner.tenant)
+            self.pool.commit(keys[block], parent, pages, tokens, owner.tenant)
         sequence.next_commit = (complete + 1) * size
+
+    def told_tokens(self, sequence: SequenceState, block: int) -> Sequence[TokenId]:
+        """What the pool's listener is told of the tokens of a block that gets its name."""
+        size = self.block_tokens
+        return sequence.tokens(block * size, (block + 1) * size)
 
     def doubt(self, sequence: SequenceState) -> None:
         """Its KV may be wrong: nobody finds its blocks again, and no more of them get names."""

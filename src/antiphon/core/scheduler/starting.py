@@ -144,7 +144,7 @@ class Starting:
         if fresh:
             self._roster.fresh -= 1
             if owner.adoption is None:
-                self.queried_tokens += len(head.tokens)
+                self.queried_tokens += head.length
                 self.hit_tokens += head.computed
         if self._receiving.begin(head):
             return

@@ -75,6 +75,6 @@ def _tenant(sequence: SequenceState) -> Tenant | None:
 
 def _waiting(sequence: SequenceState) -> Waiting[SequenceKey]:
     """Its place in its line: does not change while it waits."""
-    owner, tokens = sequence.owner, len(sequence.tokens)
+    owner, tokens = sequence.owner, sequence.length
     due_at = urgency(owner.request, owner.arrived_at)
     return Waiting(due_at, owner.arrival, sequence.key, tokens, tokens)

@@ -3,7 +3,8 @@
 from collections.abc import Sequence
 from functools import lru_cache
 
-from antiphon.types import OfferedPage, PageId, StepPlan
+from antiphon.core.scheduler import SequenceMemory, SequenceState
+from antiphon.types import OfferedPage, PageId, StepPlan, TokenId
 
 from ..shadow_kv import PageContent, ShadowKv
 
@@ -31,6 +32,14 @@ class BlindKv(ShadowKv):
 
     def run(self, plan: StepPlan) -> None:
         """See `ShadowKv`."""
+
+
+class BlindMemory(SequenceMemory):
+    """Whoever hears of blocks wants no tokens: a name stands for its content."""
+
+    def told_tokens(self, sequence: SequenceState, block: int) -> Sequence[TokenId]:
+        """See `SequenceMemory`."""
+        return ()
 
 
 @lru_cache(maxsize=1 << 16)

@@ -26,6 +26,11 @@ class Links:
         self._exposed = exposed
         self._bytes_per_page = bytes_per_page
         self._free_at: dict[Way, Seconds] = {}
+        self._most = 64
+
+    def __len__(self) -> int:
+        """Ways that something is kept of: those that are busy, and some that were."""
+        return len(self._free_at)
 
     def take(self, owner: Node, taker: Node, pages: int, now: Seconds, slow: float) -> Seconds:
         """When a pull that is asked for now is over. Mutates: both links are busy until then."""
@@ -41,7 +46,14 @@ class Links:
         begins_at = max(self.free_at(way, now) for way in ways)
         ends_at = begins_at + took_s
         self._free_at |= dict.fromkeys(ways, ends_at)
+        if len(self._free_at) > self._most:
+            self._forget_free(now)
         return ends_at
+
+    def _forget_free(self, now: Seconds) -> None:
+        """What is free is as what never carried anything: workers that ended leave nothing."""
+        self._free_at = {way: at for way, at in self._free_at.items() if at > now}
+        self._most = 2 * len(self._free_at) + 64
 
 
 class BulkTaker(PageTaker):
@@ -53,7 +65,7 @@ class BulkTaker(PageTaker):
 
     def next_page(self, copying: Copying) -> None:
         """See `PageTaker`: all pages at once."""
-        life, loop, pages = self._life, self._life.network.loop, copying.pull.pages
+        life, loop, pages = self._life, self._life.network.loop, copying.pull.targets
         if copying.unwanted or not pages:
             self.end_copy(copying)
             return
@@ -72,5 +84,5 @@ class BulkTaker(PageTaker):
         if not life.process.alive:
             return  # it died in the midst of this
         if not copying.unwanted:
-            copying.good = [damage is None] * len(copying.pull.pages)
+            copying.good = [damage is None] * len(copying.pull.targets)
         self.end_copy(copying)

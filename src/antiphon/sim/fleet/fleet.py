@@ -30,7 +30,7 @@ from ..network import LinkTimes
 from ..shadow_kv import ShadowKv
 from ..virtual_cluster import Expected, VirtualCluster
 from ..worker_parts import WorkerParts
-from .blind_kv import BlindKv
+from .blind_kv import BlindKv, BlindMemory
 from .bulk_taker import BulkTaker, Links
 from .fleet_stores import FleetStores, StoreSetup
 from .rare_collections import rare_collections
@@ -130,7 +130,12 @@ class Fleet:
     def worker_parts(self) -> WorkerParts:
         """What each worker is put together from, once."""
         return WorkerParts(
-            scheduler=replace(STANDARD_PARTS, known_names=self.known_names, id_range=id_range),
+            scheduler=replace(
+                STANDARD_PARTS,
+                known_names=self.known_names,
+                id_range=id_range,
+                memory=BlindMemory,
+            ),
             engine=self._engine,
             memory=BlindKv,
             taker=lambda life: BulkTaker(life, self._links),
@@ -144,7 +149,7 @@ class Fleet:
         It is in the same process here; a worker would compute the same.
         """
         space = KeySpace(model.identity, model.numerics, block_tokens)
-        return self.cluster.routers[-1].names_of(request.id, space)
+        return self.cluster.router.names_of(request.id, space)
 
     @property
     def now(self) -> Seconds:

@@ -83,7 +83,7 @@ class FleetStoreUser:
         self._coming: dict[tuple[RequestId, int], _Coming] = {}
         self._forget: Callable[[], None] = lambda: None
         self._store.on_lost.append(self._offer_all)
-        life.process.on_crash.append(self._end)
+        life.process.at_crash(self._end)
 
     def __len__(self) -> int:
         """Fetches that have not ended."""

@@ -40,6 +40,8 @@ _ERRORS = {
     Outcome.DEADLINE: CallError.TIMEOUT,
     Outcome.CANCELLED: CallError.TIMEOUT,
 }
+_SEEN = frozenset((Deliver, DeliverRun, Settle, Arrived, Drained, LifeBegan, Turned, LifeEnded))
+"""What users look at, of all that a log is told."""
 _KEPT_S: Seconds = 60.0
 """How long the answer of a call that failed is kept; who computes it even then gets end marks."""
 
@@ -295,6 +297,8 @@ class Users(ClusterLog):
 
     def note(self, at: Seconds, node: Node, what: Entry) -> None:
         """See `ClusterLog`: nothing is kept but what users see."""
+        if type(what) not in _SEEN:
+            return  # most of what happens
         match what:
             case Deliver(said) | DeliverRun(said):
                 self._hear(said)

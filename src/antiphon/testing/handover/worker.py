@@ -30,7 +30,6 @@ from antiphon.types import (
     Offer,
     OfferedPage,
     OfferedSequence,
-    PagePull,
     Pull,
     Pulled,
     Release,
@@ -267,8 +266,14 @@ class HandoverWorker:
         self.attempts[request.id] = request.attempt
         self.adopted[request.id, request.attempt] = request
         self.pulling[request.id, request.attempt] = offer.owner
-        pages = tuple(PagePull(page, page.page) for page in offer.pages)
-        pull = Pull(request=request.id, attempt=request.attempt, offer=offer, pages=pages)
+        targets = tuple(page.page for page in offer.pages)
+        pull = Pull(
+            request=request.id,
+            attempt=request.attempt,
+            offer=offer,
+            sources=offer.pages,
+            targets=targets,
+        )
         self._pull(self.puller.begin(pull, now), send)
 
     def _pull(self, commands: Iterable[PullCommand], send: Send) -> None:
