@@ -153,6 +153,7 @@ from .routing import (
 from .sampling import (
     SamplingParams,
 )
+from .transfer import DataAccess
 
 __all__ = [
     "STORE",
@@ -173,6 +174,7 @@ __all__ = [
     "ComingKv",
     "Command",
     "Config",
+    "DataAccess",
     "Deliver",
     "DeliverRun",
     "Dispatch",
