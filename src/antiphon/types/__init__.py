@@ -51,6 +51,7 @@ from .fleet import (
     FleetEvent,
     Health,
     HealthChanged,
+    HostPort,
     KvShape,
     Member,
     ModelInfo,
@@ -75,6 +76,7 @@ from .handover import (
 )
 from .ids import (
     BlockKey,
+    HostName,
     Incarnation,
     LeaseId,
     PageId,
@@ -114,6 +116,7 @@ from .messages import (
     Hello,
     JoinRefusal,
     JoinRefused,
+    Leave,
     PeerHello,
     PeerRefusal,
     PeerRefused,
@@ -123,6 +126,7 @@ from .messages import (
     TakenLease,
     Welcome,
 )
+from .network_config import NetworkConfig
 from .plan import (
     Awaited,
     Chunk,
@@ -197,6 +201,8 @@ __all__ = [
     "HealthChanged",
     "Hello",
     "Hold",
+    "HostName",
+    "HostPort",
     "HttpConfig",
     "Incarnation",
     "IndexCounts",
@@ -215,6 +221,7 @@ __all__ = [
     "LeaseId",
     "LeaseRefusal",
     "LeaseRefused",
+    "Leave",
     "LoadRun",
     "Locate",
     "Located",
@@ -223,6 +230,7 @@ __all__ = [
     "Member",
     "ModelConfig",
     "ModelInfo",
+    "NetworkConfig",
     "Offer",
     "OfferedPage",
     "OfferedSequence",
