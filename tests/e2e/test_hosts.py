@@ -28,7 +28,7 @@ AWAY_S = 5.0
 
 @pytest.fixture(scope="module")
 def hosts(tiny: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[TwoHosts]:
-    with joined_hosts(Link()) as net:
+    with joined_hosts(Link(), Link()) as net:
         both = TwoHosts(net, tmp_path_factory.mktemp("hosts"), tiny)
         try:
             both.start_worker()
@@ -115,11 +115,13 @@ def test_a_cable_that_is_pulled_loses_no_token_and_all_is_well_afterwards(
     stream = Streamed(hosts, LONG)
     stream.until_text(200)
     assert hosts.server.worker("box2.decode-0")["running"] == 1, "it decodes on the other host"
-    hosts.net.cut(0)
+    for link in (0, 1):
+        hosts.net.cut(link)
     pulled_at = time.monotonic()
     hosts.server.until(lambda status: health(status, "box2.decode-0") == "expected")
     time.sleep(max(0.0, pulled_at + AWAY_S - time.monotonic()))
-    hosts.net.mend(0)
+    for link in (0, 1):
+        hosts.net.mend(link)
     assert texts(stream.ended()) == texts(expected(LONG))
     hosts.until_decodes()
     before = pulls(hosts)
@@ -127,6 +129,26 @@ def test_a_cable_that_is_pulled_loses_no_token_and_all_is_well_afterwards(
     with hosts.inside():
         assert texts(ask(hosts.server, **other)) == texts(expected(other))
     assert pulls(hosts) > before
+
+
+def test_of_two_paths_one_will_do(
+    hosts: TwoHosts, expected: Callable[[dict[str, Any]], list[dict[str, Any]]]
+) -> None:
+    """The one that the control streams are on goes away in the middle of an answer, and stays away."""
+    body = {**LONG, "prompt": "one of two " * 20}
+    stream = Streamed(hosts, body)
+    stream.until_text(200)
+    hosts.net.cut(0)
+    try:
+        assert texts(stream.ended()) == texts(expected(body))
+        hosts.until_decodes()
+        before = pulls(hosts)
+        other = {**TALE, "prompt": "on the other path " * 20}
+        with hosts.inside():
+            assert texts(ask(hosts.server, **other)) == texts(expected(other))
+        assert pulls(hosts) > before
+    finally:
+        hosts.net.mend(0)
 
 
 def test_a_worker_that_is_told_to_end_leaves_when_it_has_nothing_left(

@@ -18,6 +18,7 @@ from antiphon.types import (
     LeaseRefused,
     PeerHello,
     Pull,
+    RequestId,
     Seconds,
     WorkerId,
     WorkerInfo,
@@ -106,6 +107,11 @@ class PeerPullPath:
         if peer is None or peer.owner.incarnation != offer.incarnation:
             raise PeerError(f"the memory of owner {offer.owner} is not here")
         return await peer.pages.copy(pull)
+
+    def stop(self, request: RequestId, attempt: int) -> None:
+        """See `PullPath`."""
+        for peer in self._peers.values():
+            peer.pages.stop(request, attempt)
 
     def new_life(self) -> None:
         """This worker has another incarnation now: what owners granted is for the old one."""
