@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 from e2e_process import START_S, WAIT_S, Served, antiphon, run
+
 from netns_kit import Net, Side
 
 CLOCK_AHEAD_S = 100_000_000

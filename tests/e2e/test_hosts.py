@@ -11,6 +11,7 @@ import pytest
 from completions import add_line, ask
 from e2e_process import Served, run
 from hosts_kit import HostWorker, TwoHosts, health
+
 from netns_kit import Link, joined_hosts
 
 pytestmark = pytest.mark.timeout(300)
@@ -134,7 +135,7 @@ def test_a_cable_that_is_pulled_loses_no_token_and_all_is_well_afterwards(
 def test_of_two_paths_one_will_do(
     hosts: TwoHosts, expected: Callable[[dict[str, Any]], list[dict[str, Any]]]
 ) -> None:
-    """The one that the control streams are on goes away in the middle of an answer, and stays away."""
+    """The one that the control streams are on goes away within an answer, and stays away."""
     body = {**LONG, "prompt": "one of two " * 20}
     stream = Streamed(hosts, body)
     stream.until_text(200)

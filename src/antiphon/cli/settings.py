@@ -17,9 +17,7 @@ Options = Mapping[tuple[str, str], object]
 """(table, key) → the value of a command-line option; None: the option was not given."""
 
 
-def load(
-    file: Path | None, options: Options | None = None, host: HostName | None = None
-) -> Config:
+def load(file: Path | None, options: Options | None = None, host: HostName | None = None) -> Config:
     """The configuration of `file` with `options` over it: of a file about several hosts, that of
     `host`, or else of the gateway's.
 

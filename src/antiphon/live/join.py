@@ -16,6 +16,7 @@ from .network import reach_of
 from .serve import WORKER_MODULE, usable_cores
 from .supervisor.child_process import command_of
 from .supervisor.host_workers import HostWorkers
+from .supervisor.supervisor import Voice
 
 
 def join(
@@ -50,9 +51,7 @@ def join(
             specs,
             sockets=str(entry.sockets),
             command=lambda name: command_of(WORKER_MODULE, name),
-            say=say,
-            log=log,
-            announce=announce,
+            voice=Voice(say=say, log=log, ready=lambda _: None, announce=announce),
             clock=time.monotonic,
         )
         return asyncio.run(workers.run())

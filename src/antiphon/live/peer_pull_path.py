@@ -1,9 +1,9 @@
 """KV of workers in other processes: calls over their data sockets, pages from memory or over TCP.
 
 The first call to an owner's life connects and brings the file descriptor of its memory; the first
-copy maps it. An owner on another host is asked over TLS, and its pages are read over TCP. One life of
-each owner is kept, until the next one comes or its stream is over: memory of a dead process stays
-taken for as long as anybody maps it.
+copy maps it. An owner on another host is asked over TLS, and its pages are read over TCP. One life
+of each owner is kept, until the next one comes or its stream is over: memory of a dead process
+stays taken for as long as anybody maps it.
 """
 
 import asyncio

@@ -105,7 +105,6 @@ class TcpPages:
 
     def _copy(self, pull: Pull) -> Copied:
         client = self._opened()
-        before = client.missed.copy()
         number = client.begin(pull_table(pull.pages), self._timeout_s)
         with self._lock:
             running = self._pulls[pull.request, pull.attempt]
@@ -113,11 +112,11 @@ class TcpPages:
             wanted = running.wanted
         if not wanted:
             client.stop(number)
-        good = tuple(client.wait(number).tolist())
+        read = client.wait(number)
+        good = tuple(read.good.tolist())
         if all(good):
             return Copied(good)
-        missed = why_missed(client.missed - before)
-        return Copied(good, "; ".join(filter(None, (missed, client.problem))))
+        return Copied(good, "; ".join(filter(None, (why_missed(read.missed), client.problem))))
 
     def _opened(self) -> PageClient:
         """To make one may compile its kernels: the lock is for the event loop too."""

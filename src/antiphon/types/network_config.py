@@ -35,7 +35,9 @@ class NetworkConfig:
     ] = 0
     encrypt_kv: Annotated[
         bool,
-        Key("Encrypt KV between hosts (AES-256-GCM); false: only on a network that is yours alone."),
+        Key(
+            "Encrypt KV between hosts (AES-256-GCM); false: only on a network that is yours alone."
+        ),
     ] = True
     join: Annotated[
         tuple[str, ...],
@@ -52,6 +54,4 @@ class NetworkConfig:
             1e13,
         ),
     ] = None
-    link_delay_s: Annotated[
-        float, Key("Time one way between hosts, besides.", 0.0, 10.0)
-    ] = 0.0005
+    link_delay_s: Annotated[float, Key("Time one way between hosts, besides.", 0.0, 10.0)] = 0.0005

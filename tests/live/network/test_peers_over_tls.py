@@ -62,7 +62,11 @@ class Handover:
         self.port.open_to_hosts(self.door.listeners, self.door.reach.server, self.server)
         self.threads, self.closing = ThreadPoolExecutor(2), ThreadPoolExecutor(1)
         self.path = PeerPullPath(
-            lambda: self.taker_info, self._address, self._pages, clock=time.monotonic, timeout_s=10.0
+            lambda: self.taker_info,
+            self._address,
+            self._pages,
+            clock=time.monotonic,
+            timeout_s=10.0,
         )
 
     def _address(self, owner: Owner):

@@ -93,13 +93,3 @@ def expect_signs_of_life(connection: socket.socket | None) -> None:
     ):
         connection.setsockopt(level, option, value)
 
-
-def is_certificate_refused(error: BaseException | None) -> bool:
-    """Whether a connection ended because the other side does not accept our certificate. It says so
-    after the handshake (TLS 1.3), in an alert that nobody else can write."""
-    reason = getattr(error, "reason", None) or ""
-    return isinstance(error, ssl.SSLError) and "ALERT" in reason and _about_certificate(reason)
-
-
-def _about_certificate(reason: str) -> bool:
-    return "CERTIFICATE" in reason or "UNKNOWN_CA" in reason

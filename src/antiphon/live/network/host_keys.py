@@ -16,6 +16,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 from cryptography import x509
 from cryptography.exceptions import InvalidSignature
@@ -148,9 +149,7 @@ def _certificate(file: Path) -> x509.Certificate:
         raise UsageError(f"{file}: holds no certificate") from None
 
 
-def _check_signed(
-    folder: Path, certificate: x509.Certificate, authority: x509.Certificate
-) -> None:
+def _check_signed(folder: Path, certificate: x509.Certificate, authority: x509.Certificate) -> None:
     try:
         certificate.verify_directly_issued_by(authority)
     except (ValueError, TypeError, InvalidSignature):
@@ -171,8 +170,7 @@ def _check_key(file: Path, certificate: x509.Certificate) -> None:
         raise UsageError(f"{file}: is not the key of {CERTIFICATE_FILE} beside it")
 
 
-def _public(key: object) -> bytes:
-    assert hasattr(key, "public_bytes")
+def _public(key: Any) -> bytes:
     return key.public_bytes(
         serialization.Encoding.DER, serialization.PublicFormat.SubjectPublicKeyInfo
     )

@@ -33,7 +33,9 @@ class Reach:
         paths = tuple(map(parse_host_port, self.network.join))
         if not paths or None in paths:
             raise BugError("network.join was not checked with the configuration")
-        return TlsAddress(tuple(path for path in paths if path), GATEWAY_NAME, self.client, self.resting)
+        return TlsAddress(
+            tuple(path for path in paths if path), GATEWAY_NAME, self.client, self.resting
+        )
 
     def at(self, there: HostPort) -> TlsAddress:
         """Where a worker of another host is asked for what it offers."""
