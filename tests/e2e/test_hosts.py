@@ -88,6 +88,11 @@ def texts(choices: list[dict[str, Any]]) -> list[tuple[str, str]]:
     return [(choice["text"], choice["finish_reason"]) for choice in choices]
 
 
+def asked(hosts: TwoHosts, body: dict[str, Any]) -> list[dict[str, Any]]:
+    with hosts.inside():
+        return ask(hosts.server, **body)
+
+
 def pulls(hosts: TwoHosts) -> float:
     with hosts.inside():
         metrics = hosts.server.metrics()
@@ -99,9 +104,7 @@ def test_prefill_on_one_host_and_decode_on_the_other_give_the_same_tokens(
 ) -> None:
     """And the KV comes over the network, though the hosts' clocks are years apart."""
     before = pulls(hosts)
-    with hosts.inside():
-        got = ask(hosts.server, **TALE)
-    assert texts(got) == texts(expected(TALE))
+    assert texts(asked(hosts, TALE)) == texts(expected(TALE))
     assert pulls(hosts) - before > 100
     rows = {row["id"]: row for row in hosts.server.status()["workers"]}
     assert [(rows[id]["host"], rows[id]["transport"]) for id in sorted(rows)] == [
@@ -127,8 +130,7 @@ def test_a_cable_that_is_pulled_loses_no_token_and_all_is_well_afterwards(
     hosts.until_decodes()
     before = pulls(hosts)
     other = {**TALE, "prompt": "once more " * 40}
-    with hosts.inside():
-        assert texts(ask(hosts.server, **other)) == texts(expected(other))
+    assert texts(asked(hosts, other)) == texts(expected(other))
     assert pulls(hosts) > before
 
 
@@ -145,8 +147,7 @@ def test_of_two_paths_one_will_do(
         hosts.until_decodes()
         before = pulls(hosts)
         other = {**TALE, "prompt": "on the other path " * 20}
-        with hosts.inside():
-            assert texts(ask(hosts.server, **other)) == texts(expected(other))
+        assert texts(asked(hosts, other)) == texts(expected(other))
         assert pulls(hosts) > before
     finally:
         hosts.net.mend(0)
