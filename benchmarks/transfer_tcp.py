@@ -4,11 +4,11 @@
     .venv/bin/python benchmarks/transfer_tcp.py              # prints tables, writes the results
     .venv/bin/python benchmarks/transfer_tcp.py --quick      # few rounds and sizes, writes nothing
 
-An owner's process serves sealed pages, a taker's pulls so many of them: generation, bytes, checksum,
-all of the call, Python included. Both run on loopback, then in two network namespaces that a veth
-pair joins. Of each network iperf3 (as many streams, the same direction) is measured in the same
-round, so are NIXL (UCX_TLS=tcp) and Mooncake's transfer engine (TCP), which verify nothing, where
-they are installed. Rates are medians of the rounds; nobody else runs meanwhile.
+An owner's process serves sealed pages, a taker's pulls so many of them: generation, bytes,
+checksum, all of the call, Python included. Both run on loopback, then in two network namespaces
+that a veth pair joins. Of each network iperf3 (as many streams, the same direction) is measured in
+the same round, so are NIXL (UCX_TLS=tcp) and Mooncake's transfer engine (TCP), which verify
+nothing, where they are installed. Rates are medians of the rounds; nobody else runs meanwhile.
 """
 
 import argparse
@@ -34,6 +34,7 @@ from antiphon.types import DataAccess, KvShape
 HERE = Path(__file__).parent
 sys.path += [str(HERE / "peers"), str(HERE.parent / "tests")]
 from environment import MOONCAKE, NIXL, Peer, prepare, python_of  # noqa: E402
+
 from netns_kit import Link, joined_hosts, unmade  # noqa: E402
 
 KIB, MIB, GIB = 1 << 10, 1 << 20, 1 << 30
@@ -282,7 +283,9 @@ def arguments() -> argparse.Namespace:
     )
     parser.add_argument("--prepare", action="store_true", help="install the peers, measure nothing")
     parser.add_argument("--quick", action="store_true", help="few rounds and sizes; write nothing")
-    parser.add_argument("--encrypt", action="store_true", help="AES-256-GCM in flight; write nothing")
+    parser.add_argument(
+        "--encrypt", action="store_true", help="AES-256-GCM in flight; write nothing"
+    )
     parser.add_argument("--without", choices=[*PEERS, "veth"], action="append", default=[])
     parser.add_argument(
         "--folder",

@@ -52,8 +52,9 @@ def client(owner: OwnerProcess, own: OwnedRegion) -> Iterator[PageClient]:
 
 @settings(max_examples=40, deadline=None)
 @given(
-    pairs=st.lists(st.tuples(st.integers(0, PAGES - 1), st.integers(0, PAGES - 1)), max_size=PAGES)
-    .map(lambda some: list({target: (source, target) for source, target in some}.values())),
+    pairs=st.lists(
+        st.tuples(st.integers(0, PAGES - 1), st.integers(0, PAGES - 1)), max_size=PAGES
+    ).map(lambda some: list({target: (source, target) for source, target in some}.values())),
     cut=st.booleans(),
 )
 def test_any_pages_come_into_any_others(

@@ -47,7 +47,9 @@ def test_what_is_sent_in_any_areas_comes_in_any_others(
     expected = b"".join(
         sent[start : start + size].tobytes()
         for start, size in zip(
-            (shuffled[:, 0] - np.uint64(sent.ctypes.data)).tolist(), shuffled[:, 1].tolist(), strict=True
+            (shuffled[:, 0] - np.uint64(sent.ctypes.data)).tolist(),
+            shuffled[:, 1].tolist(),
+            strict=True,
         )
     )
     left, right = socket.socketpair()

@@ -1,4 +1,7 @@
-"""Configuration of a cluster that spans several hosts: see `config`."""
+"""Configuration of a cluster that spans several hosts: see `config`.
+
+In a file with hosts (`cluster.toml`) these keys follow from `[hosts.…]`, but for `keys` and `encrypt_kv`.
+"""
 
 from dataclasses import dataclass
 from typing import Annotated
@@ -8,10 +11,7 @@ from .config_key import Key
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NetworkConfig:
-    """What is reached on other hosts, and how. Without keys: nothing, and nobody comes from there.
-
-    In a file with hosts (`cluster.toml`) these follow from `[hosts.…]`, but for the keys.
-    """
+    """What is reached on other hosts, and how. Without keys nobody comes from there."""
 
     keys: Annotated[
         str | None,

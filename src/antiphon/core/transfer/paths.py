@@ -18,7 +18,7 @@ FAILURES = 2
 """So many in a row, and a path rests."""
 FIRST_REST_S: Seconds = 0.25
 LONGEST_REST_S: Seconds = 30.0
-QUEUED_S: Seconds = 0.03
+QUEUED_S: Seconds = 0.015
 """What is in flight beyond a round trip: so long a queue it may make."""
 
 

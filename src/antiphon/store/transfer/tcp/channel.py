@@ -94,7 +94,7 @@ class SealedChannel:
     def _record(self, idle: Idle) -> bytes:
         length = np.empty(_LENGTH.size, np.uint8)
         receive_all(self._fd, vectors_of(length), idle)
-        (size,) = _LENGTH.unpack(length)
+        (size,) = _LENGTH.unpack(length.tobytes())
         if not _TAG_BYTES < size <= RECORD_BYTES + _TAG_BYTES:
             raise PeerError(f"a record of {size} bytes")
         sealed = np.empty(size, np.uint8)

@@ -140,7 +140,6 @@ class ClientStream(threading.Thread):
         self._connection.settimeout(None)
         tick(self._connection, self._limits.tick_s)
         self._channel = channel_of(self._connection, session)
-        self._asked = self._received = 0
         self._orders.connected(self.path, round_trip_s)
 
     def _exchange(self, channel: Channel, slices: list[Slice]) -> None:
@@ -209,7 +208,7 @@ class ClientStream(threading.Thread):
         )
 
     def _close(self) -> None:
-        self._channel = None
+        self._channel, self._asked, self._received = None, 0, 0
         if self._connection is not None:
             self._connection.close()
             self._connection = None

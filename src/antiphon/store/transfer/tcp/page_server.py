@@ -59,7 +59,7 @@ class PageServer:
         endpoints: Sequence[str],
         *,
         must_seal: bool = False,
-        limits: ServerLimits = ServerLimits(),  # noqa: B008 - frozen
+        limits: ServerLimits = ServerLimits(),
     ) -> None:
         """Raises `UsageError`: an address that is none, or that can't be listened at."""
         self.keys = DataKeys()
@@ -83,9 +83,7 @@ class PageServer:
     def admit(self) -> DataAccess:
         """A key for one more taker."""
         key_id, key = self.keys.new()
-        return DataAccess(
-            endpoints=self.endpoints, key_id=key_id, key=key, sealed=self._must_seal
-        )
+        return DataAccess(endpoints=self.endpoints, key_id=key_id, key=key, sealed=self._must_seal)
 
     def dismiss(self, access: DataAccess) -> None:
         """The taker is gone, or not trusted any more: its key opens nothing from now on."""

@@ -1,4 +1,4 @@
-"""One pull over TCP: its table, and what has come of each page. Arrays all the way, no object a page."""
+"""One pull over TCP: its table, and what has come of each page. Arrays: no object a page."""
 
 import threading
 from collections import Counter
@@ -59,9 +59,7 @@ class Reading:
         start, stop = self.cut.parts[one.part]
         areas = np.empty((end - first, 2), np.uint64)
         targets = self._targets[first:end]
-        count = areas_of(
-            self._pages_at, self._page_bytes, start, stop, targets, verdicts, areas
-        )
+        count = areas_of(self._pages_at, self._page_bytes, start, stop, targets, verdicts, areas)
         return areas[:count]
 
     def blame(self, one: Slice, verdicts: npt.NDArray[np.uint8]) -> None:

@@ -45,9 +45,7 @@ class Served:
 class ServedStream:
     """`run` serves until the connection is over; `close` may come from any thread."""
 
-    def __init__(
-        self, connection: socket.socket, region: OwnedRegion, *, stall_s: Seconds
-    ) -> None:
+    def __init__(self, connection: socket.socket, region: OwnedRegion, *, stall_s: Seconds) -> None:
         self.served = Served()
         self.session: Session | None = None
         self._connection = connection
