@@ -1,6 +1,7 @@
 """Configuration of a cluster that spans several hosts: see `config`.
 
-In a file with hosts (`cluster.toml`) these keys follow from `[hosts.…]`, but for `keys` and `encrypt_kv`.
+In a file with hosts (`cluster.toml`) these keys follow from `[hosts.…]`, but for `keys` and
+`encrypt_kv`.
 """
 
 from dataclasses import dataclass

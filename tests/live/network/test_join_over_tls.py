@@ -26,7 +26,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 async def test_requests_and_tokens_pass_whatever_the_clocks_show(folder: Path) -> None:
-    """I42: what is left until a deadline crosses, never a point in time."""
+    """What is left until a deadline crosses, never a point in time."""
     keys = folder / "keys"
     puppet = PuppetWorker(host_worker())
 
@@ -82,7 +82,9 @@ async def test_the_reason_of_a_refusal_reaches_the_worker(folder: Path) -> None:
             await asyncio.wait_for(asyncio.shield(serving.run), 20)
 
 
-async def test_a_certificate_that_has_expired_is_not_taken_and_the_worker_gets_a_hint(folder: Path) -> None:
+async def test_a_certificate_that_has_expired_is_not_taken_and_a_hint_is_given(
+    folder: Path,
+) -> None:
     keys = folder / "keys"
     make_keys(keys, "old", days=-1)
     async with gateway_on_tls(folder, keys_of(keys, "box1")) as (door, number):

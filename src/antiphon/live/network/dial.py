@@ -92,4 +92,3 @@ def expect_signs_of_life(connection: socket.socket | None) -> None:
         (socket.IPPROTO_TCP, socket.TCP_NODELAY, 1),
     ):
         connection.setsockopt(level, option, value)
-
