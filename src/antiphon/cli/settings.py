@@ -40,6 +40,27 @@ def load(file: Path | None, options: Options | None = None, host: HostName | Non
         raise ConfigError(f"{file}: {error}" if file else str(error)) from None
 
 
+def engine_options(
+    model: str | None,
+    dtype: str | None,
+    max_model_len: int | None,
+    kv_memory: str | None,
+    page_tokens: int | None,
+    kv_dtype: str | None,
+    cores: str | None,
+) -> Options:
+    """What commands that run an engine have in common. Raises `ConfigError`."""
+    return {
+        ("model", "name"): model,
+        ("model", "dtype"): dtype,
+        ("model", "max_model_len"): max_model_len,
+        ("kv", "memory_bytes"): kv_memory,
+        ("kv", "page_tokens"): page_tokens,
+        ("kv", "dtype"): kv_dtype,
+        ("engine", "cores"): parse_cores(cores),
+    }
+
+
 def read_cluster(file: Path) -> ClusterFile:
     """The hosts of a file. Raises `ConfigError`, as `load` does, or if it has none."""
     try:

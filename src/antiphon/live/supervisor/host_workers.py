@@ -9,7 +9,7 @@ second                    all end at once
 import asyncio
 import contextlib
 import signal
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 
 from antiphon.core.config import as_mapping
 from antiphon.core.worker_spec import WorkerSpec
@@ -17,6 +17,7 @@ from antiphon.types import Config, Seconds
 
 from .kept_child import KeptChild, State
 from .messages import Alive, Drain, Drained, FromChild, Launch, Ready, Say
+from .stop_signals import handled_signals
 from .supervisor import Voice
 
 _DRAIN_MARGIN_S = 10.0
@@ -76,7 +77,7 @@ class HostWorkers:
         keeping = [asyncio.create_task(worker.keep()) for worker in self._workers]
         for task in keeping:
             task.add_done_callback(self._kept)
-        with self._handled_signals():
+        with handled_signals(self._signalled):
             try:
                 return await self._exit_code
             finally:
@@ -131,17 +132,6 @@ class HostWorkers:
         assert self._exit_code is not None
         if not self._exit_code.done():
             self._exit_code.set_result(code)
-
-    @contextlib.contextmanager
-    def _handled_signals(self) -> Iterator[None]:
-        loop = asyncio.get_running_loop()
-        for number in (signal.SIGINT, signal.SIGTERM):
-            loop.add_signal_handler(number, self._signalled, number)
-        try:
-            yield
-        finally:
-            for number in (signal.SIGINT, signal.SIGTERM):
-                loop.remove_signal_handler(number)
 
     def _signalled(self, number: int) -> None:
         self._signals += 1
