@@ -140,8 +140,12 @@ class HostWorker:
             self.process.wait()
 
 
+def of(status: dict[str, Any], worker: str) -> dict[str, Any]:
+    return next(row for row in status["workers"] if row["id"] == worker)
+
+
 def health(status: dict[str, Any], worker: str) -> str:
-    return next(row["health"] for row in status["workers"] if row["id"] == worker)
+    return of(status, worker)["health"]
 
 
 def _toml(addresses: list[str]) -> str:

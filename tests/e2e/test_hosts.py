@@ -1,5 +1,7 @@
 """A cluster on two hosts: prefill on one, decode on the other, and a cable that is pulled."""
 
+import os
+import signal
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -9,8 +11,8 @@ from typing import Any
 import httpx
 import pytest
 from completions import add_line, ask
-from e2e_process import Served, run
-from hosts_kit import HostWorker, TwoHosts, health
+from e2e_process import Served, joined, run
+from hosts_kit import HostWorker, TwoHosts, health, of
 
 from netns_kit import Link, joined_hosts
 
@@ -151,6 +153,21 @@ def test_of_two_paths_one_will_do(
         assert pulls(hosts) > before
     finally:
         hosts.net.mend(0)
+
+
+def test_processes_that_are_killed_come_back_on_both_hosts(
+    hosts: TwoHosts, expected: Callable[[dict[str, Any]], list[dict[str, Any]]]
+) -> None:
+    """A worker's own host starts it again; a new gateway is joined by workers of other hosts."""
+    before = hosts.until_decodes()
+    os.kill(before["pid"], signal.SIGKILL)
+    hosts.server.until(
+        lambda status: of(status, "box2.decode-0")["pid"] not in (None, before["pid"])
+    )
+    gateway = hosts.server.status()["gateway_pid"]
+    os.kill(gateway, signal.SIGKILL)
+    hosts.server.until(lambda status: status["gateway_pid"] != gateway and joined(status))
+    assert texts(asked(hosts, TALE)) == texts(expected(TALE))
 
 
 def test_a_worker_that_is_told_to_end_leaves_when_it_has_nothing_left(
