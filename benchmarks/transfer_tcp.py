@@ -177,7 +177,7 @@ class Iperf:
     def __init__(self, stack: ExitStack, network: Network) -> None:
         self._network = network
         server = subprocess.Popen(
-            [*network.owner, "iperf3", "-s", "-B", network.address],
+            [*network.owner, "iperf3", "-s", "--forceflush", "-B", network.address],
             stdout=subprocess.PIPE,
             text=True,
         )
