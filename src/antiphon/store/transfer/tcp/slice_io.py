@@ -21,7 +21,19 @@ _PROVEN_BYTES = 256 << 10
 
 
 @kernel
-def serve(fd, places, inbox, rows, outbox, verdicts, areas, message, counts, stopped, most_ticks):
+def serve(  # noqa: PLR0913 - kernels take flat arrays
+    fd,
+    places,
+    inbox,
+    rows,
+    outbox,
+    verdicts,
+    areas,
+    message,
+    counts,
+    stopped,
+    most_ticks,
+):
     """Answer requests until the connection is over; returns why (`vectored_io`).
 
     `places`: address of the generations, of the pages, number of pages, bytes of a page. `inbox`
