@@ -5,21 +5,18 @@
 A record that does not prove itself ends the connection.
 """
 
-import ctypes
-import struct
-
 import numpy as np
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from antiphon.errors import PeerError
 
-from .vectored_io import Areas, Patience, areas_in, receive_all, send_all
+from .vectored_io import Areas, Patience, areas_in, receive_all, send_all, through_buffer
 
 RECORD_BYTES = 256 << 10
-"""Plain bytes of one record at most."""
+"""Plain bytes of one record at most: what is gathered, encrypted and sent stays in the cache."""
 _TAG_BYTES = 16
-_LENGTH = struct.Struct("<I")
+_LENGTH_BYTES = 4
 
 
 class SealedChannel:
@@ -29,45 +26,53 @@ class SealedChannel:
         self._fd = fd
         self._seal, self._open = AESGCM(sends), AESGCM(hears)
         self._sent, self._heard = 0, 0
-        self._plain = memoryview(b"")
+        self._gathered = np.zeros(RECORD_BYTES, np.uint8)
+        self._record = np.zeros(_LENGTH_BYTES + RECORD_BYTES + _TAG_BYTES, np.uint8)
+        self._plain = np.zeros(RECORD_BYTES, np.uint8)
+        self._left = self._plain[:0]
 
     def send(self, areas: Areas, patience: Patience) -> None:
-        """All areas, in order. Raises `PeerError`."""
-        plain = b"".join(ctypes.string_at(at, size) for at, size in areas.tolist())
-        for start in range(0, len(plain), RECORD_BYTES):
-            record = plain[start : start + RECORD_BYTES]
-            length = _LENGTH.pack(len(record) + _TAG_BYTES)
-            sealed = self._seal.encrypt(_nonce(self._sent), record, length)
+        """All areas, in order; consumes them. Raises `PeerError`."""
+        while len(areas):
+            whole, size = through_buffer(areas, self._gathered, False)
+            areas = areas[whole:]
+            record = self._record[: _LENGTH_BYTES + size + _TAG_BYTES]
+            record[:_LENGTH_BYTES] = np.frombuffer(_length(size + _TAG_BYTES), np.uint8)
+            length, sealed = record[:_LENGTH_BYTES].tobytes(), record[_LENGTH_BYTES:]
+            plain = self._gathered[:size].data
+            self._seal.encrypt_into(_nonce(self._sent), plain, length, sealed.data)
             self._sent += 1
-            message = np.frombuffer(length + sealed, np.uint8)
-            send_all(self._fd, areas_in(message), patience)
+            send_all(self._fd, areas_in(record), patience)
 
     def receive(self, areas: Areas, patience: Patience, *, patient: bool = False) -> None:
         """Fill all areas; `patient`: the first byte may be long in coming. Raises `PeerError`."""
-        for at, size in areas.tolist():
-            done = 0
-            while done < size:
-                if not self._plain:
-                    self._plain = memoryview(self._record(patience, patient and not done))
-                some = self._plain[: size - done]
-                ctypes.memmove(at + done, bytes(some), len(some))
-                self._plain = self._plain[len(some) :]
-                done += len(some)
+        while len(areas):
+            if not len(self._left):
+                self._left = self._opened(patience, patient)
+                patient = False
+            whole, size = through_buffer(areas, self._left, True)
+            areas, self._left = areas[whole:], self._left[size:]
 
-    def _record(self, patience: Patience, patient: bool) -> bytes:
-        length = np.empty(_LENGTH.size, np.uint8)
+    def _opened(self, patience: Patience, patient: bool) -> np.ndarray:
+        """The plain bytes of the next record; until the next one is opened."""
+        length = np.empty(_LENGTH_BYTES, np.uint8)
         receive_all(self._fd, areas_in(length), patience, patient=patient)
-        (size,) = _LENGTH.unpack(length.tobytes())
+        size = int.from_bytes(length.tobytes(), "little")
         if not _TAG_BYTES < size <= RECORD_BYTES + _TAG_BYTES:
             raise PeerError(f"a record of {size} bytes")
-        sealed = np.empty(size, np.uint8)
+        sealed, plain = self._record[:size], self._plain[: size - _TAG_BYTES]
         receive_all(self._fd, areas_in(sealed), patience)
         nonce = _nonce(self._heard)
         self._heard += 1
         try:
-            return self._open.decrypt(nonce, sealed.tobytes(), length.tobytes())
+            self._open.decrypt_into(nonce, sealed.data, length.tobytes(), plain.data)
         except InvalidTag:
             raise PeerError("a record does not prove itself: it was changed") from None
+        return plain
+
+
+def _length(size: int) -> bytes:
+    return size.to_bytes(_LENGTH_BYTES, "little")
 
 
 def _nonce(number: int) -> bytes:

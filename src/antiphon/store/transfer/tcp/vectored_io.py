@@ -36,6 +36,7 @@ _TRY_AGAIN, _INTERRUPTED = 11, 4
 _call = types.int64(types.int32, types.int64, types.int32)
 _sendmsg = types.ExternalFunction("sendmsg", _call)
 _recvmsg = types.ExternalFunction("recvmsg", _call)
+_memcpy = types.ExternalFunction("memcpy", types.int64(types.int64, types.int64, types.int64))
 _errno_at = types.ExternalFunction("__errno_location", types.int64())
 
 
@@ -105,6 +106,24 @@ def send_areas(fd, areas, count, message, stopped, most_ticks, more):
             if code != DONE:
                 return code
     return DONE
+
+
+@kernel
+def through_buffer(areas, buffer, fills):
+    """Copy areas into `buffer` uint8, one after the other, or out of it if it `fills` them, until
+    either ends; consumes areas. Returns how many are whole, and how many bytes were copied."""
+    whole, copied = 0, 0
+    at = np.int64(buffer.ctypes.data)
+    while whole < len(areas) and copied < len(buffer):
+        size = min(np.int64(areas[whole, 1]), len(buffer) - copied)
+        area = np.int64(areas[whole, 0])
+        if fills:
+            _memcpy(area, at + copied, size)
+        else:
+            _memcpy(at + copied, area, size)
+        copied += size
+        whole += _consumed(areas[whole : whole + 1], 1, size)
+    return whole, copied
 
 
 @dataclass(slots=True)
