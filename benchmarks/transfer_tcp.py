@@ -14,6 +14,7 @@ nothing, where they are installed. Rates are medians of the rounds; nobody else 
 import argparse
 import json
 import os
+import signal
 import statistics
 import subprocess
 import sys
@@ -81,6 +82,9 @@ class Lines:
         self._process = subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True, **options)
         stack.callback(self._process.wait)
         stack.callback(self._process.kill)
+
+    def send_signal(self, number: int) -> None:
+        self._process.send_signal(number)
 
     def say(self, message: object) -> None:
         assert self._process.stdin is not None
@@ -177,7 +181,7 @@ class Iperf:
     def __init__(self, stack: ExitStack, network: Network) -> None:
         self._network = network
         server = subprocess.Popen(
-            [*network.owner, "iperf3", "-s", "-B", network.address],
+            [*network.owner, "iperf3", "-s", "--forceflush", "-B", network.address],
             stdout=subprocess.PIPE,
             text=True,
         )
@@ -199,7 +203,10 @@ class Iperf:
 
 
 class Foreign:
-    """A peer's two processes, in its virtualenv: commands as those of `nixl_peer.py`."""
+    """A peer's two processes, in its virtualenv: commands as those of `nixl_peer.py`.
+
+    Stopped unless it is their turn: their threads poll all the time.
+    """
 
     def __init__(
         self, stack: ExitStack, network: Network, name: str, folder: Path, pages: int
@@ -211,9 +218,18 @@ class Foreign:
         owner = Lines(stack, [*network.owner, *script, "owner", *numbers], **options)
         self._taker = Lines(stack, [*network.taker, *script, "taker", *numbers], **options)
         self._taker.say(owner.hear())
+        self._both = owner, self._taker
+        self.seconds(1, 1)
 
     def seconds(self, pages: int, calls: int) -> list[float]:
-        return [self._taker.ask([[page, page] for page in range(pages)]) for _ in range(calls)]
+        for process in self._both:
+            process.send_signal(signal.SIGCONT)
+        self._taker.ask([[0, 0]])  # not counted: it wakes all threads up
+        turn = [[page, page] for page in range(pages)]
+        seconds = [self._taker.ask(turn) for _ in range(calls)]
+        for process in self._both:
+            process.send_signal(signal.SIGSTOP)
+        return seconds
 
 
 # ── measuring ────────────────────────────────────────────────────────────────────────────────────

@@ -1,5 +1,6 @@
 """Networks that break, stall, garble, lose paths: a pull ends in time, never with wrong pages."""
 
+import secrets
 import threading
 import time
 from collections.abc import Iterator
@@ -182,7 +183,9 @@ def test_closing_ends_what_is_under_way(owner: OwnerProcess) -> None:
 
 def test_an_owner_that_is_killed_and_one_that_takes_its_place() -> None:
     own, pulls = new_own(PAGES), offered(range(PAGES))
-    with owner_process() as first, reading(first.access, own, QUICK) as client:
+    octets = ".".join(str(1 + secrets.randbelow(250)) for _ in range(3))
+    endpoint = f"tcp://127.{octets}:0"  # nobody else comes to listen at its port meanwhile
+    with owner_process(endpoint) as first, reading(first.access, own, QUICK) as client:
         assert all(client.pull(pulls, TIMEOUT_S))
         first.process.kill()
         first.process.wait()
