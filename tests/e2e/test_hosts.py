@@ -37,6 +37,7 @@ def hosts(tiny: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[TwoH
             both.start_worker()
             both.until_decodes()
             yield both
+            assert both.server.stop() == 0, "".join(both.server.output)
         finally:
             both.close()
 
@@ -170,20 +171,6 @@ def test_processes_that_are_killed_come_back_on_both_hosts(
     assert texts(asked(hosts, TALE)) == texts(expected(TALE))
 
 
-def test_a_worker_that_is_told_to_end_leaves_when_it_has_nothing_left(
-    hosts: TwoHosts, expected: Callable[[dict[str, Any]], list[dict[str, Any]]]
-) -> None:
-    body = {**LONG, "prompt": "in the end " * 20}
-    stream = Streamed(hosts, body)
-    stream.until_text(200)
-    worker = hosts.workers[-1]
-    assert worker.stop() == 0, "".join(worker.output)
-    assert texts(stream.ended()) == texts(expected(body))
-    hosts.server.until(lambda status: health(status, "box2.decode-0") == "expected")
-    hosts.start_worker()
-    hosts.until_decodes()
-
-
 def test_a_host_that_has_other_keys_hears_why_it_may_not_join(
     hosts: TwoHosts, tmp_path: Path
 ) -> None:
@@ -196,3 +183,15 @@ def test_a_host_that_has_other_keys_hears_why_it_may_not_join(
         hosts.keys = own
     assert foreign.exit_code() == 2
     assert "of this cluster" in "".join(foreign.output)
+
+
+def test_a_worker_that_is_told_to_end_leaves_when_it_has_nothing_left(
+    hosts: TwoHosts, expected: Callable[[dict[str, Any]], list[dict[str, Any]]]
+) -> None:
+    body = {**LONG, "prompt": "in the end " * 20}
+    stream = Streamed(hosts, body)
+    stream.until_text(200)
+    worker = hosts.workers[0]
+    assert worker.stop() == 0, "".join(worker.output)
+    assert texts(stream.ended()) == texts(expected(body))
+    hosts.server.until(lambda status: health(status, "box2.decode-0") == "expected")
