@@ -77,6 +77,8 @@ class JoinSocket:
         self._call_timeout_s = call_timeout_s
         self._quiet = QuietLog(_log, clock)
         self._strangers: dict[FrameStream, asyncio.TimerHandle] = {}
+        self._far: set[FrameStream] = set()
+        """Those of them that come from other hosts: they take no place of this host's own."""
         self._present: dict[WorkerId, RemoteWorker] = {}
         self._server: asyncio.Server | None = None
         self._close_listener: Callable[[], None] = lambda: None
@@ -91,7 +93,7 @@ class JoinSocket:
 
     def open_to_hosts(self, listeners: Sequence[socket.socket], context: ssl.SSLContext) -> None:
         """From `start` on workers of other hosts may come too. The listeners are its own."""
-        self._tls = TlsDoor(listeners, context, self._stranger, clock=self._clock)
+        self._tls = TlsDoor(listeners, context, self._far_stranger, clock=self._clock)
 
     async def start(self) -> None:
         """Open the door. Raises `UsageError` if the folder or the path will not do."""
@@ -117,8 +119,17 @@ class JoinSocket:
         await asyncio.gather(*(w.close("the gateway is shutting down") for w in workers))
 
     def _stranger(self) -> FrameStream:
+        return self._new_stranger(len(self._strangers) - len(self._far))
+
+    def _far_stranger(self) -> FrameStream:
+        stream = self._new_stranger(len(self._far))
+        if stream in self._strangers:
+            self._far.add(stream)
+        return stream
+
+    def _new_stranger(self, others: int) -> FrameStream:
         stream = FrameStream(FROM_STRANGERS, clock=self._clock)
-        if len(self._strangers) >= MAX_STRANGERS:
+        if others >= MAX_STRANGERS:
             stream.end("too many connections are about to join")
             return stream
         loop = asyncio.get_running_loop()
@@ -131,9 +142,13 @@ class JoinSocket:
     def _too_late(self, stream: FrameStream) -> None:
         stream.end(f"it did not say hello within {JOIN_TIMEOUT_S} s")
 
+    def _no_stranger(self, stream: FrameStream) -> None:
+        self._strangers.pop(stream).cancel()
+        self._far.discard(stream)
+
     def _left(self, stream: FrameStream, ending: Ending) -> None:
         """A stranger's stream is over before it joined."""
-        self._strangers.pop(stream).cancel()
+        self._no_stranger(stream)
         self._quiet.warning("a connection did not join: %s", ending.reason)
 
     def _introduced(self, stream: FrameStream, frame: Frame) -> None:
@@ -144,7 +159,7 @@ class JoinSocket:
                 stream.send(Kind.JOIN_REFUSED, refused)
             stream.finish(f"worker {hello.info.id!r:.80} was refused: {refused.message}")
             return
-        self._strangers.pop(stream).cancel()
+        self._no_stranger(stream)
         self._take_in(stream, hello)
 
     def _objection(self, hello: Hello, names: Sequence[str] | None) -> JoinRefused | None:

@@ -1,16 +1,19 @@
 """Workers of other hosts: who may join as whom, what passes, and how they leave."""
 
 import asyncio
+import socket
 import time
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from link_kit import PuppetWorker, port, request, token, until
-from network_kit import address_of, gateway_on_tls, host_worker, keys_of, make_keys
+from link_kit import PuppetWorker, port, request, token, until, worker_info
+from network_kit import LOOPBACK, address_of, gateway_on_tls, host_worker, keys_of, make_keys
 
 from antiphon.errors import PeerError, UsageError
+from antiphon.live import join_socket
 from antiphon.live.join_gateway import join_gateway
+from antiphon.live.network import tls_door
 from antiphon.types import Admitted, Hello, JoinRefusal, JoinRefused, WorkerInfo
 
 pytestmark = pytest.mark.timeout(60)
@@ -132,3 +135,19 @@ async def test_a_worker_joins_anew_when_its_gateway_is_there_again(folder: Path)
             await first.close("once")
             again = await door.link(1)
             assert again.info.incarnation != first_life
+
+
+async def test_who_comes_from_elsewhere_takes_no_place_of_this_host(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody without a certificate keeps a gateway's own workers out, however many come."""
+    monkeypatch.setattr(join_socket, "MAX_STRANGERS", 2)
+    monkeypatch.setattr(join_socket, "JOIN_TIMEOUT_S", 100.0)
+    monkeypatch.setattr(tls_door, "HANDSHAKE_TIMEOUT_S", 100.0)
+    async with gateway_on_tls(folder, keys_of(folder / "keys", "box1")) as (door, number):
+        silent = [socket.create_connection((LOOPBACK, number)) for _ in range(4)]
+        await until(lambda: len(door.socket._strangers) == 2)
+        async with port(PuppetWorker(worker_info()), door.path):
+            assert (await door.link()).transport == "unix"
+        for connection in silent:
+            connection.close()

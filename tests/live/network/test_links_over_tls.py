@@ -1,4 +1,4 @@
-"""Whatever becomes of connections between hosts: tokens once, in order, and none that is garbled."""
+"""Whatever becomes of connections between hosts: tokens once, in order, none of them garbled."""
 
 import asyncio
 from pathlib import Path
