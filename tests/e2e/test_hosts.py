@@ -96,10 +96,10 @@ def asked(hosts: TwoHosts, body: dict[str, Any]) -> list[dict[str, Any]]:
         return ask(hosts.server, **body)
 
 
-def pulls(hosts: TwoHosts) -> float:
+def pulls(hosts: TwoHosts, worker: str = "box2.decode-0") -> float:
     with hosts.inside():
         metrics = hosts.server.metrics()
-    return metrics("antiphon_pulled_tokens_total", worker="box2.decode-0")
+    return metrics("antiphon_pulled_tokens_total", worker=worker)
 
 
 def test_prefill_on_one_host_and_decode_on_the_other_give_the_same_tokens(
@@ -114,6 +114,26 @@ def test_prefill_on_one_host_and_decode_on_the_other_give_the_same_tokens(
         ("box2", "tls"),
         ("box1", "unix"),
     ]
+
+
+def test_hosts_change_roles(
+    hosts: TwoHosts, expected: Callable[[dict[str, Any]], list[dict[str, Any]]]
+) -> None:
+    """What box2 computes is continued at the gateway's host: KV goes the other way."""
+    there = {"prefill-0": "decode", "box2.decode-0": "prefill"}
+    back = {"box2.decode-0": "decode", "prefill-0": "prefill"}
+    flip(hosts, there)
+    before = pulls(hosts, "prefill-0")
+    other = {**TALE, "prompt": "the other way " * 40}
+    assert texts(asked(hosts, other)) == texts(expected(other))
+    assert pulls(hosts, "prefill-0") - before > 100
+    flip(hosts, back)
+
+
+def flip(hosts: TwoHosts, roles: dict[str, str]) -> None:
+    for worker, role in roles.items():
+        done = run("role", worker, role, "--url", hosts.server.url)
+        assert done.returncode == 0, done.stderr
 
 
 def test_a_cable_that_is_pulled_loses_no_token_and_all_is_well_afterwards(
