@@ -4,7 +4,8 @@
     .venv/bin/python benchmarks/fidelity.py --profile /tmp/profile.json         15 quiet minutes
     .venv/bin/python benchmarks/fidelity.py --profile FILE --seconds 10         to see it work
 
-A live cluster gets chats at three rates. Then a virtual one with the profile's step times gets
+A live cluster gets chats at three rates, chosen by the profile: a slow machine gets as much to do
+as a fast one. Then a virtual one with the profile's step times gets
 calls at the same times, of as many tokens. Goals: attainment within 5 points, median TTFT and TPOT
 within 10 %, the 99th percentiles within 25 %. Load generator, gateway and workers share the two
 cores; the simulator knows of the workers only, and of what HTTP and text add to a call: that is
@@ -33,12 +34,14 @@ from antiphon.sim.fleet.token_sessions import answer_tokens
 from antiphon.types import CallRecord, Role, Slo
 from antiphon.workload import Constant, Poisson, parse_workload, timed
 
+PROMPT = 200
 CHATS = parse_workload(
-    "chat:input=lognormal:mean=200,sd=200,min=8,output=lognormal:mean=40,sd=30,min=8"
+    f"chat:input=lognormal:mean={PROMPT},sd={PROMPT},min=8,output=lognormal:mean=40,sd=30,min=8"
 )
 SLO = Slo(ttft_s=1.0, tpot_s=0.03)
 WARMUP_S = 3.0
-FULL_S = 60.0
+FULL_S, FULL_CALLS = 60.0, 60
+"""Of each rate's load, at least."""
 ALONE_CALLS, ALONE_EVERY_S = 15, 1.0
 """Calls that have the cluster for themselves: answered within a second."""
 FIRST_CALLS = 3
@@ -53,17 +56,18 @@ class Setup:
     name: str
     arguments: tuple[str, ...]
     roles: tuple[Role, ...]
-    rates: tuple[float, ...]
+    prompts_share: tuple[float, ...]
+    """What the prompts alone would take of one core's time, at each of three rates."""
 
 
 SETUPS = (
-    Setup("1 mixed", ("--mixed", "1", "--cores", "0"), (Role.MIXED,), (0.8, 1.6, 2.4)),
-    Setup("2 mixed", ("--mixed", "2", "--cores", "0,1"), (Role.MIXED,) * 2, (1.5, 3.0, 4.5)),
+    Setup("1 mixed", ("--mixed", "1", "--cores", "0"), (Role.MIXED,), (0.08, 0.16, 0.24)),
+    Setup("2 mixed", ("--mixed", "2", "--cores", "0,1"), (Role.MIXED,) * 2, (0.15, 0.30, 0.45)),
     Setup(
         "1 prefill, 1 decode",
         ("--prefill", "1", "--decode", "1", "--cores", "0,1"),
         (Role.PREFILL, Role.DECODE),
-        (1.5, 3.0, 4.5),
+        (0.15, 0.30, 0.45),
     ),
 )
 
@@ -174,7 +178,7 @@ def row(setup: Setup, rate: float, real: Mapping[str, float], ours: Mapping[str,
         error = ours[name] / real[name] - 1
         mark = "!" if abs(error) > goal else ""
         cells.append(f"{real[name] * 1e3:.0f} ms {error:+.0%}{mark}")
-    return f"| {setup.name} | {rate:g}/s | " + " | ".join(cells) + " |"
+    return f"| {setup.name} | {rate:.2g}/s | " + " | ".join(cells) + " |"
 
 
 async def main() -> None:
@@ -184,23 +188,32 @@ async def main() -> None:
     parser.add_argument(
         "--profile", type=Path, default=PROFILE, help="of one core of this machine; it has to be"
     )
-    parser.add_argument("--seconds", type=float, default=FULL_S, help="of load at each rate")
+    parser.add_argument("--seconds", type=float, help="of load at each rate; nothing is kept")
     options = parser.parse_args()
-    machine = read_profile(options.profile).engine.machine
+    profile = read_profile(options.profile)
+    a_prompt_s = FittedPhaseTime(step_time=profile.step_time, step_tokens=PROMPT).prefill_s(PROMPT)
+    machine = profile.engine.machine
     if result.cpu_model() not in machine:
         print(f"The profile is of another machine ({machine}): measure one of this, see --help")
     print("| cluster | rate | attainment | TTFT p50 | TPOT p50 | TTFT p99 | TPOT p99 |")
     print("|---|---|---|---|---|---|---|")
     found: list[dict[str, object]] = []
     for setup in SETUPS:
-        for rate in setup.rates:
-            alone, calls = await live(setup, rate, options.profile.resolve(), options.seconds)
+        for share in setup.prompts_share:
+            rate = share / a_prompt_s
+            seconds = options.seconds or max(FULL_S, FULL_CALLS / rate)
+            alone, calls = await live(setup, rate, options.profile.resolve(), seconds)
             real, front = facts(calls), besides_steps_s(setup, alone, options.profile)
             ours = facts(simulated(setup, calls, options.profile, front))
             print(row(setup, rate, real, ours), f"front {front * 1e3:.0f} ms", flush=True)
-            told = {"cluster": setup.name, "rate_per_s": rate, "front_s": front}
+            told = {
+                "cluster": setup.name,
+                "prompts_share": share,
+                "rate_per_s": rate,
+                "front_s": front,
+            }
             found.append({**told, "live": real, "sim": ours})
-    if options.seconds >= FULL_S:
+    if options.seconds is None:
         print(result.write("fidelity", {"slo": asdict(SLO), "runs": found}))
 
 

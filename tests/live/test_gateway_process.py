@@ -18,7 +18,7 @@ from antiphon.live.gateway import Keyring
 from antiphon.live.gateway_process import GatewayProcess
 from antiphon.live.loaded_text import text_of
 from antiphon.live.socket_folder import gateway_socket
-from antiphon.live.supervisor.messages import Children, ChildState, Launch, Stop
+from antiphon.live.supervisor.messages import Children, ChildState, Launch, Present, Stop
 from antiphon.live.supervisor.parent import Parent
 from antiphon.types import Health, Role, WorkerInfo
 
@@ -87,6 +87,14 @@ async def test_it_says_over_and_over_that_it_lives(tmp_path: Path) -> None:
         for _ in range(3):
             running.parent.alive.clear()
             await asyncio.wait_for(running.parent.alive.wait(), 30)
+
+
+async def test_the_supervisor_hears_of_the_only_worker(tmp_path: Path) -> None:
+    """Nothing else joins, no store comes: it would be taken for hung, and killed."""
+    async with Running(tmp_path) as running, port(running.worker, running.door):
+        only = (str(running.worker.info.id),)
+        told = running.parent.told
+        await until(lambda: any(isinstance(one, Present) and one.workers == only for one in told))
 
 
 @pytest.mark.parametrize("state", [None, "ready", "waiting"])

@@ -195,9 +195,10 @@ class GatewayProcess:
         self._operations.store_changed()
 
     async def _keep_saying_who_is_there(self, gateway: Gateway) -> None:
+        """The first worker joins before this runs, and nobody says so again."""
         while True:
-            await gateway.fleet.changed()
             self._say_who_is_there()
+            await gateway.fleet.changed()
 
     def _told(self, message: ToRunning) -> None:
         match message:
