@@ -6,7 +6,11 @@ from pathlib import Path
 import pytest
 
 _HERE = Path(__file__).parent
-sys.path[:0] = [str(_HERE), str(_HERE / "store"), str(_HERE.parent / "adapters")]
+sys.path[:0] = [
+    str(_HERE),
+    *(str(_HERE / sub) for sub in ("store", "network")),
+    str(_HERE.parent / "adapters"),
+]
 
 
 @pytest.fixture

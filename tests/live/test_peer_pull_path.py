@@ -8,7 +8,6 @@ import time
 from collections.abc import AsyncIterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,10 +15,12 @@ import numpy as np
 import pytest
 from link_kit import KV, until, worker_info
 from peer_kit import open_descriptors
+from pull_kit import LEASE, granted_pull
 
 from antiphon.core.handover import LeaseBook, Owner
 from antiphon.errors import PeerError
-from antiphon.live import peer_pull_path
+from antiphon.live import kv_pages, peer_pull_path
+from antiphon.live.kv_pages import MappedPages
 from antiphon.live.lease_desk import LeaseDesk
 from antiphon.live.peer_port import PeerPort
 from antiphon.live.peer_pull_path import KEPT_S, PeerPullPath
@@ -32,13 +33,9 @@ from antiphon.types import (
     LeaseId,
     LeaseRefusal,
     LeaseRefused,
-    Offer,
     Pull,
-    RequestId,
     WorkerId,
 )
-
-LEASE, R = LeaseId("l"), RequestId("r")
 
 
 class Handover:
@@ -54,9 +51,8 @@ class Handover:
         self.threads = ThreadPoolExecutor(1)
         self.path = PeerPullPath(
             lambda: self.taker_info,
-            self.regions[1],
-            partial(data_socket, folder),
-            self.threads,
+            lambda owner: data_socket(folder, owner.worker),
+            lambda owner: MappedPages(owner.worker, self.regions[1], self.threads),
             clock=time.monotonic,
             timeout_s=10.0,
             kept_s=kept_s,
@@ -79,29 +75,7 @@ class Handover:
         return self.regions[side].content.reshape(KV.pages, -1)[number]
 
     def pull(self) -> Pull:
-        """Three pages of the owner's, to be had by whoever takes the lease."""
-        region = self.regions[0]
-        region.begin_write([2, 5, 3])
-        for number in (2, 5, 3):
-            self.page(0, number)[:] = np.random.default_rng(number).integers(0, 256, KV.page_bytes)
-        pages = region.seal([2, 5, 3])
-        self.book.offer(LEASE, R, 1, (2, 5, 3), time.monotonic())
-        self.book.grant(LEASE, self.taker_info.incarnation, 1, time.monotonic())
-        offer = Offer(
-            request=R,
-            attempt=1,
-            lease=LEASE,
-            ttl_s=60.0,
-            owner=self.owner_info.id,
-            incarnation=self.owner_info.incarnation,
-            kv=KV,
-            numerics="script",
-            pages=pages,
-            sequences=(),
-        )
-        return Pull(
-            request=R, attempt=1, offer=offer, sources=tuple(pages), targets=(1, 0, 7)[: len(pages)]
-        )
+        return granted_pull(self.regions[0], self.book, self.owner_info, self.taker_info)
 
     async def restart(self, life: str) -> None:
         """The owner's process dies, and another one has its name, its socket and new memory."""
@@ -267,7 +241,7 @@ class Slow(MappedRegion):
 @pytest.mark.timeout(60)
 async def test_the_event_loop_waits_for_no_memory(handover: Handover, monkeypatch) -> None:
     """With much memory an owner's death made its taker silent for so long that it was lost too."""
-    monkeypatch.setattr(peer_pull_path, "MappedRegion", Slow)
+    monkeypatch.setattr(kv_pages, "MappedRegion", Slow)
     for event in (Slow.let_map, Slow.let_unmap, Slow.busy):
         event.clear()
     mapped = handover.mapped()

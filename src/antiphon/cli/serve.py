@@ -31,6 +31,7 @@ def serve(
     profile: serve_options.Profile = None,
     planner: serve_options.Planner = None,
     budget: serve_options.Budget = None,
+    keys: options.Keys = None,
     decision_log: serve_options.DecisionLog = None,
     request_log: serve_options.RequestLog = None,
     config: options.ConfigFile = None,
@@ -48,6 +49,7 @@ def serve(
     antiphon serve smollm2-135m --store-memory 4GiB --store-disk 20GiB
     antiphon serve smollm2-135m --prefill 1 --decode 1 --planner act --cores 0-7
     antiphon serve cluster.toml
+    antiphon serve cluster.toml --keys keys/box1
 
     With several workers, `antiphon status` shows them, `antiphon role` gives one another role.
     Every other setting, and its meaning: `antiphon config show`.

@@ -9,7 +9,7 @@ import typer
 from antiphon.errors import UsageError
 from antiphon.types import Config
 
-from .settings import file_or_model, load, parse_cores
+from .settings import ENGINE_OPTIONS, engine_options, file_or_model, load
 
 ModelOrFile: TypeAlias = Annotated[
     str | None,
@@ -87,11 +87,6 @@ RequestLog: TypeAlias = Annotated[
 
 _KEYS: Mapping[str, tuple[str, str]] = {
     "served_model_name": ("model", "served_name"),
-    "dtype": ("model", "dtype"),
-    "max_model_len": ("model", "max_model_len"),
-    "kv_memory": ("kv", "memory_bytes"),
-    "page_tokens": ("kv", "page_tokens"),
-    "kv_dtype": ("kv", "dtype"),
     "max_num_seqs": ("scheduler", "max_num_seqs"),
     "max_batched_tokens": ("scheduler", "max_batched_tokens"),
     "prefill": ("cluster", "prefill"),
@@ -106,6 +101,7 @@ _KEYS: Mapping[str, tuple[str, str]] = {
     "profile": ("router", "profile"),
     "planner": ("planner", "mode"),
     "budget": ("planner", "budget"),
+    "keys": ("network", "keys"),
     "decision_log": ("log", "decisions"),
     "request_log": ("log", "requests"),
 }
@@ -122,9 +118,9 @@ def config_of(words: Mapping[str, Any]) -> Config:
     config_file = words["config"]
     file, name = file_or_model(words["model"], Path(config_file) if config_file else None)
     given = {key: words[option] for option, key in _KEYS.items()}
+    engine = {option: words[option] for option in ENGINE_OPTIONS}
     given |= {
-        ("model", "name"): name,
-        ("engine", "cores"): parse_cores(words["cores"]),
+        **engine_options(name, **engine),
         ("store", "enabled"): None if store is None else store != "off",
         ("store", "socket"): None if store in (None, "on", "off") else store,
     }

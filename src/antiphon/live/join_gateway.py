@@ -4,7 +4,6 @@ import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
 from math import isfinite
-from pathlib import Path
 
 from antiphon.errors import PeerError, UsageError
 from antiphon.types import Hello, JoinRefusal, JoinRefused, Seconds, Welcome
@@ -19,7 +18,10 @@ from antiphon.wire import (
     decode,
 )
 
+from .network import Address, TlsAddress, dial
+
 JOIN_TIMEOUT_S = 5.0
+_REFUSED = " (without a word: are this host's keys in force? The gateway's log says what it saw)"
 
 
 class NotYetError(PeerError):
@@ -36,7 +38,7 @@ class Joined:
 
 
 async def join_gateway(
-    gateway: Path,
+    gateway: Address,
     hello: Hello,
     begin: Callable[[FrameStream, Welcome], None],
     clock: Callable[[], Seconds],
@@ -49,10 +51,9 @@ async def join_gateway(
     it may work in another life (the gateway has given this one up, or may have).
     """
     stream = FrameStream(TO_WORKER, clock=clock)
-    attempt = _Attempt(stream, begin)
+    attempt = _Attempt(stream, begin, _REFUSED if isinstance(gateway, TlsAddress) else "")
     try:
-        async with asyncio.timeout(JOIN_TIMEOUT_S):
-            await asyncio.get_running_loop().create_unix_connection(lambda: stream, str(gateway))
+        await dial(stream, gateway, JOIN_TIMEOUT_S)
         stream.send(Kind.HELLO, hello)
         await asyncio.wait({attempt.settled}, timeout=JOIN_TIMEOUT_S)
         return attempt.result()
@@ -67,12 +68,15 @@ async def join_gateway(
 class _Attempt:
     """What comes until the gateway has answered."""
 
-    def __init__(self, stream: FrameStream, begin: Callable[[FrameStream, Welcome], None]) -> None:
+    def __init__(
+        self, stream: FrameStream, begin: Callable[[FrameStream, Welcome], None], hint: str
+    ) -> None:
         loop = asyncio.get_running_loop()
         self.welcome: Welcome | None = None
         self.settled: asyncio.Future[None] = loop.create_future()
         self._stream = stream
         self._begin = begin
+        self._hint = hint
         self._refused: JoinRefused | None = None
         self._ended: asyncio.Future[Ending] = loop.create_future()
         stream.on_frame, stream.on_end = self._heard, self._over
@@ -92,7 +96,7 @@ class _Attempt:
         ending = self._ended.result()
         if isinstance(ending.failure, OtherVersionError):
             raise UsageError(f"the gateway is of another version: {ending.reason}")
-        raise PeerError(ending.reason)
+        raise PeerError(ending.reason + self._hint)
 
     def _heard(self, frame: Frame) -> None:
         match decode(frame):

@@ -51,6 +51,7 @@ from .fleet import (
     FleetEvent,
     Health,
     HealthChanged,
+    HostPort,
     KvShape,
     Member,
     ModelInfo,
@@ -75,6 +76,7 @@ from .handover import (
 )
 from .ids import (
     BlockKey,
+    HostName,
     Incarnation,
     LeaseId,
     PageId,
@@ -114,6 +116,7 @@ from .messages import (
     Hello,
     JoinRefusal,
     JoinRefused,
+    Leave,
     PeerHello,
     PeerRefusal,
     PeerRefused,
@@ -123,6 +126,7 @@ from .messages import (
     TakenLease,
     Welcome,
 )
+from .network_config import NetworkConfig
 from .plan import (
     Awaited,
     Chunk,
@@ -153,6 +157,7 @@ from .routing import (
 from .sampling import (
     SamplingParams,
 )
+from .transfer import DataAccess
 
 __all__ = [
     "STORE",
@@ -173,6 +178,7 @@ __all__ = [
     "ComingKv",
     "Command",
     "Config",
+    "DataAccess",
     "Deliver",
     "DeliverRun",
     "Dispatch",
@@ -195,6 +201,8 @@ __all__ = [
     "HealthChanged",
     "Hello",
     "Hold",
+    "HostName",
+    "HostPort",
     "HttpConfig",
     "Incarnation",
     "IndexCounts",
@@ -213,6 +221,7 @@ __all__ = [
     "LeaseId",
     "LeaseRefusal",
     "LeaseRefused",
+    "Leave",
     "LoadRun",
     "Locate",
     "Located",
@@ -221,6 +230,7 @@ __all__ = [
     "Member",
     "ModelConfig",
     "ModelInfo",
+    "NetworkConfig",
     "Offer",
     "OfferedPage",
     "OfferedSequence",

@@ -108,6 +108,16 @@ class FrameStream(asyncio.Protocol):
             return None
         return _UCRED.unpack(credentials)[0] or None
 
+    @property
+    def peer_names(self) -> tuple[str, ...] | None:
+        """The names in the certificate that the other side has shown; None: the stream is not TLS,
+        the other side is on this host."""
+        if self._transport is None or self._transport.get_extra_info("ssl_object") is None:
+            return None
+        shown = self._transport.get_extra_info("peercert") or {}
+        names = shown.get("subjectAltName", ())
+        return tuple(name for kind, name in names if kind == "DNS")
+
     def alive(self) -> bool:
         """Whether the stream lives, after a look at the clock. Mutates if it does not any more."""
         if self._ending is None and self._lost_after_s is not None:
