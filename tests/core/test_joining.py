@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from antiphon.core.joining import judge_join, same_pages
 from antiphon.types import (
+    HostPort,
     Incarnation,
     JoinRefusal,
     JoinRefused,
@@ -130,6 +131,11 @@ def test_a_full_cluster_takes_nobody_more() -> None:
         ({"kv": replace(KV, page_tokens=0)}, "kv.page_tokens"),
         ({"kv": replace(KV, pages=2**60)}, "kv.pages"),
         ({"kv": replace(KV, block_tokens=65)}, "kv.block_tokens"),
+        ({"at": HostPort(host="Box", addresses=("10.0.0.1",), port=1)}, "at.host"),
+        ({"at": HostPort(host="box", addresses=(), port=1)}, "at.addresses"),
+        ({"at": HostPort(host="box", addresses=("10.0.0.1",) * 9, port=1)}, "at.addresses"),
+        ({"at": HostPort(host="box", addresses=("a/b",), port=1)}, "at.addresses"),
+        ({"at": HostPort(host="box", addresses=("10.0.0.1",), port=2**16)}, "at.port"),
     ],
 )
 def test_what_can_not_be_is_refused_by_name(changes, named: str) -> None:

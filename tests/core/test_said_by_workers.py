@@ -5,7 +5,12 @@ from math import inf, nan
 
 import pytest
 
-from antiphon.core.said_by_workers import wrong_in_answer, wrong_in_batch, wrong_in_view
+from antiphon.core.said_by_workers import (
+    wrong_in_answer,
+    wrong_in_batch,
+    wrong_in_leave,
+    wrong_in_view,
+)
 from antiphon.types import (
     Admitted,
     EventBatch,
@@ -13,6 +18,7 @@ from antiphon.types import (
     Incarnation,
     KvShape,
     LeaseId,
+    Leave,
     Logprobs,
     Offer,
     Pulled,
@@ -131,3 +137,8 @@ def test_answers(retry_after_s: float | None, fits: bool) -> None:
     assert (wrong_in_answer(refused) == "") is fits
     assert wrong_in_answer(Admitted(request=R)) == ""
     assert wrong_in_answer(Admitted(request=R, ahead=-1)) == "ahead is -1"
+
+
+@pytest.mark.parametrize(("timeout_s", "fits"), [(0.0, True), (nan, False), (inf, False)])
+def test_leaving(timeout_s: float, fits: bool) -> None:
+    assert (wrong_in_leave(Leave(timeout_s)) == "") is fits
