@@ -19,6 +19,7 @@ import numpy.typing as npt
 
 from antiphon.core.tcp_endpoint import TcpEndpoint, parse_endpoint
 from antiphon.core.transfer import (
+    LEAST_SLICE_BYTES,
     Cut,
     Paths,
     PathView,
@@ -336,9 +337,11 @@ class PageClient:
         borders = [0, *(end for _, end in ranges)]
         if borders[:-1] != [start for start, _ in ranges] or borders[-1] != page_bytes:
             raise BugError(f"parts {ranges} are not all of a page of {page_bytes} bytes")
+        total = len(table) * page_bytes
+        if total <= LEAST_SLICE_BYTES:
+            return Cut.of(len(table), ranges, total)
         with self._lock:
             rate = self._paths.stream_bytes_per_s(self._clock())
-        total = len(table) * page_bytes
         return Cut.of(len(table), ranges, slice_bytes(total, len(self._streams), rate))
 
     def _prepare(self, targets: np.ndarray) -> bool:

@@ -39,7 +39,7 @@ class Reading:
         self.ended = threading.Event()
         self.begun = True
         self.stopped = np.zeros(1, np.uint8)
-        self.verdicts = np.full(len(table), GOOD, np.uint8)
+        self.verdicts = np.zeros(len(table), np.uint8)  # GOOD
         self.late = np.zeros(len(table), np.bool_)
         self._rows = np.ascontiguousarray(table[:, :2])
         self._checksums = np.ascontiguousarray(table[:, 2])
@@ -119,6 +119,8 @@ class Reading:
 
     def good(self) -> npt.NDArray[np.bool_]:
         """Which targets now hold what was offered; after `ended`."""
+        if not self.late.any():
+            return self.verdicts == GOOD
         return (self.verdicts == GOOD) & ~self.late
 
     def missed(self) -> Counter[Miss]:
