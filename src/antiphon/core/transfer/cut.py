@@ -56,7 +56,7 @@ class Cut:
     @classmethod
     def of(cls, rows: int, parts: Sequence[tuple[int, int]], size: int) -> "Cut":
         """Groups whose slices have about `size` bytes: whole pages, so one page at least."""
-        widest = max(end - start for start, end in parts)
+        widest = max([end - start for start, end in parts])
         return cls(rows, min(MOST_ROWS, max(1, size // widest)), tuple(parts))
 
 

@@ -181,6 +181,10 @@ class SliceBook:
         pull = self._pulls[pull_number]
         return not (pull.waiting or pull.flying or pull.proving)
 
+    def deadline(self, pull_number: int) -> Seconds:
+        """When it is late."""
+        return self._pulls[pull_number].deadline
+
     def parts_here(self, pull_number: int) -> int:
         """How many leading parts are here of all rows; the last not before all was proven."""
         return self._pulls[pull_number].parts_here

@@ -91,7 +91,8 @@ class PlainAsked:
         reading.blame(one, verdicts)
 
     def _fill(self, request: Request) -> None:
-        self._head[:] = np.frombuffer(request.encoded(), np.uint64)
+        self._head[0] = request.number | request.rows << 32
+        self._head[1], self._head[2] = request.start, request.end
 
 
 class SealedAsked:

@@ -65,6 +65,8 @@ class ClientStream(threading.Thread):
         super().__init__(name=f"kv-read-{endpoint.host}", daemon=True)
         self.path = path
         self.outstanding: deque[Slice] = deque()
+        self.borrowed = False
+        """Another thread does this one's work; said and asked under the lock of `orders`."""
         self._orders = orders
         self._endpoint = endpoint
         self._access = access
@@ -75,11 +77,17 @@ class ClientStream(threading.Thread):
         self._asked = 0
         self._received = 0
         self._was_idle = False
+        self._most_s = limits.stall_s
 
     @property
     def connected(self) -> bool:
         """Whether it has a connection, dead or alive."""
         return self._slices is not None
+
+    @property
+    def idle(self) -> bool:
+        """Whether it could begin at once."""
+        return self.connected and not self.outstanding and not self.borrowed
 
     @property
     def room(self) -> int:
@@ -101,6 +109,21 @@ class ClientStream(threading.Thread):
                     self._lost(error)
         finally:  # after a bug too nobody waits for what it was asked for
             self._lost(StoppedError("the stream has ended"))
+
+    def carry_out(self, one: Slice, most_s: Seconds) -> None:
+        """Ask for a slice and receive it, on the thread of whoever borrowed this, in `most_s`."""
+        assert self._slices is not None
+        self._was_idle, self._most_s = True, max(most_s, self._limits.tick_s)
+        self.outstanding.append(one)
+        try:
+            self._exchange(self._slices, [one])
+        except StalledError as error:
+            late = most_s < self._limits.stall_s  # too early to say that it is the path's fault
+            self._lost(StoppedError(str(error)) if late else error)
+        except PeerError as error:
+            self._lost(error)
+        finally:
+            self._most_s = self._limits.stall_s
 
     # ── what it does ─────────────────────────────────────────────────────────────────────────
 
@@ -141,7 +164,8 @@ class ClientStream(threading.Thread):
     # ── how it ends ──────────────────────────────────────────────────────────────────────────
 
     def _patience(self, reading: Reading) -> Patience:
-        return Patience(self._limits.stall_s, self._limits.tick_s, reading.stopped)
+        stall_s = min(self._limits.stall_s, self._most_s)
+        return Patience(stall_s, self._limits.tick_s, reading.stopped)
 
     def _lost(self, error: PeerError) -> None:
         slices, self.outstanding = self.outstanding, deque()

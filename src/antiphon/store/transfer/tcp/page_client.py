@@ -19,6 +19,7 @@ import numpy.typing as npt
 
 from antiphon.core.tcp_endpoint import TcpEndpoint, parse_endpoint
 from antiphon.core.transfer import (
+    LEAST_SLICE_BYTES,
     Cut,
     Paths,
     PathView,
@@ -126,7 +127,10 @@ class PageClient:
         parts: Sequence[Part] = (),
         on_part: OnPart | None = None,
     ) -> int:
-        """Begin a pull, for `wait`; returns its number. May take memory from the system."""
+        """Begin a pull, for `wait`; returns its number. May take memory from the system.
+
+        One of a single slice may begin with `wait` only.
+        """
         cut = self._cut(table, parts)
         reading = Reading(table, self._own, cut, on_part)
         backed = self._prepare(table[:, ROW_WORDS - 1])
@@ -137,7 +141,9 @@ class PageClient:
                 self._book.cancel(number)
             self._start()
             self._settle()
-            self._work.notify_all()
+            reading.begun = cut.slices > 1 or not any(one.idle for one in self._streams)
+            if reading.begun:
+                self._work.notify_all()
         return number
 
     def stop(self, number: int) -> None:
@@ -150,6 +156,8 @@ class PageClient:
     def wait(self, number: int) -> Read:
         """Wait for the end of a pull that was begun; once."""
         reading = self._readings[number]
+        if not reading.begun:
+            self._carry_out()
         while not reading.ended.wait(self._wait_s()):
             with self._lock:
                 self._expire(self._clock())
@@ -195,7 +203,10 @@ class PageClient:
         Empty: receive what was asked for or, where nothing was, connect. None: end. Waits.
         """
         with self._work:
-            while not self._closed:
+            while not self._closed or stream.borrowed:
+                if stream.borrowed:
+                    self._work.wait()
+                    continue
                 now = self._clock()
                 self._expire(now)
                 if stream.connected:
@@ -248,7 +259,33 @@ class PageClient:
             self._expire(now)
             self._work.notify_all()
 
+    def _carry_out(self) -> None:
+        """Have this thread, which would wait, receive a slice over a stream that is idle:
+        to wake another thread, and be woken, takes longer than a small slice does."""
+        with self._lock:
+            now = self._clock()
+            stream, one = self._borrowed(now)
+            if stream is None or one is None:
+                self._work.notify_all()
+                return
+            left_s = self._book.deadline(one.pull) - now
+        try:
+            stream.carry_out(one, left_s)
+        finally:
+            with self._lock:
+                stream.borrowed = False
+                if self._book.left_bytes or self._closed:
+                    self._work.notify_all()
+
     # ── under the lock ───────────────────────────────────────────────────────────────────────
+
+    def _borrowed(self, now: Seconds) -> tuple[ClientStream | None, Slice | None]:
+        """A stream that is ours alone, and the slice that goes over it; or none."""
+        for stream in self._streams:
+            if stream.idle and (one := self._book.take(stream.path, now)) is not None:
+                stream.borrowed = True
+                return stream, one
+        return None, None
 
     def _taken(self, stream: ClientStream, now: Seconds) -> list[Slice]:
         taken: list[Slice] = []
@@ -300,9 +337,11 @@ class PageClient:
         borders = [0, *(end for _, end in ranges)]
         if borders[:-1] != [start for start, _ in ranges] or borders[-1] != page_bytes:
             raise BugError(f"parts {ranges} are not all of a page of {page_bytes} bytes")
+        total = len(table) * page_bytes
+        if total <= LEAST_SLICE_BYTES:
+            return Cut.of(len(table), ranges, total)
         with self._lock:
             rate = self._paths.stream_bytes_per_s(self._clock())
-        total = len(table) * page_bytes
         return Cut.of(len(table), ranges, slice_bytes(total, len(self._streams), rate))
 
     def _prepare(self, targets: np.ndarray) -> bool:

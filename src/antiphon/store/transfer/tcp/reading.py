@@ -26,8 +26,8 @@ OnPart = Callable[[int], None]
 class Reading:
     """The pages of `table`, which go into `own`. Slices of it are different streams' business.
 
-    `stopped` [1] is set when nobody wants it any more, `ended` when nothing is written to the
-    targets any more.
+    `begun`: streams were told of it. `stopped` [1] is set when nobody wants it any more, `ended`
+    when nothing is written to the targets any more.
     """
 
     def __init__(
@@ -37,8 +37,9 @@ class Reading:
             raise BugError(f"a table of pages is uint64 [pages, {ROW_WORDS}], not {table.shape}")
         self.cut = cut
         self.ended = threading.Event()
+        self.begun = True
         self.stopped = np.zeros(1, np.uint8)
-        self.verdicts = np.full(len(table), GOOD, np.uint8)
+        self.verdicts = np.zeros(len(table), np.uint8)  # GOOD
         self.late = np.zeros(len(table), np.bool_)
         self._rows = np.ascontiguousarray(table[:, :2])
         self._checksums = np.ascontiguousarray(table[:, 2])
@@ -118,6 +119,8 @@ class Reading:
 
     def good(self) -> npt.NDArray[np.bool_]:
         """Which targets now hold what was offered; after `ended`."""
+        if not self.late.any():
+            return self.verdicts == GOOD
         return (self.verdicts == GOOD) & ~self.late
 
     def missed(self) -> Counter[Miss]:
