@@ -81,6 +81,7 @@ from .ids import (
     RequestId,
     Seconds,
     SequenceKey,
+    StoreName,
     TokenId,
     WorkerId,
 )
@@ -153,6 +154,15 @@ from .routing import (
 from .sampling import (
     SamplingParams,
 )
+from .store_pool import (
+    LentBlock,
+    PlacedBlock,
+    PoolHello,
+    PoolLent,
+    PoolPlace,
+    PoolRead,
+    PoolWelcome,
+)
 
 __all__ = [
     "STORE",
@@ -213,6 +223,7 @@ __all__ = [
     "LeaseId",
     "LeaseRefusal",
     "LeaseRefused",
+    "LentBlock",
     "LoadRun",
     "Locate",
     "Located",
@@ -232,7 +243,13 @@ __all__ = [
     "PeerRefusal",
     "PeerRefused",
     "PeerWelcome",
+    "PlacedBlock",
     "PlannerConfig",
+    "PoolHello",
+    "PoolLent",
+    "PoolPlace",
+    "PoolRead",
+    "PoolWelcome",
     "Preempted",
     "Prefilled",
     "Pull",
@@ -270,6 +287,7 @@ __all__ = [
     "StoreAsk",
     "StoreConfig",
     "StoreHello",
+    "StoreName",
     "StoreOp",
     "StoreRefusal",
     "StoreRefused",

@@ -27,7 +27,7 @@ def tiers_to_write(came_from: Tier, there: Collection[Tier]) -> tuple[Tier, ...]
     match came_from:
         case Tier.REMOTE:
             slower = (Tier.DISK,)
-        case Tier.DISK | Tier.HOST:
+        case Tier.DISK | Tier.HOST | Tier.PEER:
             slower = ()
         case Tier.DEVICE:
             slower = (Tier.DISK, Tier.REMOTE)

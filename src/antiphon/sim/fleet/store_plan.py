@@ -59,4 +59,4 @@ class StorePlan:
             setup_s=link.setup_s + ssd.setup_s,
             bytes_per_s=1 / (1 / link.bytes_per_s + 1 / ssd.bytes_per_s),
         )
-        return TierFetchTime(host=link, disk=from_ssd, remote=from_ssd)
+        return TierFetchTime(host=link, peer=link, disk=from_ssd, remote=from_ssd)
