@@ -1,5 +1,6 @@
 """Decisions of a pool of stores: where a block lives, who is asked for it, and what goes first."""
 
+from .announced import Announced
 from .placing import Placing
 from .pool_index import POOLED_TIERS, Holder, PoolIndex
 from .pool_members import PoolMembers, PoolNode
@@ -11,6 +12,7 @@ from .store_pool import PoolRules, StorePool
 
 __all__ = [
     "POOLED_TIERS",
+    "Announced",
     "Holder",
     "Placing",
     "PoolIndex",

@@ -20,7 +20,7 @@ Whatever `review` has not looked at yet is right in the index already; only what
 done about it, comes later: a bounded number of blocks at a time.
 """
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 
 from antiphon.types import (
@@ -177,8 +177,12 @@ class StorePool:
         return self.sources.choose(holders, self.rules.block_bytes, now, tried)
 
     def first_to_go(self, idle: Callable[[BlockKey], bool], now: Seconds) -> BlockKey | None:
-        """See `Replicas.first_to_go`."""
-        return self.replicas.first_to_go(idle, now)
+        """See `Replicas.first_to_go`: never a block that its home has lost meanwhile."""
+        return self.replicas.first_to_go(lambda key: idle(key) and self._is_copy(key), now)
+
+    def _is_copy(self, key: BlockKey) -> bool:
+        home = self.members.home(key)
+        return home != self.members.me and self.index.in_memory(home, key)
 
     def _copies(self, key: BlockKey) -> int:
         return sum(holder.tier is Tier.HOST for holder in self.index.holders(key))
@@ -190,17 +194,16 @@ class StorePool:
     def _review(self, key: BlockKey, *, place: bool) -> None:
         """See what follows from where the block lies now."""
         self._tell(key, bool(self.index.holders(key)))
-        home = self.members.home(key)
-        if key not in self._own or home == self.members.me:
+        if key not in self._own or self.is_home(key):
             self.replicas.discard(key)
             self.placing.discard(key)
-        elif self.index.in_memory(home, key):
+        elif self._is_copy(key):
             self.replicas.add(key)
             self.placing.discard(key)
         else:
             self.replicas.discard(key)
             if place:
-                self.placing.offer(key, home)
+                self.placing.offer(key, self.members.home(key))
 
     def _tell(self, key: BlockKey, there: bool) -> None:
         if there and key not in self._told:
@@ -210,7 +213,3 @@ class StorePool:
             del self._told[key]
             self._listen(KvChange(key, Tier.PEER, False))
 
-
-def in_turns(keys: Sequence[BlockKey], size: int) -> Iterable[Sequence[BlockKey]]:
-    """The keys, so many at a time."""
-    return (keys[first : first + size] for first in range(0, len(keys), size))
