@@ -7,6 +7,8 @@
 
 Each store calls each other one, so that there are two streams between two stores. KV itself goes
 over data sockets: the welcome says where they are, and with which key they open.
+
+Addresses of stores are spelled NAME@HOST:PORT.
 """
 
 from dataclasses import dataclass
@@ -14,6 +16,7 @@ from dataclasses import dataclass
 from .fleet import KvShape
 from .handover import OfferedPage
 from .ids import BlockKey, Incarnation, LeaseId, Seconds, StoreName
+from .transfer import DataAccess
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,15 +34,15 @@ class PoolHello:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PoolWelcome:
-    """It is in. `kv` is the shape of the memory that pages are read from; `key` opens the data
-    sockets at `data`, and only for this stream's life."""
+    """It is in. `kv` is the shape of the memory whose pages `data` opens, for this stream's life.
+    `known`: other stores of the pool."""
 
     name: StoreName
     incarnation: Incarnation
     blocks: int
     kv: KvShape
-    data: tuple[str, ...]
-    key: bytes
+    data: DataAccess
+    known: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -20,7 +20,7 @@ _WEIGHT = 0.25
 _DISK_S = 0.005
 """A peer that has to read its disk first is asked after one that takes so much longer."""
 _PATIENCE = 4.0
-_LEAST_PATIENCE_S, _MOST_PATIENCE_S = 0.1, 5.0
+_LEAST_PATIENCE_S, _MOST_PATIENCE_S = 0.5, 5.0
 _FAILURES, _FIRST_REST_S, _LONGEST_REST_S = 2, 0.5, 30.0
 
 
