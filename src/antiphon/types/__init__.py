@@ -163,6 +163,7 @@ from .store_pool import (
     PoolRead,
     PoolWelcome,
 )
+from .transfer import DataAccess
 
 __all__ = [
     "STORE",
@@ -183,6 +184,7 @@ __all__ = [
     "ComingKv",
     "Command",
     "Config",
+    "DataAccess",
     "Deliver",
     "DeliverRun",
     "Dispatch",

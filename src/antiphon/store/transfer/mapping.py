@@ -11,6 +11,7 @@ from enum import StrEnum
 from functools import partial
 
 import numpy as np
+import numpy.typing as npt
 
 from antiphon.errors import BugError, PeerError
 from antiphon.types import PagePull
@@ -52,9 +53,11 @@ class Miss(StrEnum):
     """The region was closed before."""
     NO_MEMORY = "no_memory"
     """The system has no memory for the page that it was to be copied to."""
+    UNREACHED = "unreached"
+    """No path to its owner brought it in time."""
 
 
-_MISS_OF = {
+MISS_OF = {
     STALE: Miss.STALE,
     OVERTAKEN: Miss.OVERTAKEN,
     CORRUPT: Miss.CORRUPT,
@@ -154,13 +157,18 @@ class MappedRegion:
         with self._lock:
             self.pulled += last * missed.pop(GOOD, 0)
             for verdict, count in missed.items():
-                self.missed[_MISS_OF[verdict]] += count
+                self.missed[MISS_OF[verdict]] += count
         return tuple([verdict == GOOD for verdict in verdicts])
 
     def _unmap_if_unused(self) -> None:
         """Under the lock."""
         if self._closing and not self._pulls_running and not self._map.closed:
             self._map.close()
+
+
+def pull_table(pages: Sequence[PagePull]) -> npt.NDArray[np.uint64]:
+    """[pages, 4]: source page, generation, checksum, target, as `page_copy` reads it."""
+    return np.array(_table(pages), np.uint64).reshape(-1, ROW_WORDS)
 
 
 def _table(pages: Sequence[PagePull]) -> "array[int]":

@@ -1,0 +1,182 @@
+"""The paths to one peer: how fast each is, what is under way on it, and which one rests.
+
+A slice goes to a path only if no other would be done with it, and with all that is left, sooner
+(the rule of earliest completion; Mooncake's TENT scores paths alike: bytes in flight and the slice,
+over the speed). So paths of unequal speed end together, and a slow one gets no last slice for which
+everybody waits. What is in flight is bounded by what a path carries in a short time: more would
+only wait in its queues, in front of whatever else needs the wire.
+"""
+
+from dataclasses import dataclass, field
+
+from antiphon.core.tiers.breaker import Breaker, BreakerState
+from antiphon.types import Seconds
+
+from .path_speed import PathSpeed
+
+FAILURES = 2
+"""So many in a row, and a path rests."""
+FIRST_REST_S: Seconds = 0.25
+LONGEST_REST_S: Seconds = 30.0
+QUEUED_S: Seconds = 0.03
+"""What is in flight beyond a round trip: so long a queue it may make."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PathView:
+    """One path as others may see it. `bytes_per_s` None: not known (any more)."""
+
+    state: BreakerState
+    connected: bool
+    bytes_per_s: float | None
+    round_trip_s: Seconds
+    in_flight_bytes: int
+    bytes_total: int
+    failures_total: int
+    rests_total: int
+    problem: str
+    """Of the last failure."""
+
+
+def _breaker() -> Breaker:
+    return Breaker(failures=FAILURES, first_s=FIRST_REST_S, longest_s=LONGEST_REST_S)
+
+
+@dataclass(slots=True)
+class _Path:
+    speed: PathSpeed = field(default_factory=PathSpeed)
+    breaker: Breaker = field(default_factory=_breaker)
+    ready: bool = False
+    refused: bool = False
+    in_flight: int = 0
+    round_trip_s: Seconds = 0.0
+    bytes_total: int = 0
+    failures_total: int = 0
+    problem: str = ""
+
+
+class Paths:
+    """Paths 0 … `count` - 1, each of `streams` connections. Mutable."""
+
+    def __init__(self, count: int, streams: int) -> None:
+        self._paths = [_Path() for _ in range(count)]
+        self._streams = streams
+
+    # ── who may ───────────────────────────────────────────────────────────────────────────────
+
+    def may_connect(self, path: int, now: Seconds) -> bool:
+        """Whether to open a connection now. Mutates: a path that rested is tried by one."""
+        return self._paths[path].breaker.allows(now)
+
+    def may_take(self, path: int, size: int, left: int, now: Seconds) -> bool:
+        """Whether a slice of `size` bytes goes over this path; `left`, with it, are in no flight.
+
+        Does not mutate. Of the paths that are ready, the one that would be done soonest always may
+        if it has room; it has when nothing is under way on it.
+        """
+        one = self._paths[path]
+        if not one.ready or not self._has_room(one, size, now):
+            return False
+        others = [other for other in self._paths if other is not one and other.ready]
+        if not others:
+            return True
+        mine = (one.in_flight + size) / self._rate(one, now)
+        soonest = min((other.in_flight + size) / self._rate(other, now) for other in others)
+        flying = sum(other.in_flight for other in others)
+        together = (flying + left) / sum(self._rate(other, now) for other in others)
+        return mine <= max(soonest, together)
+
+    # ── what happens ──────────────────────────────────────────────────────────────────────────
+
+    def connected(self, path: int, round_trip_s: Seconds) -> None:
+        """A connection is open. Mutates, as all that follow."""
+        one = self._paths[path]
+        one.ready, one.refused = True, False
+        one.round_trip_s = round_trip_s
+        one.breaker.succeeded()
+
+    def took(self, path: int, size: int, now: Seconds) -> None:
+        """A slice was asked for."""
+        one = self._paths[path]
+        one.in_flight += size
+        one.speed.began(now)
+
+    def came(self, path: int, size: int, now: Seconds) -> None:
+        """It is here."""
+        one = self._paths[path]
+        one.in_flight -= size
+        one.bytes_total += size
+        one.speed.came(size, now, busy=one.in_flight > 0)
+        one.breaker.succeeded()
+
+    def gave_back(self, path: int, size: int) -> None:
+        """It will not come, for no fault of the path, or for one that is told apart."""
+        one = self._paths[path]
+        one.in_flight -= size
+        if not one.in_flight:
+            one.speed.stopped()
+
+    def failed(self, path: int, problem: str, now: Seconds, *, refused: bool = False) -> None:
+        """A connection broke, stalled or could not be opened; `refused`: the key opens nothing."""
+        one = self._paths[path]
+        one.failures_total += 1
+        one.problem, one.refused = problem, refused
+        one.breaker.failed(now)
+        one.ready = one.breaker.state is BreakerState.CLOSED and one.ready
+
+    # ── what is known ─────────────────────────────────────────────────────────────────────────
+
+    def try_again_at(self, path: int) -> Seconds | None:
+        """When a path that rests may be tried; None: it does not rest."""
+        return self._paths[path].breaker.ask_again_at()
+
+    def hopeless_until(self, now: Seconds) -> Seconds:
+        """Before this nothing can come: all paths rest. `now` if one does not."""
+        waits = [one.breaker.ask_again_at() for one in self._paths]
+        return min(now if wait is None else max(wait, now) for wait in waits)
+
+    @property
+    def refused(self) -> bool:
+        """Whether the peer lets us in nowhere."""
+        return all(one.refused for one in self._paths)
+
+    @property
+    def problem(self) -> str:
+        """What was wrong last, of the paths that have failed; empty if none has."""
+        return "; ".join(dict.fromkeys(one.problem for one in self._paths if one.problem))
+
+    def stream_bytes_per_s(self, now: Seconds) -> float | None:
+        """The speed of one stream of the fastest path, if any is known."""
+        known = [rate for one in self._paths if (rate := one.speed.bytes_per_s(now)) is not None]
+        return max(known) / self._streams if known else None
+
+    def views(self, now: Seconds) -> tuple[PathView, ...]:
+        """All paths, in order."""
+        return tuple(
+            PathView(
+                state=one.breaker.state,
+                connected=one.ready,
+                bytes_per_s=one.speed.bytes_per_s(now),
+                round_trip_s=one.round_trip_s,
+                in_flight_bytes=one.in_flight,
+                bytes_total=one.bytes_total,
+                failures_total=one.failures_total,
+                rests_total=one.breaker.opened,
+                problem=one.problem,
+            )
+            for one in self._paths
+        )
+
+    def _has_room(self, one: _Path, size: int, now: Seconds) -> bool:
+        """A slice a stream always; more while the path carries it in time."""
+        if one.in_flight < size * self._streams:
+            return True
+        rate = one.speed.bytes_per_s(now)
+        return rate is not None and one.in_flight + size <= rate * (one.round_trip_s + QUEUED_S)
+
+    def _rate(self, one: _Path, now: Seconds) -> float:
+        """Who is not known is taken for as fast as the fastest: it is found out soon."""
+        if (rate := one.speed.bytes_per_s(now)) is not None:
+            return max(rate, 1.0)
+        known = [rate for any_ in self._paths if (rate := any_.speed.bytes_per_s(now)) is not None]
+        return max(known, default=1.0) or 1.0

@@ -1,0 +1,230 @@
+"""A region's pages over TCP, for takers on other hosts that were given a key.
+
+    server = PageServer(region, ["tcp://10.0.0.1:0"])
+    access = server.admit()            # to the taker, over its control stream
+    ...
+    server.dismiss(access)             # the control stream is over: so are its connections
+
+One thread listens at all addresses, each connection has one of its own. Who does not prove in time
+that it knows a key learns nothing and holds nothing: a bounded number of such connections waits.
+"""
+
+import logging
+import select
+import selectors
+import socket
+import threading
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from antiphon.core.tcp_endpoint import TcpEndpoint, parse_endpoint
+from antiphon.errors import PeerError, UsageError
+from antiphon.store.transfer.region import OwnedRegion
+from antiphon.types import DataAccess, Seconds
+
+from .data_keys import DataKeys
+from .data_socket import for_bulk
+from .served_stream import ServedStream
+from .slice_kernels import warm_up
+
+_log = logging.getLogger(__name__)
+
+_BACKLOG = 128
+_PAUSE_S: Seconds = 0.1
+"""After a taker that could not be let in: most likely there are no descriptors left."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServerLimits:
+    """What strangers and takers may use of a server."""
+
+    handshake_s: Seconds = 2.0
+    handshakes: int = 64
+    connections: int = 512
+    stall_s: Seconds = 10.0
+    """A taker that takes nothing for so long, in the middle of a reply, is left."""
+
+
+class PageServer:
+    """Serves `region` from `__init__` to `close`. Any thread may call.
+
+    `endpoints` are its addresses, "tcp://HOST:PORT"; port 0 is any free one. `must_seal`: who wants
+    no encryption is refused.
+    """
+
+    def __init__(
+        self,
+        region: OwnedRegion,
+        endpoints: Sequence[str],
+        *,
+        must_seal: bool = False,
+        limits: ServerLimits = ServerLimits(),  # noqa: B008 - frozen
+    ) -> None:
+        """Raises `UsageError`: an address that is none, or that can't be listened at."""
+        self.keys = DataKeys()
+        self.keys.on_revoked(self._end_all_of)
+        warm_up()
+        self._region = region
+        self._must_seal = must_seal
+        self._limits = limits
+        self._lock = threading.Lock()
+        self._greeting: set[ServedStream] = set()
+        self._streams: set[ServedStream] = set()
+        self._ended = Counter[str]()
+        self._closed = False
+        self._bell, self._waker = socket.socketpair()
+        self._listeners = _listening(endpoints)
+        self.endpoints = tuple(str(_endpoint_of(one)) for one in self._listeners)
+        self._threads: set[threading.Thread] = set()
+        self._acceptor = threading.Thread(target=self._accept, name="kv-accept", daemon=True)
+        self._acceptor.start()
+
+    def admit(self) -> DataAccess:
+        """A key for one more taker."""
+        key_id, key = self.keys.new()
+        return DataAccess(
+            endpoints=self.endpoints, key_id=key_id, key=key, sealed=self._must_seal
+        )
+
+    def dismiss(self, access: DataAccess) -> None:
+        """The taker is gone, or not trusted any more: its key opens nothing from now on."""
+        self.keys.revoke(access.key_id)
+
+    def counts(self) -> dict[str, int]:
+        """Connections now; pages and bytes sent, pages that were not what was asked for, and
+        strangers turned away, so far."""
+        with self._lock:
+            sums = Counter(self._ended)
+            for stream in self._streams:
+                _add(sums, stream)
+            return {
+                "connections": len(self._streams),
+                **{name: sums[name] for name in ("pages", "bytes", "refused_pages", "strangers")},
+            }
+
+    def close(self) -> None:
+        """End everything; returns when no page is read any more."""
+        with self._lock:
+            if self._closed:
+                return
+            self._closed = True
+            streams = [*self._streams, *self._greeting]
+            threads = list(self._threads)
+        self._waker.send(b".")
+        for stream in streams:
+            stream.close()
+        self._acceptor.join()
+        for thread in threads:
+            thread.join()
+        for one in (self._bell, self._waker):
+            one.close()
+
+    # ── on threads ───────────────────────────────────────────────────────────────────────────
+
+    def _accept(self) -> None:
+        with selectors.DefaultSelector() as selector:
+            for one in (self._bell, *self._listeners):
+                selector.register(one, selectors.EVENT_READ)
+            while not self._closed:
+                for key, _ in selector.select():
+                    listener = key.fileobj
+                    if isinstance(listener, socket.socket) and listener is not self._bell:
+                        self._come_in(listener)
+        for one in self._listeners:
+            one.close()
+
+    def _come_in(self, listener: socket.socket) -> None:
+        try:
+            connection, _ = listener.accept()
+        except OSError as error:  # it is gone again, or we have no descriptors left
+            _log.debug("a taker could not come in: %s", error)
+            select.select([self._bell], [], [], _PAUSE_S)
+            return
+        stream = ServedStream(connection, self._region, stall_s=self._limits.stall_s)
+        thread = threading.Thread(
+            target=self._serve, args=(connection, stream), name="kv-serve", daemon=True
+        )
+        with self._lock:
+            full = len(self._greeting) >= self._limits.handshakes
+            full |= len(self._streams) >= self._limits.connections
+            if self._closed or full:
+                self._ended["strangers"] += 1
+                connection.close()
+                return
+            self._greeting.add(stream)
+            self._threads.add(thread)
+        thread.start()
+
+    def _serve(self, connection: socket.socket, stream: ServedStream) -> None:
+        """All of one connection, which is closed at the end."""
+        try:
+            for_bulk(connection)
+            stream.greet(self.keys.key, self._limits.handshake_s, must_seal=self._must_seal)
+            if self._known(stream):
+                stream.run()
+        except (PeerError, OSError) as error:
+            _log.debug("a taker's connection is over: %s", error)
+        finally:
+            with self._lock:
+                self._threads.discard(threading.current_thread())
+                self._ended["strangers"] += stream in self._greeting
+                self._greeting.discard(stream)
+                self._streams.discard(stream)
+                _add(self._ended, stream)
+            connection.close()
+
+    def _known(self, stream: ServedStream) -> bool:
+        """It has proven itself; False: its key was revoked meanwhile, or this is closed."""
+        assert stream.session is not None
+        with self._lock:
+            self._greeting.discard(stream)
+            self._streams.add(stream)
+            closed = self._closed
+        return not closed and self.keys.key(stream.session.key_id) is not None
+
+    def _end_all_of(self, key_id: bytes) -> None:
+        with self._lock:
+            streams = list(self._streams)
+        for stream in streams:
+            if stream.session is not None and stream.session.key_id == key_id:
+                stream.close()
+
+
+def _add(sums: Counter[str], stream: ServedStream) -> None:
+    sums["pages"] += stream.served.pages
+    sums["bytes"] += stream.served.bytes
+    sums["refused_pages"] += stream.served.refused_pages
+
+
+def _listening(endpoints: Sequence[str]) -> list[socket.socket]:
+    """A listener each, or none at all."""
+    listeners: list[socket.socket] = []
+    try:
+        for text in endpoints:
+            endpoint = parse_endpoint(text)
+            if endpoint is None:
+                raise UsageError(f"{text!r} is no address for KV: expected tcp://HOST:PORT")
+            listeners.append(_listener(endpoint))
+    except BaseException:
+        for one in listeners:
+            one.close()
+        raise
+    return listeners
+
+
+def _listener(endpoint: TcpEndpoint) -> socket.socket:
+    family = socket.AF_INET6 if ":" in endpoint.host else socket.AF_INET
+    try:
+        listener = socket.create_server(
+            (endpoint.host, endpoint.port), family=family, backlog=_BACKLOG
+        )
+    except OSError as error:
+        raise UsageError(f"KV can't be served at {endpoint}: {error}") from None
+    listener.setblocking(False)
+    return listener
+
+
+def _endpoint_of(listener: socket.socket) -> TcpEndpoint:
+    host, port = listener.getsockname()[:2]
+    return TcpEndpoint(host, port)
