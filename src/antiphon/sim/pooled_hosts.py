@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 from antiphon.core.store_pool import PooledHostTier, PoolNode, PoolRules, StorePool
 from antiphon.core.tiers import Declined, PolicyFactory, Slot
+from antiphon.core.tiers.bring_up import BLOCKS_A_TURN
 from antiphon.types import (
     BlockKey,
     Incarnation,
@@ -86,7 +87,7 @@ class PooledHost:
 
     def present(self, keys: Sequence[BlockKey], now: Seconds) -> int:
         """How many of the keys, from the first on, a worker reads here. Counts as a use."""
-        lease = self._new_lease()
+        lease = self.new_lease()
         found = len(self.tier.read(keys, lease, now))
         self.tier.release(lease, now)
         self.pool.used(keys[:found], now)
@@ -94,7 +95,7 @@ class PooledHost:
 
     def lend(self, key: BlockKey, now: Seconds, borrower: str) -> tuple[LeaseId, Slot] | None:
         """The block's slot, under a lease; None: it is not here."""
-        lease = self._new_lease()
+        lease = self.new_lease()
         slots = self.tier.lend([key], lease, now, holder=borrower)
         return (lease, slots[key]) if slots else None
 
@@ -116,7 +117,8 @@ class PooledHost:
         else:
             del self.heard[change.key]
 
-    def _new_lease(self) -> LeaseId:
+    def new_lease(self) -> LeaseId:
+        """A name for one."""
         self._leases += 1
         return LeaseId(f"{self.node.name}-{self._leases}")
 
@@ -244,6 +246,28 @@ class PooledHosts:
                     return self.end_copy(reader, copy, parent, now)
                 case name:
                     tried.append(name)
+
+    def read_prefix(self, name: StoreName, keys: Sequence[BlockKey], now: Seconds) -> int:
+        """A worker of this host reads as long a prefix as can be had; how many blocks it has.
+        Mutates: what its peers have comes here, and stays while the rest is brought up."""
+        host = self.hosts[name]
+        parents, leases, found = (None, *keys[:-1]), list[LeaseId](), 0
+        for first in range(0, len(keys), BLOCKS_A_TURN):
+            turn = range(first, min(first + BLOCKS_A_TURN, len(keys)))
+            for place in turn:
+                key = keys[place]
+                if key not in host.tier and not self.fetch(name, key, parents[place], now):
+                    break
+            lease = host.new_lease()
+            held = len(host.tier.read([keys[place] for place in turn], lease, now))
+            leases.append(lease)
+            found += held
+            if held < len(turn):
+                break
+        for lease in leases:
+            host.tier.release(lease, now)
+        host.pool.used(keys[:found], now)
+        return found
 
     def place_some(self, name: StoreName, now: Seconds) -> int:
         """What waits for one home is copied there; how many blocks came. Mutates."""

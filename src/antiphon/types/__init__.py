@@ -163,6 +163,7 @@ from .store_pool import (
     PoolRead,
     PoolWelcome,
 )
+from .store_pool_config import StorePoolConfig
 from .transfer import DataAccess
 
 __all__ = [
@@ -291,6 +292,7 @@ __all__ = [
     "StoreHello",
     "StoreName",
     "StoreOp",
+    "StorePoolConfig",
     "StoreRefusal",
     "StoreRefused",
     "StoreWatch",

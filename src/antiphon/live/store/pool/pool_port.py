@@ -11,7 +11,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Coroutine
 from functools import partial
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeAlias
 
 from antiphon.core.host_names import format_host_port
 from antiphon.errors import PeerError
@@ -46,6 +46,9 @@ MOST_STRANGERS = 64
 _log = logging.getLogger(__name__)
 
 
+Spawn: TypeAlias = Callable[[Coroutine[Any, Any, None]], "asyncio.Task[None]"]
+
+
 class Host(Protocol):
     """Who decides about stores that come."""
 
@@ -65,7 +68,6 @@ class PoolPort:
         keys: HostKeys | None,
         config: ClusterConfig,
         *,
-        spawn: Callable[[Coroutine[Any, Any, None]], "asyncio.Task[None]"],
         clock: Callable[[], Seconds],
     ) -> None:
         """Raises `UsageError`: it can't listen there, or the keys will not do."""
@@ -74,7 +76,6 @@ class PoolPort:
         self.port: int = self._listener.getsockname()[1]
         self._context = keys.server() if keys is not None else None
         self._config = config
-        self._spawn = spawn
         self._clock = clock
         self._quiet = QuietLog(_log, clock)
         self._strangers: dict[FrameStream, asyncio.TimerHandle] = {}
@@ -82,13 +83,14 @@ class PoolPort:
         self._door: TlsDoor | None = None
         self._server: asyncio.Server | None = None
         self._host: Host | None = None
+        self._spawn: Spawn | None = None
 
     def __str__(self) -> str:
         return format_host_port(self.host, self.port)
 
-    async def start(self, host: Host) -> None:
-        """Let stores in: `host` decides about them."""
-        self._host = host
+    async def start(self, host: Host, spawn: Spawn) -> None:
+        """Let stores in: `host` decides about them. `spawn` runs the greetings."""
+        self._host, self._spawn = host, spawn
         if self._context is not None:
             self._door = TlsDoor(
                 [self._listener], self._context, self._stranger, clock=self._clock
@@ -132,6 +134,7 @@ class PoolPort:
             return
         self._strangers[stream].cancel()
         stream.on_frame = _too_early
+        assert self._spawn is not None
         self._spawn(self._greet(stream, hello))
 
     async def _greet(self, stream: FrameStream, hello: PoolHello) -> None:
