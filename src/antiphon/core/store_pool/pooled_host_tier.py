@@ -64,6 +64,16 @@ class PooledHostTier(HostTier):
         slots = self._lease(blocks, lease, holder, now)
         return {block.key: slot for block, slot in zip(blocks, slots, strict=True)}
 
+    def parent_of(self, key: BlockKey) -> BlockKey | None:
+        """What a block that is visible continues."""
+        block = self._blocks.get(key)
+        return None if block is None else block.parent
+
+    def tenant_of(self, key: BlockKey) -> bytes:
+        """Whose a block is that is visible."""
+        block = self._blocks.get(key)
+        return b"" if block is None else block.account.tenant
+
     def _is_idle(self, key: BlockKey) -> bool:
         block = self._blocks.get(key)
         return (
