@@ -157,6 +157,7 @@ from .sampling import (
 from .store_pool import (
     LentBlock,
     PlacedBlock,
+    PoolClear,
     PoolHello,
     PoolLent,
     PoolPlace,
@@ -248,6 +249,7 @@ __all__ = [
     "PeerWelcome",
     "PlacedBlock",
     "PlannerConfig",
+    "PoolClear",
     "PoolHello",
     "PoolLent",
     "PoolPlace",

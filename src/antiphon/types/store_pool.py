@@ -3,6 +3,7 @@
     caller ── PoolHello ──► store ── PoolWelcome ──► KvDump, KvEvents … ──►   "these I have"
     caller ── PoolRead ──► store ── PoolLent ──►      "read these pages of mine, under this lease"
     caller ── PoolPlace ──► store                     "you are home to these: read them from me"
+    caller ── PoolClear ──► store ── StoreAnswer ──►  "an operator wants these forgotten"
     caller ── Forget ──► store                        "what computed these has failed"
 
 Each store calls each other one, so that there are two streams between two stores. KV itself goes
@@ -86,3 +87,11 @@ class PoolPlace:
     """Not answered: whether they came is heard as the home's next changes."""
 
     blocks: tuple[PlacedBlock, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PoolClear:
+    """Forget these blocks (None: all), of that tenant (None: of any), on all tiers of this store."""
+
+    tenant: bytes | None
+    keys: tuple[BlockKey, ...] | None

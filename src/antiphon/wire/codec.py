@@ -64,6 +64,7 @@ class Kind(IntEnum):
     POOL_READ = 82
     POOL_LENT = 83
     POOL_PLACE = 84
+    POOL_CLEAR = 85
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,6 +123,7 @@ _ENTRIES: dict[int, _Entry] = {
     Kind.POOL_READ: _entry(types.PoolRead, _LISTS),
     Kind.POOL_LENT: _entry(types.PoolLent, _LARGE),
     Kind.POOL_PLACE: _entry(types.PoolPlace, _LISTS),
+    Kind.POOL_CLEAR: _entry(types.PoolClear, _LARGE),
 }
 
 
@@ -191,6 +193,7 @@ TO_POOLED_STORE = _limits(
     Kind.KV_REPLAY,
     Kind.POOL_READ,
     Kind.POOL_PLACE,
+    Kind.POOL_CLEAR,
     Kind.FORGET,
     Kind.RELEASE,
 )
@@ -203,6 +206,7 @@ FROM_POOLED_STORE = _limits(
     Kind.KV_EVENTS,
     Kind.KV_DUMP,
     Kind.POOL_LENT,
+    Kind.STORE_ANSWER,
 )
 
 FROM_STRANGERS = _limits(Kind.HELLO)

@@ -20,7 +20,7 @@ def homes(weights: dict[StoreName, float], keys: list[BlockKey] = KEYS) -> dict[
 
 
 @given(pools, st.sampled_from(NAMES), st.integers(1, 1000))
-def test_i40_who_comes_takes_keys_and_nothing_else_moves(
+def test_i47_who_comes_takes_keys_and_nothing_else_moves(
     pool: dict[StoreName, float], name: StoreName, weight: int
 ) -> None:
     without = {one: w for one, w in pool.items() if one != name}

@@ -19,7 +19,7 @@ from store_kit import on_disk, served
 
 from antiphon.core.store_pool import home_of
 from antiphon.errors import PeerError
-from antiphon.types import BlockKey, Tier
+from antiphon.types import BlockKey, StoreOp, Tier
 
 
 def at_home(store: Pooled, keys: list[BlockKey], *others: Pooled) -> set[BlockKey]:
@@ -57,6 +57,18 @@ async def test_what_is_in_doubt_is_found_nowhere(folder: Path) -> None:
         for one in (a, b):
             await one.gateway.until(lambda one=one: not _known(one, keys))
         assert await b.worker.fetch(keys) == []
+
+
+async def test_what_an_operator_clears_is_found_at_no_store(folder: Path) -> None:
+    async with pooled(folder, "a", "b") as (a, b):
+        keys = await a.worker.put_prompt(blocks=8)
+        await settled(a, b, keys=keys)
+        answer = await a.gateway.ask(StoreOp.CLEAR, keys)
+        assert not answer.problem
+        for one in (a, b):
+            await one.gateway.until(lambda one=one: not _known(one, keys))
+        assert await b.worker.fetch(keys) == []
+        assert await a.worker.fetch(keys) == []
 
 
 def _known(store: Pooled, keys: list[BlockKey]) -> bool:

@@ -56,6 +56,13 @@ class Peers(Protocol):
         """Nobody in the pool is to find these from now on."""
         ...
 
+    async def clear(
+        self, tenant: bytes | None, keys: Sequence[BlockKey] | None
+    ) -> tuple[int, Sequence[str]]:
+        """Have the tenant's blocks (None: anybody's) among the keys (None: all) forgotten at all
+        peers; how many it were, and which peers could not be asked."""
+        ...
+
     async def fill(
         self, record: RecordedBlock, slot: Slot, deadline: Seconds
     ) -> tuple[OfferedPage, ...] | None:
@@ -104,6 +111,12 @@ class Alone:
 
     def doubt(self, keys: Sequence[BlockKey]) -> None:
         """Nobody else has them."""
+
+    async def clear(
+        self, tenant: bytes | None, keys: Sequence[BlockKey] | None
+    ) -> tuple[int, Sequence[str]]:
+        """Nobody else has them."""
+        return 0, ()
 
     async def fill(
         self, record: RecordedBlock, slot: Slot, deadline: Seconds

@@ -27,6 +27,7 @@ from antiphon.types import (
     KvReplay,
     LeaseId,
     PlacedBlock,
+    PoolClear,
     PoolHello,
     PoolLent,
     PoolPlace,
@@ -34,6 +35,7 @@ from antiphon.types import (
     PoolWelcome,
     Release,
     Seconds,
+    StoreAnswer,
     StoreRefused,
 )
 from antiphon.wire import (
@@ -146,6 +148,12 @@ class PoolLink:
         """What computed these has failed."""
         self._say(Kind.FORGET, Forget(tuple(keys)))
 
+    async def clear(self, clear: PoolClear) -> StoreAnswer:
+        """Have blocks forgotten there. Raises `PeerError`."""
+        if self._calls is None:
+            raise PeerError(f"the store {self.address} is not there")
+        return await self._calls.call(Kind.POOL_CLEAR, clear, (Kind.STORE_ANSWER,))
+
     async def place(self, blocks: Sequence[PlacedBlock]) -> None:
         """The peer is home to these. Waits while it is slow to read; if it goes, so be it."""
         stream = self._stream
@@ -230,7 +238,7 @@ class PoolLink:
         match frame.kind:
             case Kind.HEARTBEAT:
                 pass
-            case Kind.POOL_LENT:
+            case Kind.POOL_LENT | Kind.STORE_ANSWER:
                 calls.answered(frame)
             case _:
                 unread.put(frame)

@@ -31,9 +31,11 @@ from antiphon.types import (
     KvChange,
     KvReplay,
     OfferedPage,
+    PoolClear,
     PoolHello,
     PoolWelcome,
     Seconds,
+    StoreAnswer,
     StoreName,
     Tier,
 )
@@ -301,6 +303,26 @@ class PoolMember:
         """Said to all that are there."""
         for link in self._links.values():
             link.forget(keys)
+
+    async def clear(
+        self, tenant: bytes | None, keys: Sequence[BlockKey] | None
+    ) -> tuple[int, Sequence[str]]:
+        """All at the same time."""
+        wish = PoolClear(tenant=tenant, keys=None if keys is None else tuple(keys))
+        links = list(self._links.values())
+        answers = await asyncio.gather(
+            *(link.clear(wish) for link in links), return_exceptions=True
+        )
+        count, silent = 0, list[str]()
+        for link, answer in zip(links, answers, strict=True):
+            match answer:
+                case StoreAnswer(blocks=blocks, problem=""):
+                    count += blocks
+                case StoreAnswer() | PeerError():
+                    silent.append(str(link.address))
+                case BaseException():
+                    raise answer
+        return count, silent
 
     async def fill(
         self, record: RecordedBlock, slot: Slot, deadline: Seconds

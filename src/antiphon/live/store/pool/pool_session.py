@@ -17,11 +17,13 @@ from antiphon.types import (
     KvReplay,
     LentBlock,
     PlacedBlock,
+    PoolClear,
     PoolLent,
     PoolPlace,
     PoolRead,
     Release,
     Seconds,
+    StoreAnswer,
     StoreName,
 )
 from antiphon.wire import Frame, FrameError, FrameStream, Kind, decode
@@ -99,6 +101,9 @@ class PoolSession:
             case PoolPlace(blocks=blocks):
                 _check_placed(blocks)
                 self._placed(self.peer, blocks)
+            case PoolClear() as clear:
+                _check_keys(clear.keys or ())
+                self._begin_clear(stream, clear, frame.number)
             case Forget(keys=keys):
                 _check_keys(keys)
                 self._blocks.doubt_here(keys)
@@ -126,6 +131,19 @@ class PoolSession:
             self._answer(stream, read.keys, number)
 
         task = self._spawn(bring_up())
+        self._reads.add(task)
+        task.add_done_callback(self._reads.discard)
+
+    def _begin_clear(self, stream: FrameStream, clear: PoolClear, number: int) -> None:
+        """An operator asked one store of the pool: this is for ours."""
+
+        async def run() -> None:
+            count, all_asked = await self._blocks.clear(clear.tenant, clear.keys)
+            problem = "" if all_asked else "its remote tier could not be asked"
+            with suppress(PeerError):
+                stream.send(Kind.STORE_ANSWER, StoreAnswer(blocks=count, problem=problem), number)
+
+        task = self._spawn(run())
         self._reads.add(task)
         task.add_done_callback(self._reads.discard)
 
