@@ -59,8 +59,21 @@ def within(entry: Any) -> st.SearchStrategy[Any]:
         int: st.integers(low, high),
         float: st.floats(low, high),
         tuple: st.lists(st.integers(0, 99), unique=True, max_size=5),
+        list: st.lists(st.sampled_from(["a", "10.0.0.1", "b.decode-0"]), unique=True),
     }[entry.kind]
     return values | st.none() if entry.optional else values
+
+
+def networks(*, alone: bool) -> st.SearchStrategy[dict[str, Any]]:
+    """What may stand in [network] together."""
+    addresses = st.lists(st.sampled_from(["10.0.0.1", "::1", "box1.lan"]), min_size=1, unique=True)
+    fixed = {"keys": st.just("keys"), "addresses": addresses}
+    others = {
+        "join": st.lists(st.sampled_from(["10.0.0.1", "[::1]:7", "box1:1"]), unique=True),
+        "expected": st.lists(st.sampled_from(["a.decode-0", "b-c.mixed-12"]), max_size=1),
+    }
+    free = {"port": st.integers(0, 65535), "encrypt_kv": st.booleans()}
+    return st.fixed_dictionaries(fixed, optional=free if alone else free | others)
 
 
 @st.composite
@@ -101,6 +114,9 @@ def valid_values(draw: st.DrawFn) -> dict[str, dict[str, Any]]:
         values.get("kv", {}).pop("events_replay", None)
         least = max(values["cluster"]["mixed"], planner.get("least", 1))
         planner["budget"] = draw(st.none() | st.integers(least, MAX_WORKERS))
+    values.pop("network", None)
+    if draw(st.booleans()):
+        values["network"] = draw(networks(alone=planner.get("mode") == "act"))
     remotes = st.sampled_from(["redis://host:6379/0", "unix:///path?db=1"])
     values.setdefault("store", {})["remote"] = draw(remotes)
     return values
@@ -137,6 +153,8 @@ def test_one_bad_value_is_named_with_what_is_allowed(entry: Any, data: st.DataOb
         beyond += [entry.key.high + 1, entry.key.low - 1, float("nan"), float("inf"), True, "7"]
     if entry.kind is tuple:
         beyond += [[-1], [1, 1], [True], ["0"], [1.0], 3]
+    if entry.kind is list:
+        beyond += [[1], ["a", "a"], [""], ["a\0"], "a", [["a"]], ["x" * 300]]
     if entry.kind is str:
         beyond += ["", "  ", "a\0b", 3, ["a"]]
     if entry.kind is bool:

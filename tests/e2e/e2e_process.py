@@ -9,7 +9,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -35,9 +35,10 @@ SHAPES = {
 class Served:
     """An `antiphon serve` process that has said where it listens."""
 
-    def __init__(self, *arguments: str) -> None:
+    def __init__(self, *arguments: str, prefix: Sequence[str] = ()) -> None:
+        """`prefix`: what runs the command, such as `ip netns exec box1`."""
         self.process = subprocess.Popen(
-            antiphon(*arguments),
+            [*prefix, *antiphon(*arguments)],
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,

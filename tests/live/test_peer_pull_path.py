@@ -8,7 +8,6 @@ import time
 from collections.abc import AsyncIterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +18,8 @@ from peer_kit import open_descriptors
 
 from antiphon.core.handover import LeaseBook, Owner
 from antiphon.errors import PeerError
-from antiphon.live import peer_pull_path
+from antiphon.live import kv_pages, peer_pull_path
+from antiphon.live.kv_pages import MappedPages
 from antiphon.live.lease_desk import LeaseDesk
 from antiphon.live.peer_port import PeerPort
 from antiphon.live.peer_pull_path import KEPT_S, PeerPullPath
@@ -55,9 +55,8 @@ class Handover:
         self.threads = ThreadPoolExecutor(1)
         self.path = PeerPullPath(
             lambda: self.taker_info,
-            self.regions[1],
-            partial(data_socket, folder),
-            self.threads,
+            lambda owner: data_socket(folder, owner.worker),
+            lambda owner: MappedPages(owner.worker, self.regions[1], self.threads),
             clock=time.monotonic,
             timeout_s=10.0,
             kept_s=kept_s,
@@ -267,7 +266,7 @@ class Slow(MappedRegion):
 @pytest.mark.timeout(60)
 async def test_the_event_loop_waits_for_no_memory(handover: Handover, monkeypatch) -> None:
     """With much memory an owner's death made its taker silent for so long that it was lost too."""
-    monkeypatch.setattr(peer_pull_path, "MappedRegion", Slow)
+    monkeypatch.setattr(kv_pages, "MappedRegion", Slow)
     for event in (Slow.let_map, Slow.let_unmap, Slow.busy):
         event.clear()
     mapped = handover.mapped()

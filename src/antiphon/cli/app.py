@@ -20,6 +20,7 @@ from antiphon import __version__
 from antiphon.errors import PeerError, UsageError
 
 from .bench import bench_app
+from .cluster import cluster_app
 from .config import config_app
 from .drain import drain
 from .drill import drill
@@ -35,6 +36,7 @@ from .serve import serve
 from .sim import sim_app
 from .status import status
 from .store import store
+from .worker import worker
 
 _NOWHERE_TO_WRITE = (errno.ENOSPC, errno.EDQUOT)
 
@@ -81,11 +83,13 @@ app.command()(drill)
 app.command()(role)
 app.command()(restart)
 app.command()(store)
+app.command()(worker)
 app.command()(models)
 app.command()(profile)
 app.command()(plan)
 app.command()(replay)
 app.add_typer(bench_app, name="bench")
+app.add_typer(cluster_app, name="cluster")
 app.add_typer(config_app, name="config")
 app.add_typer(kv_app, name="kv")
 app.add_typer(sim_app, name="sim")

@@ -43,6 +43,12 @@ StoreDisk: TypeAlias = Annotated[
 StoreDir: TypeAlias = Annotated[
     str | None, typer.Option(help="Folder for that; private to you.", metavar="FOLDER")
 ]
+Keys: TypeAlias = Annotated[
+    str | None,
+    typer.Option(
+        help="Folder of this host's keys, of `antiphon cluster keys`.", metavar="FOLDER"
+    ),
+]
 Url: TypeAlias = Annotated[
     str | None,
     typer.Option(

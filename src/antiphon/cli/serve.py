@@ -92,6 +92,7 @@ def serve(
             show_default="one a core",
         ),
     ] = None,
+    keys: options.Keys = None,
     decision_log: Annotated[
         str | None, typer.Option(help="Record every decision, for replay.", metavar="FILE")
     ] = None,
@@ -113,6 +114,7 @@ def serve(
     antiphon serve smollm2-135m --store-memory 4GiB --store-disk 20GiB
     antiphon serve smollm2-135m --prefill 1 --decode 1 --planner act --cores 0-7
     antiphon serve cluster.toml
+    antiphon serve cluster.toml --keys keys/box1
 
     With several workers, `antiphon status` shows them, `antiphon role` gives one another role.
     Every other setting, and its meaning: `antiphon config show`.
@@ -145,6 +147,7 @@ def serve(
         ("router", "profile"): profile,
         ("planner", "mode"): planner,
         ("planner", "budget"): budget,
+        ("network", "keys"): keys,
         ("log", "decisions"): decision_log,
         ("log", "requests"): request_log,
     }

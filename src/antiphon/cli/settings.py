@@ -5,9 +5,11 @@ import tomllib
 from collections.abc import Mapping
 from pathlib import Path
 
+from antiphon.core import cluster_file
+from antiphon.core.cluster_file import ClusterFile
 from antiphon.core.config import build
 from antiphon.errors import ConfigError
-from antiphon.types import Config
+from antiphon.types import Config, HostName
 
 _CORES = re.compile(r"(\d{1,5})(?:-(\d{1,5}))?", re.ASCII)
 
@@ -15,12 +17,20 @@ Options = Mapping[tuple[str, str], object]
 """(table, key) → the value of a command-line option; None: the option was not given."""
 
 
-def load(file: Path | None, options: Options | None = None) -> Config:
-    """The configuration of `file` with `options` over it.
+def load(
+    file: Path | None, options: Options | None = None, host: HostName | None = None
+) -> Config:
+    """The configuration of `file` with `options` over it: of a file about several hosts, that of
+    `host`, or else of the gateway's.
 
     Raises `ConfigError`: the file can't be read, is no TOML, or a key or value is wrong.
     """
     values: dict[str, object] = dict(_read(file)) if file else {}
+    try:
+        if (cluster := cluster_file.parse(values)) is not None:
+            values = dict(cluster.on_host(host or cluster.gateway.name))
+    except ConfigError as error:
+        raise ConfigError(f"{file}: {error}") from None
     given = {where: value for where, value in (options or {}).items() if value is not None}
     for table, name in given:
         content = values.get(table, {})
@@ -30,6 +40,19 @@ def load(file: Path | None, options: Options | None = None) -> Config:
         return build(values)
     except ConfigError as error:
         raise ConfigError(f"{file}: {error}" if file else str(error)) from None
+
+
+def read_cluster(file: Path) -> ClusterFile:
+    """The hosts of a file. Raises `ConfigError`, as `load` does, or if it has none."""
+    try:
+        cluster = cluster_file.parse(_read(file))
+    except ConfigError as error:
+        raise ConfigError(f"{file}: {error}") from None
+    if cluster is None:
+        raise ConfigError(f"{file}: has no [hosts.…]: it is about one host")
+    for name in cluster.hosts:
+        load(file, {("network", "keys"): "checked later"}, name)
+    return cluster
 
 
 def file_or_model(argument: str | None, file: Path | None) -> tuple[Path | None, str | None]:

@@ -25,7 +25,9 @@ def status(
     antiphon status --json | jq .planner.decisions
 
     A worker's health is joined, suspect (silent for a moment) or draining; what has not joined is
-    starting, waiting (to be started again after it died), stopping, or lost. The store's is ready,
+    starting, waiting (to be started again after it died), stopping, or lost; expected is one that is
+    to join from another host. A cluster of several hosts shows each worker's host, and what carries
+    its stream: unix, or tls. The store's is ready,
     or one of these; of one that was started elsewhere ready or away.
     """
     from antiphon.live.admin.client import find_server
@@ -41,7 +43,8 @@ def as_table(status: dict[str, Any]) -> str:
     from rich.table import Table
 
     table = Table(box=SIMPLE_HEAD, pad_edge=False)
-    for name in ("worker", "role", "health"):
+    hosts = any(worker.get("host") for worker in status["workers"])
+    for name in ("worker", "role", "health", *(("host", "stream") if hosts else ())):
         table.add_column(name)
     for name in ("pid", "cores", "running", "waiting", "KV", "lives"):
         table.add_column(name, justify="right")
@@ -52,6 +55,7 @@ def as_table(status: dict[str, Any]) -> str:
             worker["id"],
             worker["role"],
             worker["health"],
+            *((_or_dash(worker["host"]), _or_dash(worker["transport"])) if hosts else ()),
             _or_dash(worker["pid"]),
             ",".join(map(str, worker["cores"])) or "all",
             _or_dash(worker["running"]),

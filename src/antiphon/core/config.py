@@ -15,11 +15,11 @@ from ipaddress import ip_address
 from typing import Any, get_args, get_type_hints
 
 from antiphon.errors import BugError, ConfigError
-from antiphon.types import ClusterConfig, Config, Key, KvConfig, Role, StoreConfig
+from antiphon.types import Config, Key, KvConfig, Role, StoreConfig
 
+from .cluster_rules import check_cluster
 from .tcp_endpoint import TcpEndpoint, parse_endpoint
 from .worker_spec import (
-    MAX_WORKERS,
     mixed_workers,
     most_workers,
     planned_roles,
@@ -35,6 +35,8 @@ _UNITS = {"B": 1, "kB": 1000, "MB": 1000**2, "GB": 1000**3, "TB": 1000**4} | {
     "GiB": 1024**3,
     "TiB": 1024**4,
 }
+_LISTS: dict[Any, type] = {tuple[int, ...]: tuple, tuple[str, ...]: list}
+_MOST_STRINGS, _LONGEST_STRING = 1024, 256
 _SHOWN = 60
 """Longest quoted value in a message: a file may hold anything."""
 
@@ -46,7 +48,7 @@ class Entry:
     table: str
     name: str
     kind: type
-    """str, int, float, bool, or tuple (of ints)."""
+    """str, int, float, bool, tuple (of ints) or list (a tuple of strings)."""
     optional: bool
     default: Any
     key: Key
@@ -68,6 +70,7 @@ class Entry:
             int: "an integer",
             float: "a number",
             tuple: "a list of different integers",
+            list: "a list of different strings",
         }
         return noun[self.kind] + span
 
@@ -83,7 +86,7 @@ def entries() -> Iterator[Entry]:
             shape, key = get_args(hints[item.name])
             optional = type(None) in get_args(shape)
             kind = get_args(shape)[0] if optional else shape
-            kind = tuple if kind == tuple[int, ...] else kind
+            kind = _LISTS.get(kind, kind)
             yield Entry(table.name, item.name, kind, optional, item.default, key)
 
 
@@ -171,11 +174,21 @@ def _value(entry: Entry, value: object) -> object:
             good = all(type(item) is int and _within(key, item) for item in value)
             good = good and len(set(value)) == len(value)
             value = tuple(value)
+        case (kind, list() | tuple()) if kind is list:
+            good = len(value) <= _MOST_STRINGS and all(map(_is_text, value))
+            good = good and len(set(value)) == len(value)
+            value = tuple(value)
         case _:
             good = False
     if not good:
         raise ConfigError(f"{entry.table}.{entry.name} = {_show(value)}: must be {entry.allowed}")
     return value
+
+
+def _is_text(item: object) -> bool:
+    if type(item) is not str:
+        return False
+    return bool(item.strip()) and len(item) <= _LONGEST_STRING and "\0" not in item
 
 
 def _within(key: Key, number: float) -> bool:
@@ -188,10 +201,10 @@ def _within(key: Key, number: float) -> bool:
 def _check_agreement(config: Config) -> None:
     """The rules that tie keys together."""
     kv, scheduler, http = config.kv, config.scheduler, config.http
-    _check_cluster(config.cluster)
+    check_cluster(config)
     _check_store(config.store)
     _check_remote(config.store)
-    _check_kv_events(kv, worker_count(config.cluster))
+    _check_kv_events(kv, max(1, worker_count(config.cluster)))
     _check_planner(config)
     if kv.block_tokens % kv.page_tokens:
         raise ConfigError(
@@ -208,27 +221,6 @@ def _check_agreement(config: Config) -> None:
         raise ConfigError(
             f"http.host = {_show(http.host)}: others can reach this address, so it needs API keys: "
             f"set http.api_key_file (--api-key-file), or listen on 127.0.0.1"
-        )
-
-
-def _check_cluster(cluster: ClusterConfig) -> None:
-    """There is a worker for each phase, and a silence is longer than the beat that ends it."""
-    mixed = mixed_workers(cluster)
-    if not cluster.decode + mixed:
-        raise ConfigError(
-            f"cluster.prefill = {cluster.prefill}, cluster.decode = 0, cluster.mixed = {mixed}: "
-            f"nobody would decode: set cluster.decode (--decode) or cluster.mixed (--mixed)"
-        )
-    workers = worker_count(cluster)
-    if workers > MAX_WORKERS:
-        raise ConfigError(
-            f"cluster: {workers} workers are too many: at most {MAX_WORKERS} in all "
-            f"(cluster.prefill, cluster.decode, cluster.mixed)"
-        )
-    if cluster.lost_after_s < 2 * cluster.heartbeat_s:
-        raise ConfigError(
-            f"cluster.lost_after_s = {cluster.lost_after_s:g}: must be at least twice "
-            f"cluster.heartbeat_s = {cluster.heartbeat_s:g}, or one late beat loses a worker"
         )
 
 

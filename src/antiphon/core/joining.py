@@ -4,6 +4,7 @@ import re
 from collections.abc import Mapping
 
 from antiphon.types import (
+    HostName,
     JoinRefusal,
     JoinRefused,
     KvShape,
@@ -11,6 +12,8 @@ from antiphon.types import (
     WorkerId,
     WorkerInfo,
 )
+
+from .host_names import is_worker_on, wrong_in_host_port
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 _IDENTITY_BYTES = 32
@@ -65,6 +68,19 @@ def judge_join(
     return _unlike(info.kv, present)
 
 
+def judge_host(info: WorkerInfo, host: HostName) -> JoinRefused | None:
+    """Whether a worker is what the certificate of its stream says; None: it is. `host` is the
+    certificate's. A host can speak for its own workers only, under names that no other host has."""
+    if info.at is None or info.at.host != host:
+        said = "none" if info.at is None else f"{info.at.host!r:.60}"
+        problem = f"the certificate is of host {host}, and the worker says {said}"
+    elif not is_worker_on(host, info.id):
+        problem = f"a worker on host {host} must be called {host}.ROLE-NUMBER"
+    else:
+        return None
+    return JoinRefused(reason=JoinRefusal.HOST, message=problem)
+
+
 def is_name(text: str) -> bool:
     """Whether it can be the name of a worker, or of one of its lives."""
     return _NAME.fullmatch(text) is not None
@@ -111,7 +127,8 @@ def _problem(info: WorkerInfo) -> str:
     if info.model.vocab_size > _MAX_VOCABULARY:
         return f"model.vocab_size is {info.model.vocab_size}, at most {_MAX_VOCABULARY} can be"
     shape = "" if info.kv is None else shape_problem(info.kv)
-    return _bad_count(info.model, info.max_model_len) or shape
+    at = "" if info.at is None else wrong_in_host_port(info.at)
+    return _bad_count(info.model, info.max_model_len) or shape or at
 
 
 def _bad_count(model: ModelInfo, max_model_len: int) -> str:

@@ -10,6 +10,7 @@ from math import isfinite
 from antiphon.types import (
     Admitted,
     EventBatch,
+    Leave,
     Logprobs,
     Offer,
     Pulled,
@@ -86,6 +87,11 @@ def wrong_in_batch(batch: EventBatch, vocab_size: int) -> str:
         if problem := _wrong_pulled(pulled):
             return problem
     return ""
+
+
+def wrong_in_leave(leave: Leave) -> str:
+    """How long what it has may take."""
+    return _wrong_seconds("timeout_s", leave.timeout_s)
 
 
 def wrong_in_answer(answer: Admitted | Rejected) -> str:

@@ -33,6 +33,8 @@ def worker_specs(
         *[Role.DECODE] * cluster.decode,
         *[Role.MIXED] * mixed_workers(cluster),
     ]
+    if not roles:
+        return ()
     parts = split_cores(cores, max(most, len(roles)))[: len(roles)]
     counted = [f"{role}-{roles[:place].count(role)}" for place, role in enumerate(roles)]
     return tuple(
@@ -46,7 +48,7 @@ def spare_cores(
 ) -> tuple[tuple[int, ...], ...]:
     """The parts of `cores` for workers beyond the configured ones, up to `most` in all."""
     first = worker_count(cluster)
-    return split_cores(cores, max(most, first))[first:]
+    return split_cores(cores, max(most, first))[first:] if max(most, first) else ()
 
 
 def mixed_workers(cluster: ClusterConfig) -> int:

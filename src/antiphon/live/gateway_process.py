@@ -12,7 +12,6 @@ until then it says that the model is loading.
 import asyncio
 import contextlib
 import logging
-import secrets
 import socket
 import time
 from collections.abc import Coroutine, Iterator, Mapping
@@ -23,17 +22,16 @@ from typing import Any
 import uvloop
 
 from antiphon import __version__
-from antiphon.core.config import MAX_WORKERS
+from antiphon.core.worker_spec import MAX_WORKERS
 from antiphon.core.joining import judge_join
 from antiphon.core.recorded_run import Setup, Times, router_of
+from antiphon.errors import PeerError
 from antiphon.host import give_back_freed_memory
 from antiphon.perf import read_times
 from antiphon.types import (
     Config,
-    Incarnation,
     JoinRefused,
     Seconds,
-    Welcome,
     WorkerId,
     WorkerInfo,
 )
@@ -57,15 +55,15 @@ from .gateway import (
     Service,
     create_app,
 )
+from .gateway_door import gateway_door
 from .gateway_kv import GatewayKv
 from .http_server import HttpServer
-from .join_socket import JoinSocket
 from .loaded_text import LoadedText, load_text
 from .loop_guard import guard_loop
 from .private_file import private_file
 from .remote_worker import RemoteWorker
 from .router_times import router_times
-from .socket_folder import gateway_socket, listen
+from .socket_folder import listen
 from .steering import Steering, steering_of
 from .supervisor.messages import (
     Alive,
@@ -125,6 +123,7 @@ class GatewayProcess:
         self._operations = Operations(
             self._served_name, parent.tell, self._config.cluster.start_timeout_s
         )
+        self._operations.expected = self._config.network.expected
         self._admin = EndedByStop(
             admin_app(
                 self._operations,
@@ -148,13 +147,16 @@ class GatewayProcess:
         """Serve until the supervisor says stop; raises what broke the gateway."""
         guard_loop(self._fail)
         folder = Path(self._parent.launch.sockets)
-        door = self._door(gateway_socket(folder))
+        door = gateway_door(
+            self._config, folder, judge=self._judge, on_join=self._joined, clock=time.monotonic
+        )
         http = HttpServer(
             AdminGate(self._app, self._admin, token),
             max_connections=self._config.http.max_connections,
             on_started=self._ready,
         )
         inside = HttpServer(self._admin, max_connections=_MAX_OPERATORS, on_started=lambda: None)
+        door.on_leave = lambda worker, timeout_s: self._spawn(self._see_off(worker, timeout_s))
         await door.start()
         self._parent.listen(self._told)
         serving = [
@@ -222,21 +224,6 @@ class GatewayProcess:
 
     # ── workers ──────────────────────────────────────────────────────────────────────────────
 
-    def _door(self, path: Path) -> JoinSocket:
-        cluster = self._config.cluster
-        return JoinSocket(
-            path,
-            judge=self._judge,
-            welcome=Welcome(
-                gateway=Incarnation(secrets.token_hex(8)),
-                heartbeat_s=cluster.heartbeat_s,
-                lost_after_s=cluster.lost_after_s,
-                lease_ttl_s=cluster.lease_ttl_s,
-            ),
-            on_join=self._joined,
-            clock=time.monotonic,
-        )
-
     def _judge(
         self, info: WorkerInfo, present: Mapping[WorkerId, WorkerInfo]
     ) -> JoinRefused | None:
@@ -257,6 +244,16 @@ class GatewayProcess:
         elif worker.info.id in self._drained:
             self._drained.discard(worker.info.id)
             self._gateway.fleet.drain(worker.info.id, True)
+
+    async def _see_off(self, worker: RemoteWorker, timeout_s: Seconds) -> None:
+        """A worker on another host is to end: it leaves with nothing that anybody waits for."""
+        if self._gateway is not None:
+            with contextlib.suppress(PeerError):
+                await FleetControl(self._gateway, self._served_name).drain(
+                    worker.info.id, timeout_s
+                )
+            self._gateway.fleet.leaves(worker.info.id)
+        worker.let_leave()
 
     def _let_go(self, link: WorkerLink, reason: str) -> None:
         if isinstance(link, RemoteWorker):

@@ -4,7 +4,6 @@ import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
 from math import isfinite
-from pathlib import Path
 
 from antiphon.errors import PeerError, UsageError
 from antiphon.types import Hello, JoinRefusal, JoinRefused, Seconds, Welcome
@@ -18,6 +17,8 @@ from antiphon.wire import (
     OtherVersionError,
     decode,
 )
+
+from .network import Address, dial, is_certificate_refused
 
 JOIN_TIMEOUT_S = 5.0
 
@@ -36,7 +37,7 @@ class Joined:
 
 
 async def join_gateway(
-    gateway: Path,
+    gateway: Address,
     hello: Hello,
     begin: Callable[[FrameStream, Welcome], None],
     clock: Callable[[], Seconds],
@@ -51,8 +52,7 @@ async def join_gateway(
     stream = FrameStream(TO_WORKER, clock=clock)
     attempt = _Attempt(stream, begin)
     try:
-        async with asyncio.timeout(JOIN_TIMEOUT_S):
-            await asyncio.get_running_loop().create_unix_connection(lambda: stream, str(gateway))
+        await dial(stream, gateway, JOIN_TIMEOUT_S)
         stream.send(Kind.HELLO, hello)
         await asyncio.wait({attempt.settled}, timeout=JOIN_TIMEOUT_S)
         return attempt.result()
@@ -90,6 +90,11 @@ class _Attempt:
         if not self._ended.done():
             raise PeerError(f"the gateway did not answer within {JOIN_TIMEOUT_S} s")
         ending = self._ended.result()
+        if is_certificate_refused(ending.error):
+            raise UsageError(
+                f"the gateway does not accept this host's certificate ({ending.reason}): are the "
+                f"keys of both by one authority, and in force?"
+            )
         if isinstance(ending.failure, OtherVersionError):
             raise UsageError(f"the gateway is of another version: {ending.reason}")
         raise PeerError(ending.reason)

@@ -1,4 +1,4 @@
-"""Where workers join a gateway: a Unix socket in a private folder.
+"""Where workers join a gateway: a Unix socket in a private folder, and TLS for those of other hosts.
 
     worker ── Hello(info, view) ──►  judge  ── Welcome(…) ──► worker      a `RemoteWorker`
                                             ── JoinRefused(reason) ──►    closed
@@ -10,10 +10,13 @@ may be about to.
 import asyncio
 import contextlib
 import logging
-from collections.abc import Callable, Mapping
+import socket
+import ssl
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
+from antiphon.core.joining import judge_host
 from antiphon.core.said_by_workers import wrong_in_view
 from antiphon.errors import PeerError
 from antiphon.types import (
@@ -39,6 +42,7 @@ from antiphon.wire import (
     encode,
 )
 
+from .network import TlsDoor, host_in
 from .remote_worker import RemoteWorker
 from .socket_folder import close_listener, listen
 
@@ -76,11 +80,18 @@ class JoinSocket:
         self._present: dict[WorkerId, RemoteWorker] = {}
         self._server: asyncio.Server | None = None
         self._close_listener: Callable[[], None] = lambda: None
+        self._tls: TlsDoor | None = None
+        self.on_leave: Callable[[RemoteWorker, Seconds], object] = lambda worker, timeout_s: None
+        """A worker wants to end, and may take so long for what it has."""
 
     @property
     def present(self) -> dict[WorkerId, WorkerInfo]:
         """The workers whose streams live."""
         return {id: worker.info for id, worker in self._present.items()}
+
+    def open_to_hosts(self, listeners: Sequence[socket.socket], context: ssl.SSLContext) -> None:
+        """From `start` on workers of other hosts may come too. The listeners are its own."""
+        self._tls = TlsDoor(listeners, context, self._stranger, clock=self._clock)
 
     async def start(self) -> None:
         """Open the door. Raises `UsageError` if the folder or the path will not do."""
@@ -90,12 +101,16 @@ class JoinSocket:
         )
         loop = asyncio.get_running_loop()
         self._server = await loop.create_unix_server(self._stranger, sock=listener)
+        if self._tls is not None:
+            self._tls.start()
 
     async def close(self) -> None:
         """Take nobody in any more, and end all streams that live."""
         if self._server is not None:
             self._server.close()
         self._close_listener()
+        if self._tls is not None:
+            await self._tls.close()
         for stream in list(self._strangers):
             stream.end("the gateway is shutting down")
         workers = list(self._present.values())
@@ -123,7 +138,7 @@ class JoinSocket:
 
     def _introduced(self, stream: FrameStream, frame: Frame) -> None:
         hello = decode(frame)
-        refused = self._objection(hello)
+        refused = self._objection(hello, stream.peer_names)
         if refused is not None:
             with contextlib.suppress(PeerError):  # it went away: its stream says so
                 stream.send(Kind.JOIN_REFUSED, refused)
@@ -132,9 +147,11 @@ class JoinSocket:
         self._strangers.pop(stream).cancel()
         self._take_in(stream, hello)
 
-    def _objection(self, hello: Hello) -> JoinRefused | None:
+    def _objection(self, hello: Hello, names: Sequence[str] | None) -> JoinRefused | None:
         if problem := wrong_in_view(hello.view):
             return JoinRefused(reason=JoinRefusal.INVALID, message=f"its counts: {problem}")
+        if names is not None and (refused := judge_host(hello.info, host_in(names) or "")):
+            return refused
         return self._judge(hello.info, self.present)
 
     def _take_in(self, stream: FrameStream, hello: Hello) -> None:
@@ -151,6 +168,7 @@ class JoinSocket:
             on_first_word=self._on_join,
             on_over=partial(self._over, id),
         )
+        worker.on_leave = lambda timeout_s: self.on_leave(worker, timeout_s)
         self._present[id] = worker
         try:
             stream.send(Kind.WELCOME, self._welcome)

@@ -1,4 +1,4 @@
-"""A taker's end of its stream to one life of one owner: see `peer_port`.
+"""A taker's end of its stream to one life of one owner, on this host or another: see `peer_port`.
 
 It connects when it is first used, and again when a connection that had been idle is found dead. A
 peer's failure stays its own: every call ends in time, with an answer or a `PeerError`.
@@ -14,8 +14,10 @@ from pathlib import Path
 from typing import Any
 
 from antiphon.core.joining import same_pages
-from antiphon.errors import PeerError
+from antiphon.core.tcp_endpoint import parse_endpoint
+from antiphon.errors import PeerError, UsageError
 from antiphon.types import (
+    DataAccess,
     KvShape,
     LeaseHeld,
     LeaseId,
@@ -33,6 +35,7 @@ from antiphon.wire import (
     TO_TAKER,
     Calls,
     Ending,
+    Frame,
     FrameError,
     FrameStream,
     Kind,
@@ -42,31 +45,36 @@ from antiphon.wire import (
 )
 
 from .descriptors import first_frame
+from .network import Address, TlsAddress, dial
 
 _LEASES_A_MESSAGE = 1000
 _HELD_OR_REFUSED = (Kind.LEASE_HELD, Kind.LEASE_REFUSED)
+_KEY_BYTES, _KEY_ID_BYTES, _MAX_PATHS = 32, 16, 8
 
 
 class PeerClient:
-    """Calls to the owner that `hello` names, which has its data socket at `path`.
+    """Calls to the owner that `hello` names, which is reached at `address`.
 
     `on_memory` gets the file descriptor of the owner's memory and the owner's shape, once, before
     the first call is answered. The descriptor is its own from then on; it must check what it is
-    given, and may raise `PeerError`. If the owner's life is over, all calls answer `GONE`.
+    given, and may raise `PeerError`. From another host no memory comes: at each
+    connection `on_access` gets what opens the owner's data socket until that ends. If the owner's life is over, all calls answer `GONE`.
     `on_over` is called whenever the stream to the owner ends, whoever ended it.
     """
 
     def __init__(
         self,
-        path: Path,
+        address: Address,
         hello: PeerHello,
         *,
         on_memory: Callable[[int, KvShape], None],
         clock: Callable[[], Seconds],
         timeout_s: Seconds = 2.0,
         on_over: Callable[[], None] = lambda: None,
+        on_access: Callable[[DataAccess], None] = lambda access: None,
     ) -> None:
-        self._path = path
+        self._address = address
+        self._on_access = on_access
         self._hello = replace(hello, descriptor=True)
         self._on_memory = on_memory
         self._clock = clock
@@ -175,22 +183,71 @@ class PeerClient:
         return f"owner {self._hello.owner}"
 
     async def _connect(self) -> tuple[FrameStream, Calls]:
+        if isinstance(self._address, Path):
+            return await self._connect_here(self._address)
+        return await self._connect_there(self._address)
+
+    async def _connect_here(self, path: Path) -> tuple[FrameStream, Calls]:
         loop = asyncio.get_running_loop()
         connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
         try:
-            await loop.sock_connect(connection, os.fspath(self._path))
+            await loop.sock_connect(connection, os.fspath(path))
             await loop.sock_sendall(connection, encode(Kind.PEER_HELLO, self._hello))
             await self._welcomed(connection)
             stream = FrameStream(TO_TAKER, clock=self._clock)
-            calls = Calls(stream, self._who, timeout_s=self._timeout_s)
-            stream.on_frame = calls.answered
-            stream.on_end = partial(self._over, calls)
+            calls = self._calls_over(stream)
             with owned_by_loop(connection):
                 await loop.create_unix_connection(lambda: stream, sock=connection)
         except BaseException:
             connection.close()
             raise
         return stream, calls
+
+    def _calls_over(self, stream: FrameStream) -> Calls:
+        calls = Calls(stream, self._who, timeout_s=self._timeout_s)
+        stream.on_frame = calls.answered
+        stream.on_end = partial(self._over, calls)
+        return calls
+
+    async def _connect_there(self, address: TlsAddress) -> tuple[FrameStream, Calls]:
+        stream = FrameStream(TO_TAKER, clock=self._clock)
+        first = _FirstFrame(stream)
+        try:
+            await dial(stream, address, self._timeout_s)
+            stream.send(Kind.PEER_HELLO, replace(self._hello, descriptor=False))
+            access = self._admitted(await first.frame)
+            if stream.ending is not None:
+                raise PeerError(stream.ending.reason)
+        except UsageError as error:
+            stream.end("it was not welcomed")
+            raise PeerError(str(error)) from None
+        except BaseException:
+            stream.end("it was not welcomed")
+            raise
+        calls = self._calls_over(stream)
+        self._on_access(access)
+        return stream, calls
+
+    def _admitted(self, frame: Frame) -> DataAccess:
+        """What an owner on another host answers to the hello."""
+        kv, access = self._answered(frame)
+        if not same_pages(kv, self._hello.kv):
+            raise FrameError(f"pages of {self._who} are {kv}")
+        if access is None or wrong_in_access(access):
+            raise FrameError(f"{self._who} says nothing that opens its data socket")
+        return access
+
+    def _answered(self, frame: Frame) -> tuple[KvShape, DataAccess | None]:
+        match decode(frame):
+            case PeerRefused(PeerRefusal.GONE, message):
+                self._gone = True
+                raise _GoneError(message)
+            case PeerRefused(_, message):
+                raise PeerError(f"{self._who} refuses: {message}")
+            case PeerWelcome(kv, access):
+                return kv, access
+            case _:
+                raise FrameError(f"{self._who} did not answer the hello first")
 
     def _over(self, calls: Calls, ending: Ending) -> None:
         calls.fail(ending.reason)
@@ -203,19 +260,11 @@ class PeerClient:
             frame = await first_frame(connection, TO_TAKER, descriptors, alone=True)
             if frame is None:
                 raise PeerError("the owner went away before it answered the hello")
-            match decode(frame):
-                case PeerRefused(PeerRefusal.GONE, message):
-                    self._gone = True
-                    raise _GoneError(message)
-                case PeerRefused(_, message):
-                    raise PeerError(f"{self._who} refuses: {message}")
-                case PeerWelcome(kv):
-                    self._check(kv, descriptors)
-                    if descriptors:
-                        self._on_memory(descriptors.pop(), kv)
-                        self._hello = replace(self._hello, descriptor=False)
-                case _:
-                    raise FrameError(f"{self._who} did not answer the hello first")
+            kv, _ = self._answered(frame)
+            self._check(kv, descriptors)
+            if descriptors:
+                self._on_memory(descriptors.pop(), kv)
+                self._hello = replace(self._hello, descriptor=False)
         finally:
             for descriptor in descriptors:
                 os.close(descriptor)
@@ -229,3 +278,31 @@ class PeerClient:
 
 class _GoneError(PeerError):
     """The owner's life is over: nothing that it offered can be had."""
+
+
+class _FirstFrame:
+    """The first that comes on a stream, or the `PeerError` that none will. More may not come."""
+
+    def __init__(self, stream: FrameStream) -> None:
+        self.frame: asyncio.Future[Frame] = asyncio.get_running_loop().create_future()
+        self.frame.add_done_callback(lambda done: done.cancelled() or done.exception())
+        stream.on_frame, stream.on_end = self._heard, self._over
+
+    def _heard(self, frame: Frame) -> None:
+        if self.frame.done():
+            raise FrameError("more came than was asked for")
+        self.frame.set_result(frame)
+
+    def _over(self, ending: Ending) -> None:
+        if not self.frame.done():
+            self.frame.set_exception(PeerError(ending.reason))
+
+
+def wrong_in_access(access: DataAccess) -> str:
+    """What of it can't be; empty if all can."""
+    if (len(access.key), len(access.key_id)) != (_KEY_BYTES, _KEY_ID_BYTES):
+        return "key and key_id have another size"
+    if not 1 <= len(access.endpoints) <= _MAX_PATHS:
+        return f"{len(access.endpoints)} endpoints"
+    bad = [one for one in access.endpoints if parse_endpoint(one) is None]
+    return f"endpoint {bad[0]!r:.80}" if bad else ""

@@ -4,12 +4,15 @@
           ◄── PeerWelcome, and on it the file descriptor of the owner's memory; or PeerRefused
           ── take, renew, acknowledge ──► LeaseBook ──► held, refused
 
-One stream a taker, and each on its own: what happens on one touches no other (see `door`).
+Takers on other hosts come over TLS; no memory of this host can be theirs: they get a key to its data
+socket instead (`DataAccess`). One stream a taker, and each on its own: what happens on one touches
+no other (see `door`).
 """
 
 import asyncio
 import logging
 import socket
+import ssl
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
@@ -18,6 +21,7 @@ from typing import Protocol
 from antiphon.core.joining import same_pages
 from antiphon.errors import PeerError
 from antiphon.types import (
+    DataAccess,
     Incarnation,
     LeaseHeld,
     LeaseId,
@@ -49,8 +53,11 @@ from antiphon.wire import (
 
 from .descriptors import send_all_at_once
 from .door import HELLO_TIMEOUT_S, Door
+from .network import TlsDoor, may_speak_for
 
 MAX_PEERS = 512
+MAX_STRANGERS = 64
+"""Takers on other hosts that may be about to say hello."""
 _READ_BYTES = 64 * 2**10
 
 _log = logging.getLogger(__name__)
@@ -73,6 +80,18 @@ class TakenLeases(Protocol):
         self, lease: LeaseId, taker: Incarnation, attempt: int
     ) -> LeaseHeld | LeaseRefused:
         """The taker has what it wants: the lease ends."""
+        ...
+
+
+class DataServer(Protocol):
+    """Who serves an owner's pages to takers that can't map them."""
+
+    def admit(self) -> DataAccess:
+        """A key for one more taker."""
+        ...
+
+    def dismiss(self, access: DataAccess) -> None:
+        """The taker is gone: its key opens nothing any more."""
         ...
 
 
@@ -99,24 +118,38 @@ class PeerPort:
         self._quiet = QuietLog(_log, clock)
         self._peers: set[FrameStream] = set()
         self._door = Door(path, self._greet, clock=clock)
+        self._strangers: set[FrameStream] = set()
+        self._tls: TlsDoor | None = None
+        self._data: DataServer | None = None
 
     @property
     def peers(self) -> int:
         """Streams that live."""
         return len(self._peers)
 
+    def open_to_hosts(
+        self, listeners: Sequence[socket.socket], context: ssl.SSLContext, data: DataServer
+    ) -> None:
+        """From `start` on takers of other hosts may come too. The listeners are its own."""
+        self._tls = TlsDoor(listeners, context, self._stranger, clock=self._clock)
+        self._data = data
+
     async def start(self) -> None:
         """Open the door. Raises `UsageError` if the folder or the path will not do."""
         await self._door.start()
+        if self._tls is not None:
+            self._tls.start()
 
     async def close(self) -> None:
         """End all streams and let nobody in any more."""
         await self._door.close()
+        if self._tls is not None:
+            await self._tls.close()
         self.new_life("the worker is shutting down")
 
     def new_life(self, reason: str = "the owner has begun a new life") -> None:
         """What was said to the old life is over: end all streams."""
-        for stream in list(self._peers):
+        for stream in [*self._strangers, *self._peers]:
             stream.end(reason)
 
     async def _greet(self, connection: socket.socket) -> None:
@@ -125,7 +158,7 @@ class PeerPort:
             async with asyncio.timeout(HELLO_TIMEOUT_S):
                 hello = await self._hello(connection)
         except OtherVersionError as error:
-            self._refuse(connection, PeerRefused(PeerRefusal.PROTOCOL, f"at the owner: {error}"))
+            self._refuse(connection, _other_version(error))
             return
         if refused := self._objection(hello):
             self._quiet.trouble("taker %.80s was refused: %s", hello.taker, refused.message)
@@ -170,6 +203,59 @@ class PeerPort:
             stream.end("it went away at once")
             raise
 
+    # ── takers on other hosts ────────────────────────────────────────────────────────────────
+
+    def _stranger(self) -> FrameStream:
+        stream = FrameStream(FROM_STRANGE_TAKERS, clock=self._clock)
+        if len(self._strangers) >= MAX_STRANGERS:
+            stream.end("too many takers are about to say hello")
+            return stream
+        loop = asyncio.get_running_loop()
+        late = loop.call_later(HELLO_TIMEOUT_S, stream.end, "it said no hello in time")
+        self._strangers.add(stream)
+        stream.on_frame = partial(self._introduced, stream, late)
+        stream.on_end = partial(self._no_taker, stream, late)
+        stream.last_words = _refuse_version
+        return stream
+
+    def _no_taker(self, stream: FrameStream, late: asyncio.TimerHandle, ending: Ending) -> None:
+        late.cancel()
+        self._strangers.discard(stream)
+        self._quiet.warning("who came from another host did not get in: %s", ending.reason)
+
+    def _introduced(self, stream: FrameStream, late: asyncio.TimerHandle, frame: Frame) -> None:
+        hello: PeerHello = decode(frame)
+        refused = self._objection(hello)
+        if not may_speak_for(stream.peer_names or (), hello.taker):
+            said = f"{hello.taker!r:.80} is not a worker on the host of its certificate"
+            refused = PeerRefused(PeerRefusal.HOST, said)
+        if refused is not None:
+            stream.send(Kind.PEER_REFUSED, refused)
+            stream.finish(f"taker {hello.taker!r:.80} was refused: {refused.message}")
+            return
+        late.cancel()
+        self._strangers.discard(stream)
+        self._take_in(stream, hello)
+
+    def _take_in(self, stream: FrameStream, hello: PeerHello) -> None:
+        info = self._owner()
+        assert info.kv is not None
+        assert self._data is not None
+        access = self._data.admit()
+        stream.widen(TO_OWNER)
+        stream.last_words = lambda _: b""
+        stream.on_frame = partial(self._asked, stream, hello.incarnation)
+        stream.on_end = partial(self._left_with_key, stream, hello, access)
+        self._peers.add(stream)
+        stream.send(Kind.PEER_WELCOME, PeerWelcome(info.kv, access))
+
+    def _left_with_key(
+        self, stream: FrameStream, hello: PeerHello, access: DataAccess, ending: Ending
+    ) -> None:
+        assert self._data is not None
+        self._data.dismiss(access)
+        self._left(stream, hello, ending)
+
     @staticmethod
     def _say(
         connection: socket.socket, kind: Kind, message: object, descriptors: Sequence[int] = ()
@@ -197,3 +283,13 @@ class PeerPort:
                 raise FrameError("it said hello twice")
         held = isinstance(answer, LeaseHeld)
         stream.send(Kind.LEASE_HELD if held else Kind.LEASE_REFUSED, answer, frame.number)
+
+
+def _refuse_version(error: FrameError) -> bytes:
+    if not isinstance(error, OtherVersionError):
+        return b""
+    return encode(Kind.PEER_REFUSED, _other_version(error))
+
+
+def _other_version(error: FrameError) -> PeerRefused:
+    return PeerRefused(PeerRefusal.PROTOCOL, f"at the owner: {error}")

@@ -20,7 +20,7 @@ from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 
-from antiphon.core.said_by_workers import wrong_in_answer, wrong_in_batch, wrong_in_view
+from antiphon.core.said_by_workers import wrong_in_answer, wrong_in_batch, wrong_in_leave, wrong_in_view
 from antiphon.core.said_of_kv import WORKERS_TIERS, wrong_in_kv
 from antiphon.errors import PeerError
 from antiphon.types import (
@@ -39,6 +39,7 @@ from antiphon.types import (
     LeaseId,
     LeaseRefusal,
     LeaseRefused,
+    Leave,
     Offer,
     Rejected,
     RejectReason,
@@ -104,6 +105,10 @@ class RemoteWorker:
         self._view = hello.view
         self._clock = clock
         self._on_over = on_over
+        self._transport = "unix" if stream.peer_names is None else "tls"
+        self.on_leave: Callable[[Seconds], object] = lambda timeout_s: None
+        """The worker wants to end, and may take so long for what it has."""
+        self._leaves = False
         self._calls = Calls(stream, f"worker {hello.info.id}", timeout_s=call_timeout_s)
         self._unread = Unread(stream, lanes=2)
         stream.on_frame, stream.on_end = self._heard, self._ended
@@ -118,9 +123,18 @@ class RemoteWorker:
         """When the worker was heard last, on this process's clock."""
         return self._stream.heard_at
 
+    @property
+    def transport(self) -> str:
+        """What carries its stream: unix or tls."""
+        return self._transport
+
     def view(self) -> WorkerView:
         """See `WorkerLink`."""
         return self._view
+
+    def let_leave(self) -> None:
+        """Tell a worker that wants to end that it has nothing left."""
+        self._tell(Kind.LEFT, None)
 
     async def close(self, reason: str) -> None:
         """Let what was sent leave, and end the stream: the worker gives up what it has."""
@@ -256,6 +270,8 @@ class RemoteWorker:
         for offer in batch.offers:
             if (offer.owner, offer.incarnation) != me:
                 raise FrameError(f"it offers what is of {offer.owner!r:.80}")
+            if offer.at != self._info.at:
+                raise FrameError("it offers what is to be had elsewhere than where it is")
 
     # ── the stream ───────────────────────────────────────────────────────────────────────────
 
@@ -278,6 +294,14 @@ class RemoteWorker:
                 if problem := wrong_in_view(view):
                     raise FrameError(f"it reports what can't be: {problem}")
                 self._view = view
+            case Kind.LEAVE:
+                leave: Leave = decode(frame)
+                if problem := wrong_in_leave(leave):
+                    raise FrameError(f"it wants to leave as nobody can: {problem}")
+                if self._leaves:
+                    raise FrameError("it wants to leave twice")
+                self._leaves = True
+                self.on_leave(leave.timeout_s)
             case Kind.HELLO:
                 raise FrameError("it said hello twice")
             case _:

@@ -3,8 +3,14 @@
 from pathlib import Path
 
 from antiphon.errors import ConfigError
-from antiphon.perf import DEFAULT_LINK_TIME, read_profile, write_times
-from antiphon.types import Config
+from antiphon.perf import (
+    DEFAULT_LINK_TIME,
+    DEFAULT_STEP_TIME,
+    LinkTime,
+    read_profile,
+    write_times,
+)
+from antiphon.types import Config, NetworkConfig
 
 
 def router_times(config: Config, identity: bytes) -> str:
@@ -15,8 +21,9 @@ def router_times(config: Config, identity: bytes) -> str:
     number of cores will do: routers correct how fast a worker is as a whole.
     """
     file = config.router.profile
+    link_time = _link_time(config.network)
     if file is None:
-        return ""
+        return "" if link_time is DEFAULT_LINK_TIME else write_times(DEFAULT_STEP_TIME, link_time)
     profile = read_profile(Path(file))
     measured = profile.engine
     if measured.identity != identity.hex():
@@ -29,4 +36,15 @@ def router_times(config: Config, identity: bytes) -> str:
             f"router.profile {file}: was measured with {measured.dtype} arithmetic, but "
             f"model.dtype is {config.model.dtype}: measure it so (antiphon profile --dtype)"
         )
-    return write_times(profile.step_time, DEFAULT_LINK_TIME)
+    return write_times(profile.step_time, link_time)
+
+
+def _link_time(network: NetworkConfig) -> LinkTime:
+    """How long KV takes from worker to worker: in a cluster of several hosts as between them, for the
+    router does not tell pairs apart. Three messages go before the bytes."""
+    if network.link_bytes_per_s is None:
+        return DEFAULT_LINK_TIME
+    slowest = min(network.link_bytes_per_s, DEFAULT_LINK_TIME.bytes_per_s)
+    return LinkTime(
+        setup_s=DEFAULT_LINK_TIME.setup_s + 6 * network.link_delay_s, bytes_per_s=slowest
+    )

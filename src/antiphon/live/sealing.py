@@ -155,4 +155,5 @@ class Sealing:
             numerics=info.model.numerics,
             pages=tuple(page for page in pages if page.page in used),
             sequences=tuple(seal.sequences.values()),
+            at=info.at,
         )

@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable
 
 from antiphon.core.config import format_size
+from antiphon.core.host_names import format_host_port
 from antiphon.core.worker_spec import (
     most_workers,
     spare_cores,
@@ -25,6 +26,7 @@ from antiphon.types import STORE, Config
 
 from .listener import listen
 from .local_servers import registered
+from .network import reach_of
 from .socket_folder import check_store_socket
 from .supervisor.child_process import command_of
 from .supervisor.messages import Ready
@@ -32,7 +34,7 @@ from .supervisor.supervisor import GATEWAY, Supervisor, Voice
 from .supervisor.worker_places import WorkerPlaces
 
 _GATEWAY_MODULE = "antiphon.live.gateway_process"
-_WORKER_MODULE = "antiphon.live.worker_process"
+WORKER_MODULE = "antiphon.live.worker_process"
 _STORE_MODULE = "antiphon.live.store_process"
 _MODULES = {GATEWAY: _GATEWAY_MODULE, STORE: _STORE_MODULE}
 """All other children are workers."""
@@ -51,7 +53,12 @@ def serve(
     once requests are answered. Raises `UsageError` if the port, a file, the store's socket, the
     model or the memory is not right, `PeerError` if a process can't be started.
     """
-    cores = _usable_cores(config.engine.cores)
+    if config.network.join:
+        raise ConfigError(
+            "network.join is set: the gateway is on another host, so run `antiphon worker` here"
+        )
+    reach_of(config.network)
+    cores = usable_cores(config.engine.cores)
     config = with_budget(config, cores)
     most = most_workers(config)
     specs = worker_specs(config.cluster, cores, most)
@@ -61,7 +68,7 @@ def serve(
         url = _url(listener)
 
         def greet(ready: Ready) -> None:
-            for line in _greeting(url, ready):
+            for line in (*_greeting(url, ready), *_expecting(config)):
                 announce(line)
 
         supervisor = Supervisor(
@@ -69,7 +76,7 @@ def serve(
             specs,
             listener=listener,
             sockets=str(entry.sockets),
-            commands=lambda name: command_of(_MODULES.get(name, _WORKER_MODULE), name),
+            commands=lambda name: command_of(_MODULES.get(name, WORKER_MODULE), name),
             voice=Voice(say=say, log=log, ready=greet, announce=announce),
             clock=time.monotonic,
         )
@@ -93,6 +100,8 @@ def check_memory(config: Config, available: int) -> None:
     if (workers == 1 and not store) or workers * each + store <= available:
         return
     check_store_memory(store, available, ", or have no store (--store off)")
+    if not workers:
+        return
     room = (available - store) // workers // 2**20
     whose = f"for each of {workers} workers" if workers > 1 else "for a worker"
     beside = f" beside store.memory_bytes = {format_size(store)}" if store else ""
@@ -116,7 +125,7 @@ def check_store_memory(store: int, available: int, other_remedy: str = "") -> No
         )
 
 
-def _usable_cores(wanted: tuple[int, ...]) -> tuple[int, ...]:
+def usable_cores(wanted: tuple[int, ...]) -> tuple[int, ...]:
     """The cores that the workers share; empty where threads can't be pinned."""
     if not hasattr(os, "sched_getaffinity"):
         if wanted:
@@ -133,6 +142,18 @@ def _usable_cores(wanted: tuple[int, ...]) -> tuple[int, ...]:
 def _url(listener: socket.socket) -> str:
     host, port = listener.getsockname()[:2]
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+
+
+def _expecting(config: Config) -> list[str]:
+    """Who is still to come from other hosts, and how."""
+    network = config.network
+    if not network.expected:
+        return []
+    where = ", ".join(format_host_port(address, network.port) for address in network.addresses)
+    return [
+        f"Workers of other hosts join at {where}: {', '.join(network.expected)}",
+        "Start them there: antiphon worker cluster.toml --keys FOLDER",
+    ]
 
 
 def _greeting(url: str, ready: Ready) -> list[str]:

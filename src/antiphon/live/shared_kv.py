@@ -1,6 +1,6 @@
 """A worker's KV memory among others: a door for those who take, ways to those who have.
 
-other workers ──► PeerPort ──► region, leases
+other workers ──► PeerPort ──► region, leases      (of other hosts: TLS, and PageServer)
 PeerPullPath ──► other workers          StoreClient ──► store ──► region
 """
 
@@ -8,20 +8,27 @@ import contextlib
 import time
 from collections.abc import AsyncIterator, Callable
 from concurrent.futures import ThreadPoolExecutor
-from functools import partial
 from pathlib import Path
 
-from antiphon.errors import BugError
+from antiphon.core.handover import Owner
+from antiphon.errors import BugError, PeerError
 from antiphon.store.transfer import OwnedRegion
+from antiphon.store.transfer.tcp import PageServer
 from antiphon.types import Config, StoreHello, WorkerInfo
 
 from .kv_exchange import Exchange
 from .kv_listeners import KvListeners
+from .kv_pages import MappedPages, OwnersPages
+from .network import Address, WorkerDoor
 from .peer_port import PeerPort, TakenLeases
 from .peer_pull_path import PeerPullPath
 from .socket_folder import data_socket, store_socket
 from .store_client import StoreClient
 from .store_session import StoreAccess
+from .tcp_pages import TcpPages
+
+_READERS = 8
+"""Pulls from other hosts that are under way at once."""
 
 
 class SharedKv:
@@ -36,15 +43,19 @@ class SharedKv:
         config: Config,
         folder: Path,
         layers: int = 1,
+        door: WorkerDoor | None = None,
     ) -> None:
-        """`layers`: the model's, of which a page of the region is a run in equal parts."""
+        """`layers`: the model's, of which a page of the region is a run in equal parts. `door`: where
+        workers of other hosts reach this one, if any can."""
+        self._door = door
         self._region = region
         self._info = info
         self._folder = folder
         self._copying = ThreadPoolExecutor(1, thread_name_prefix="kv-copy")
-        self._path = PeerPullPath(
-            info, region, partial(data_socket, folder), self._copying, clock=time.monotonic
-        )
+        self._reading = ThreadPoolExecutor(_READERS, thread_name_prefix="kv-read")
+        self._closing = ThreadPoolExecutor(1, thread_name_prefix="kv-close")
+        self._pull_timeout_s = config.cluster.lease_ttl_s
+        self._path = PeerPullPath(info, self._address, self._pages, clock=time.monotonic)
         self._store: StoreClient | None = None
         self._port: PeerPort | None = None
         access = None
@@ -80,6 +91,12 @@ class SharedKv:
             leases=leases,
             clock=time.monotonic,
         )
+        server = None
+        if self._door is not None:
+            server = PageServer(
+                self._region, self._door.data, must_seal=self._door.reach.network.encrypt_kv
+            )
+            self._port.open_to_hosts(self._door.listeners, self._door.reach.server, server)
         await self._port.start()
         if self._store is not None:
             self._store.start()
@@ -87,6 +104,8 @@ class SharedKv:
             yield
         finally:
             await self._port.close()
+            if server is not None:
+                server.close()
 
     async def settled(self) -> None:
         """Return when the first attempt to use the store has ended, or takes too long."""
@@ -107,6 +126,32 @@ class SharedKv:
             await self._store.close()
         self._path.close()
         self._copying.shutdown()
+        self._closing.shutdown()
+        self._reading.shutdown()
+
+    def _address(self, owner: Owner) -> Address:
+        """Where the owner is asked. Raises `PeerError`: not from here."""
+        if self._near(owner):
+            return data_socket(self._folder, owner.worker)
+        if self._door is None or owner.at is None:
+            raise PeerError(f"owner {owner.worker} is on another host, and this one is alone")
+        return self._door.reach.at(owner.at)
+
+    def _pages(self, owner: Owner) -> OwnersPages:
+        if self._near(owner):
+            return MappedPages(owner.worker, self._region, self._copying)
+        return TcpPages(
+            owner.worker,
+            self._region,
+            self._reading,
+            closing=self._closing,
+            timeout_s=self._pull_timeout_s,
+        )
+
+    def _near(self, owner: Owner) -> bool:
+        """Whether the owner is on this host: then its memory is mapped."""
+        here = None if self._door is None else self._door.reach.host
+        return owner.at is None or owner.at.host == here
 
     def _hello(self) -> StoreHello:
         info = self._info()

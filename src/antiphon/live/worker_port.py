@@ -12,10 +12,10 @@ stopped for too long finds out there, before it looks at what waits in its socke
 """
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
-from pathlib import Path
 
 from antiphon.errors import BugError, PeerError
 from antiphon.types import (
@@ -23,6 +23,7 @@ from antiphon.types import (
     Event,
     Hello,
     KvDump,
+    Leave,
     Offer,
     Seconds,
     Welcome,
@@ -40,6 +41,7 @@ from antiphon.wire import (
 
 from .join_gateway import Joined, NotYetError, join_gateway
 from .kv_journal import KvFeed, KvJournal
+from .network import Address
 from .worker_calls import Answer, WorkerCalls
 from .worker_link import WorkerLink
 
@@ -66,7 +68,7 @@ class WorkerPort:
     def __init__(
         self,
         worker: WorkerLink,
-        gateway: Path,
+        gateway: Address,
         *,
         new_life: Callable[[], Awaitable[None]],
         clock: Callable[[], Seconds],
@@ -88,6 +90,7 @@ class WorkerPort:
         self._telling: asyncio.Task[None] | None = None
         self._reported_at = clock()
         self._calls = WorkerCalls(worker, clock)
+        self._left = asyncio.Event()
 
     @property
     def welcome(self) -> Welcome | None:
@@ -98,6 +101,17 @@ class WorkerPort:
     def joined(self) -> bool:
         """Whether a gateway has this worker now."""
         return self._stream is not None and self._stream.ending is None
+
+    async def leave(self, timeout_s: Seconds) -> None:
+        """Ask the gateway to give this worker nothing new; return when it has nothing left, or has
+        no gateway any more. What it has after `timeout_s` goes on elsewhere."""
+        stream = self._stream
+        if stream is None or not stream.alive():
+            return
+        self._left.clear()
+        with contextlib.suppress(PeerError):
+            stream.send(Kind.LEAVE, Leave(timeout_s))
+            await self._left.wait()
 
     async def run(self) -> None:
         """Join, serve, and join anew, until cancelled or the worker's events end.
@@ -160,6 +174,7 @@ class WorkerPort:
         """Nothing of this life may be left when the next begins. Raises `BugError` if it takes
         too long, or changes nothing."""
         self._stream = None
+        self._left.set()
         if self._telling is not None:
             self._telling.cancel()
         before = self._worker.info.incarnation
@@ -182,6 +197,9 @@ class WorkerPort:
     def _heard(self, stream: FrameStream, frame: Frame) -> None:
         """Begin to execute one message; what begins first takes effect first."""
         if frame.kind == Kind.HEARTBEAT:
+            return
+        if frame.kind == Kind.LEFT:
+            self._left.set()
             return
         if frame.kind == Kind.KV_REPLAY and self._feed is not None:
             self._feed.kv_replay(decode(frame))

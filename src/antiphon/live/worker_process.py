@@ -19,18 +19,20 @@ import uvloop
 from antiphon import __version__
 from antiphon.checkpoint import open_checkpoint, resolve
 from antiphon.core.recorded_run import Setup
-from antiphon.core.worker_spec import most_workers
+from antiphon.core.host_names import worker_on
+from antiphon.core.worker_spec import most_workers, worker_specs
 from antiphon.engine import use_cores
-from antiphon.types import BlockKey, Incarnation, Seconds, Tier, WorkerId, WorkerInfo
+from antiphon.types import BlockKey, Config, Incarnation, Seconds, Tier, WorkerId, WorkerInfo
 
 from .decision_log import DecisionLog, opened_log
 from .kv_followers import followed
 from .kv_journal import KvJournal
 from .loaded_engine import LoadedEngine, load_engine
 from .loop_guard import guard_loop
+from .network import Address, WorkerDoor, reach_of, worker_door
 from .shared_kv import SharedKv
 from .socket_folder import gateway_socket
-from .supervisor.messages import Ready, Stop, ToRunning
+from .supervisor.messages import Alive, Drain, Drained, Launch, Ready, Stop, ToRunning
 from .supervisor.parent import Parent, run_child
 from .worker import Worker
 from .worker_port import WorkerPort
@@ -40,27 +42,51 @@ def work(parent: Parent) -> int:
     """Be the worker that the parent's launch describes; returns the exit code."""
     launch, config = parent.launch, parent.config
     use_cores(launch.cores)
+    door = _door(config, launch.name)
     with opened_log(config.log.decisions, launch.name, launch.life) as log:
         parent.say(f"Opening {config.model.name}")
         checkpoint = open_checkpoint(resolve(config.model.name))
-        shares_kv = most_workers(config) > 1 or config.store.enabled
+        shares_kv = most_workers(config) > 1 or config.store.enabled or door is not None
         loaded = load_engine(checkpoint, config, parent.say, shares_kv=shares_kv)
         if log is not None:
-            log.begin(_setup(parent, loaded))
-        return uvloop.run(serve_worker(parent, loaded, log and DecisionLog(log)))
+            log.begin(_setup(parent, loaded, _name(launch, door)))
+        return uvloop.run(serve_worker(parent, loaded, log and DecisionLog(log), door))
 
 
-async def serve_worker(parent: Parent, loaded: LoadedEngine, log: DecisionLog | None) -> int:
-    """Join, serve and join anew until told to stop, or until the engine is beyond help."""
-    stop = asyncio.Event()
+class _Orders:
+    """What the parent has said so far."""
+
+    def __init__(self) -> None:
+        self.stop = asyncio.Event()
+        self.drain = asyncio.Event()
+        self.drain_timeout_s = 0.0
+
+    def told(self, message: ToRunning) -> None:
+        """The newest word."""
+        match message:
+            case Stop():
+                self.stop.set()
+            case Drain(timeout_s=timeout_s):
+                self.drain_timeout_s = timeout_s
+                self.drain.set()
+            case _:
+                pass
+
+
+async def serve_worker(
+    parent: Parent,
+    loaded: LoadedEngine,
+    log: DecisionLog | None,
+    door: WorkerDoor | None = None,
+) -> int:
+    """Join, serve and join anew until told to stop, or until the engine is beyond help.
+
+    `door`: where workers of other hosts reach this one, if any can.
+    """
+    orders = _Orders()
     broken: asyncio.Future[None] = asyncio.get_running_loop().create_future()
     guard_loop(partial(_break, broken))
-
-    def told(message: ToRunning) -> None:
-        if isinstance(message, Stop):
-            stop.set()
-
-    parent.listen(told)
+    parent.listen(orders.told)
     async with contextlib.AsyncExitStack() as until_end:
         name = WorkerId(parent.launch.name)
         until_end.enter_context(followed(parent.config, name, loaded.heard))
@@ -73,11 +99,12 @@ async def serve_worker(parent: Parent, loaded: LoadedEngine, log: DecisionLog | 
                 config=parent.config,
                 folder=Path(parent.launch.sockets),
                 layers=loaded.layers,
+                door=door,
             )
             until_end.push_async_callback(kv.close)
             renewed.append(kv.new_life)
         worker = Worker(
-            _info(parent, loaded),
+            _info(parent, loaded, door),
             loaded.scheduler,
             loaded.engine,
             clock=time.monotonic,
@@ -94,7 +121,9 @@ async def serve_worker(parent: Parent, loaded: LoadedEngine, log: DecisionLog | 
             )
         journal = _journal(loaded)
         settled = kv.settled if kv is not None else None
-        await _join_and_serve(parent, worker, renewed, journal, settled, stop, broken)
+        gateway = _gateway(parent.launch, door)
+        port = _port(parent, worker, gateway, renewed, journal)
+        await _join_and_serve(parent, worker, port, settled, orders, broken)
         return 0 if worker.healthy else 1
 
 
@@ -112,35 +141,49 @@ def _break(broken: asyncio.Future[None], error: BaseException) -> None:
         broken.set_exception(error)
 
 
-async def _join_and_serve(
+def _port(
     parent: Parent,
     worker: Worker,
+    gateway: Address,
     renewed: Sequence[Callable[[], None]],
     journal: KvJournal,
-    settled: Callable[[], Awaitable[None]] | None,
-    stop: asyncio.Event,
-    broken: asyncio.Future[None],
-) -> None:
-    """Until told to stop, or the engine is beyond help. Raises what `broken` was given.
-
-    `renewed` are called at each new life of the worker: what others were told is over. The gateway
-    hears what `journal` notes. It is joined once `settled` returns: the first request may need the
-    store.
-    """
+) -> WorkerPort:
+    """`renewed` are called at each new life of the worker: what others were told is over. The gateway
+    hears what `journal` notes."""
 
     async def new_life() -> None:
         await worker.new_life(Incarnation(secrets.token_hex(8)))
         for begin_anew in renewed:
             begin_anew()
 
-    port = WorkerPort(
+    return WorkerPort(
         worker,
-        gateway_socket(Path(parent.launch.sockets)),
+        gateway,
         new_life=new_life,
         clock=time.monotonic,
         on_joined=lambda: parent.tell(Ready()),
         journal=journal,
     )
+
+
+async def _join_and_serve(
+    parent: Parent,
+    worker: Worker,
+    port: WorkerPort,
+    settled: Callable[[], Awaitable[None]] | None,
+    orders: _Orders,
+    broken: asyncio.Future[None],
+) -> None:
+    """Until told to stop, or the engine is beyond help. Raises what `broken` was given.
+
+    The gateway is joined once `settled` returns: the first request may need the store.
+    """
+
+    async def leave() -> None:
+        await orders.drain.wait()
+        await port.leave(orders.drain_timeout_s)
+        parent.tell(Drained())
+        await orders.stop.wait()
 
     async def serve() -> None:
         if settled is not None:
@@ -152,8 +195,9 @@ async def _join_and_serve(
     ends: tuple[asyncio.Future[Any], ...] = (
         broken,
         serving,
-        asyncio.create_task(stop.wait()),
-        asyncio.create_task(_until_unhealthy(worker, beat_s)),
+        asyncio.create_task(orders.stop.wait()),
+        asyncio.create_task(leave()),
+        asyncio.create_task(_until_unhealthy(worker, parent, beat_s)),
     )
     await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
     for task in ends:
@@ -176,16 +220,41 @@ def _journal(loaded: LoadedEngine) -> KvJournal:
     return journal
 
 
-async def _until_unhealthy(worker: Worker, beat_s: Seconds) -> None:
-    """An engine that fails over and over is given up: the supervisor starts another process."""
+async def _until_unhealthy(worker: Worker, parent: Parent, beat_s: Seconds) -> None:
+    """An engine that fails over and over is given up: the supervisor starts another process. It is
+    told that this one runs, for where there is no gateway nobody else would see that it does not."""
     while worker.healthy:
+        if parent.config.network.join:
+            parent.tell_if_read(Alive())
         await asyncio.sleep(beat_s)
 
 
-def _info(parent: Parent, loaded: LoadedEngine) -> WorkerInfo:
+def _door(config: Config, name: str) -> WorkerDoor | None:
+    """Bound before anything slow begins. Raises `UsageError`: its keys or a port will not do."""
+    reach = reach_of(config.network)
+    if reach is None:
+        return None
+    names = [spec.id for spec in worker_specs(config.cluster, ())]
+    return worker_door(reach, names.index(WorkerId(name)) if name in names else len(names))
+
+
+def _name(launch: Launch, door: WorkerDoor | None) -> WorkerId:
+    """What the gateway calls it: with its host, unless that is the gateway's own."""
+    if door is None or not door.reach.network.join:
+        return WorkerId(launch.name)
+    return worker_on(door.reach.host, launch.name)
+
+
+def _gateway(launch: Launch, door: WorkerDoor | None) -> Address:
+    if door is None or not door.reach.network.join:
+        return gateway_socket(Path(launch.sockets))
+    return door.reach.gateway()
+
+
+def _info(parent: Parent, loaded: LoadedEngine, door: WorkerDoor | None) -> WorkerInfo:
     launch = parent.launch
     return WorkerInfo(
-        id=WorkerId(launch.name),
+        id=_name(launch, door),
         incarnation=Incarnation(secrets.token_hex(8)),
         model=loaded.info,
         max_model_len=loaded.max_model_len,
@@ -193,17 +262,18 @@ def _info(parent: Parent, loaded: LoadedEngine) -> WorkerInfo:
         kv=loaded.region.shape if loaded.region is not None else None,
         pid=os.getpid(),
         cores=launch.cores,
+        at=None if door is None else door.at,
     )
 
 
-def _setup(parent: Parent, loaded: LoadedEngine) -> Setup:
+def _setup(parent: Parent, loaded: LoadedEngine, worker: WorkerId) -> Setup:
     return Setup(
         program=__version__,
         config=parent.config,
         pages=loaded.scheduler.view(0.0).total_pages,
         model=loaded.info,
         max_model_len=loaded.max_model_len,
-        worker=WorkerId(parent.launch.name),
+        worker=worker,
     )
 
 

@@ -51,6 +51,7 @@ from .fleet import (
     FleetEvent,
     Health,
     HealthChanged,
+    HostPort,
     KvShape,
     Member,
     ModelInfo,
@@ -75,6 +76,7 @@ from .handover import (
 )
 from .ids import (
     BlockKey,
+    HostName,
     Incarnation,
     LeaseId,
     PageId,
@@ -115,6 +117,7 @@ from .messages import (
     Hello,
     JoinRefusal,
     JoinRefused,
+    Leave,
     PeerHello,
     PeerRefusal,
     PeerRefused,
@@ -124,6 +127,7 @@ from .messages import (
     TakenLease,
     Welcome,
 )
+from .network_config import NetworkConfig
 from .plan import (
     Awaited,
     Chunk,
@@ -209,6 +213,8 @@ __all__ = [
     "HealthChanged",
     "Hello",
     "Hold",
+    "HostName",
+    "HostPort",
     "HttpConfig",
     "Incarnation",
     "IndexCounts",
@@ -227,6 +233,7 @@ __all__ = [
     "LeaseId",
     "LeaseRefusal",
     "LeaseRefused",
+    "Leave",
     "LentBlock",
     "LoadRun",
     "Locate",
@@ -236,6 +243,7 @@ __all__ = [
     "Member",
     "ModelConfig",
     "ModelInfo",
+    "NetworkConfig",
     "Offer",
     "OfferedPage",
     "OfferedSequence",

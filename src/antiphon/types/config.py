@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Annotated
 
 from .config_key import Key
+from .network_config import NetworkConfig
 from .planner_config import PlannerConfig
 from .store_pool_config import StorePoolConfig
 
@@ -347,6 +348,7 @@ class Config:
     engine: EngineConfig = field(default_factory=EngineConfig)
     http: HttpConfig = field(default_factory=HttpConfig)
     cluster: ClusterConfig = field(default_factory=ClusterConfig)
+    network: NetworkConfig = field(default_factory=NetworkConfig)
     router: RouterConfig = field(default_factory=RouterConfig)
     planner: PlannerConfig = field(default_factory=PlannerConfig)
     store: StoreConfig = field(default_factory=StoreConfig)

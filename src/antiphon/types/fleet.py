@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TypeAlias
 
-from .ids import Incarnation, Seconds, TokenId, WorkerId
+from .ids import HostName, Incarnation, Seconds, TokenId, WorkerId
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,6 +45,16 @@ class KvShape:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class HostPort:
+    """Where processes on other hosts reach this one: one port on each address of its host, which
+    must show a certificate of that name."""
+
+    host: HostName
+    addresses: tuple[str, ...]
+    port: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class WorkerInfo:
     """Who a worker is: fixed for one life of its process, but for its role."""
 
@@ -57,6 +67,8 @@ class WorkerInfo:
     """None: a worker that exchanges no KV."""
     pid: int = 0
     cores: tuple[int, ...] = ()
+    at: HostPort | None = None
+    """None: only processes of its own host reach it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -121,6 +133,8 @@ class Member:
     info: WorkerInfo
     health: Health
     view: WorkerView
+    transport: str = ""
+    """What carries its stream: unix or tls; empty: it is in this process."""
 
 
 @dataclass(frozen=True, slots=True)

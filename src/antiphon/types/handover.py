@@ -10,7 +10,7 @@ generation is not the offered one before and after has read something else.
 from dataclasses import dataclass
 from enum import StrEnum
 
-from .fleet import KvShape
+from .fleet import HostPort, KvShape
 from .ids import Incarnation, LeaseId, PageId, RequestId, Seconds, WorkerId
 
 
@@ -66,6 +66,8 @@ class Offer:
     numerics: str
     pages: tuple[OfferedPage, ...]
     sequences: tuple[OfferedSequence, ...]
+    at: HostPort | None = None
+    """Where takers on other hosts ask the owner; None: there can be none."""
 
 
 @dataclass(frozen=True, slots=True)

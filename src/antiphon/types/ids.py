@@ -11,6 +11,8 @@ StoreName = NewType("StoreName", str)
 LeaseId = NewType("LeaseId", str)
 """Unguessable id of one promise to keep pages for a reader."""
 
+HostName: TypeAlias = str
+"""A host of a cluster as its certificate names it: a DNS label."""
 TokenId: TypeAlias = int
 PageId: TypeAlias = int
 BlockKey: TypeAlias = bytes

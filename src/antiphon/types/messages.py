@@ -23,6 +23,7 @@ from .events import (
 from .fleet import KvShape, WorkerInfo, WorkerView
 from .handover import LeaseRefused, Offer
 from .ids import Incarnation, LeaseId, Seconds, WorkerId
+from .transfer import DataAccess
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +60,8 @@ class JoinRefusal(StrEnum):
     FULL = "full"
     OVER = "over"
     """This life was given up as lost: the process must join under a new incarnation."""
+    HOST = "host"
+    """Its certificate is of another host than it says."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,6 +71,14 @@ class JoinRefused:
     reason: JoinRefusal
     message: str
     transient: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Leave:
+    """A worker wants to end: what it has shall finish within `timeout_s`, or go on elsewhere. The
+    gateway says when nothing is left."""
+
+    timeout_s: Seconds
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -121,6 +132,8 @@ class PeerRefusal(StrEnum):
     """The owner is another worker, or in another life: what that one offered is gone."""
     KV_SHAPE = "kv_shape"
     FULL = "full"
+    HOST = "host"
+    """The taker's certificate is of another host than its name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,9 +146,13 @@ class PeerRefused:
 
 @dataclass(frozen=True, slots=True)
 class PeerWelcome:
-    """The stream is open; the owner's memory, if asked for, rides on this very message."""
+    """The stream is open; the owner's memory, if asked for, rides on this very message.
+
+    `data`: to a taker on another host, who can't map that memory.
+    """
 
     kv: KvShape
+    data: DataAccess | None = None
 
 
 @dataclass(frozen=True, slots=True)

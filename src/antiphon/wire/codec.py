@@ -35,6 +35,7 @@ class Kind(IntEnum):
     RELEASE = 15
     SET_ROLE = 16
     KV_REPLAY = 17
+    LEFT = 18
     ADMITTED = 20
     REJECTED = 21
     ABORTED = 22
@@ -42,6 +43,7 @@ class Kind(IntEnum):
     LEASE_HELD = 24
     LEASE_REFUSED = 25
     DONE = 26
+    LEAVE = 27
     PEER_HELLO = 40
     PEER_WELCOME = 41
     PEER_REFUSED = 42
@@ -98,6 +100,8 @@ _ENTRIES: dict[int, _Entry] = {
     Kind.LEASE_HELD: _entry(types.LeaseHeld),
     Kind.LEASE_REFUSED: _entry(types.LeaseRefused),
     Kind.DONE: _entry(None, 1),
+    Kind.LEAVE: _entry(types.Leave),
+    Kind.LEFT: _entry(None, 1),
     Kind.PEER_HELLO: _entry(types.PeerHello),
     Kind.PEER_WELCOME: _entry(types.PeerWelcome),
     Kind.PEER_REFUSED: _entry(types.PeerRefused),
@@ -144,6 +148,7 @@ TO_GATEWAY = _limits(
     Kind.LEASE_HELD,
     Kind.LEASE_REFUSED,
     Kind.DONE,
+    Kind.LEAVE,
 )
 """What a gateway may receive, each with its longest payload; likewise the others."""
 TO_WORKER = _limits(
@@ -158,6 +163,7 @@ TO_WORKER = _limits(
     Kind.RELEASE,
     Kind.SET_ROLE,
     Kind.KV_REPLAY,
+    Kind.LEFT,
 )
 TO_OWNER = _limits(Kind.PEER_HELLO, Kind.TAKE, Kind.RENEW_TAKEN, Kind.ACKNOWLEDGE)
 TO_TAKER = _limits(

@@ -44,6 +44,8 @@ class Ending:
     stalled: bool = False
     failure: FrameError | None = None
     """What the other side did wrong, if it did."""
+    error: Exception | None = None
+    """By which the connection broke, if it did."""
 
 
 class FrameStream(asyncio.Protocol):
@@ -107,6 +109,16 @@ class FrameStream(asyncio.Protocol):
         except (OSError, ValueError):  # closed, and whoever has it has not heard of it yet
             return None
         return _UCRED.unpack(credentials)[0] or None
+
+    @property
+    def peer_names(self) -> tuple[str, ...] | None:
+        """The names in the certificate that the other side has shown; None: the stream is not TLS,
+        the other side is on this host."""
+        if self._transport is None or self._transport.get_extra_info("ssl_object") is None:
+            return None
+        shown = self._transport.get_extra_info("peercert") or {}
+        names = shown.get("subjectAltName", ())
+        return tuple(name for kind, name in names if kind == "DNS")
 
     def alive(self) -> bool:
         """Whether the stream lives, after a look at the clock. Mutates if it does not any more."""
@@ -276,7 +288,7 @@ class FrameStream(asyncio.Protocol):
             reason = "the other side went away in the middle of a message"
         else:
             reason = f"the connection broke: {exc}" if exc else "the other side closed it"
-        self._over(Ending(reason))
+        self._over(Ending(reason, error=exc))
         if self._timer is not None:
             self._timer.cancel()
         self._closed.set()

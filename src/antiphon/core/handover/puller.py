@@ -18,6 +18,7 @@ from typing import TypeAlias
 
 from antiphon.errors import BugError
 from antiphon.types import (
+    HostPort,
     Incarnation,
     LeaseHeld,
     LeaseId,
@@ -36,6 +37,8 @@ class Owner:
 
     worker: WorkerId
     incarnation: Incarnation
+    at: HostPort | None = None
+    """Where it is asked from other hosts."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -144,7 +147,7 @@ class Puller:
         if key in self._pulls:
             raise BugError(f"{pull.request} is pulled twice in attempt {pull.attempt}")
         offer = pull.offer
-        owner = Owner(worker=offer.owner, incarnation=offer.incarnation)
+        owner = Owner(worker=offer.owner, incarnation=offer.incarnation, at=offer.at)
         one = _Pulling(
             pull=pull,
             owner=owner,

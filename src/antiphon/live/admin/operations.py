@@ -128,6 +128,8 @@ class Operations:
         self._news = asyncio.Event()
         self._busy: dict[str, str] = {}
         self._planner_now: Callable[[], PlannerStatus | None] = lambda: None
+        self.expected: Sequence[str] = ()
+        """Workers that are to join from other hosts."""
 
     def attach(self, fleet: Fleet, store_now: Callable[[], StoreNow | None] = lambda: None) -> None:
         """The workers that the gateway has from now on, and how it sees the store, if any."""
@@ -173,7 +175,7 @@ class Operations:
             state=self._fleet.state,
             gateway_pid=os.getpid(),
             open_requests=self._fleet.open_requests,
-            workers=worker_statuses(self._fleet.members(), self._children),
+            workers=worker_statuses(self._fleet.members(), self._children, self.expected),
             store=store_status(self._store, self._store_now()),
             planner=self._planner_now(),
         )

@@ -5,15 +5,21 @@ from dataclasses import dataclass
 
 import msgspec
 
+from antiphon.core.host_names import parse_expected
 from antiphon.live.supervisor.messages import ChildState
 from antiphon.types import STORE, Health, Member, Role, TierStats
+
+EXPECTED = "expected"
+"""The health of a worker that has never joined, or left, and is to join from another host."""
 
 
 class WorkerStatus(msgspec.Struct, frozen=True, kw_only=True):
     """One worker. What only a joined one has is None until it joins.
 
     `health` is the gateway's word (joined, suspect, draining), or what the process does meanwhile
-    (starting, waiting, stopping, lost). `kv_used`: share of the KV memory that is in use.
+    (starting, waiting, stopping, lost; expected: it is to join from another host). `host` is the one
+    that it is on, if the cluster has several, and `transport` what carries its stream: unix or tls.
+    `kv_used`: share of the KV memory that is in use.
     """
 
     id: str
@@ -27,6 +33,8 @@ class WorkerStatus(msgspec.Struct, frozen=True, kw_only=True):
     incarnation: str | None = None
     life: int = 1
     problem: str = ""
+    host: str | None = None
+    transport: str | None = None
 
 
 class TierUse(msgspec.Struct, frozen=True, kw_only=True):
@@ -133,11 +141,12 @@ def store_status(child: ChildState | None, now: StoreNow | None) -> StoreStatus 
 
 
 def worker_statuses(
-    members: Sequence[Member], children: Mapping[str, ChildState]
+    members: Sequence[Member], children: Mapping[str, ChildState], expected: Sequence[str] = ()
 ) -> tuple[WorkerStatus, ...]:
-    """Both sides' knowledge in one list: who has joined, and which processes there are."""
+    """All knowledge in one list: who has joined, which processes there are, and who is `expected` from
+    other hosts."""
     joined = {str(member.info.id): member for member in members}
-    names = sorted(joined.keys() | children.keys(), key=_by_role_and_number)
+    names = sorted({*joined, *children, *expected}, key=_by_role_and_number)
     return tuple(_status(name, joined.get(name), children.get(name)) for name in names)
 
 
@@ -151,6 +160,14 @@ def _use(stats: TierStats) -> TierUse:
 
 
 def _status(name: str, member: Member | None, child: ChildState | None) -> WorkerStatus:
+    if member is None and child is None:
+        awaited = parse_expected(name)
+        return WorkerStatus(
+            id=name,
+            role=Role.MIXED if awaited is None else awaited[1],
+            health=EXPECTED,
+            host=None if awaited is None else awaited[0],
+        )
     if member is None:
         assert child is not None
         return WorkerStatus(
@@ -175,6 +192,8 @@ def _status(name: str, member: Member | None, child: ChildState | None) -> Worke
         incarnation=info.incarnation,
         life=child.life if child else 1,
         problem=child.problem if child else "",
+        host=info.at.host if info.at is not None else None,
+        transport=member.transport or None,
     )
 
 
@@ -183,6 +202,7 @@ _ROLES = [Role.PREFILL.value, Role.DECODE.value, Role.MIXED.value]
 
 def _by_role_and_number(name: str) -> tuple[int, str, int, str]:
     """In the order in which they were configured: decode-2 before decode-10."""
-    kind, _, number = name.rpartition("-")
+    host, _, own = name.rpartition(".")
+    kind, _, number = own.rpartition("-")
     place = _ROLES.index(kind) if kind in _ROLES else len(_ROLES)
-    return place, kind, int(number) if number.isascii() and number.isdigit() else -1, name
+    return place, host + kind, int(number) if number.isascii() and number.isdigit() else -1, name

@@ -50,6 +50,20 @@ class Heard(Protocol):
         ...
 
 
+@runtime_checkable
+class Carried(Protocol):
+    """A link to another process knows what carries it."""
+
+    @property
+    def transport(self) -> str:
+        """unix or tls."""
+        ...
+
+
+def _transport(link: WorkerLink) -> str:
+    return link.transport if isinstance(link, Carried) else ""
+
+
 class _Joined:
     """A link, the tasks that read it, and what was last told of it."""
 
@@ -106,7 +120,7 @@ class Fleet:
     def members(self) -> Sequence[Member]:
         """All that have joined and are not lost, by id."""
         return [
-            Member(link.info, self._membership.health(worker), link.view())
+            Member(link.info, self._membership.health(worker), link.view(), _transport(link))
             for worker, link in ((name, self._joined[name].link) for name in sorted(self._joined))
         ]
 

@@ -5,7 +5,7 @@ PageServer (owner's region, keys) ◄── handshake, requests ── PageClien
 
 from .client_stream import StreamLimits
 from .data_keys import DataKeys
-from .page_client import STREAMS, PageClient
+from .page_client import STREAMS, PageClient, Read
 from .page_server import PageServer, ServerLimits
 from .reading import OnPart, Table
 
@@ -15,6 +15,7 @@ __all__ = [
     "OnPart",
     "PageClient",
     "PageServer",
+    "Read",
     "ServerLimits",
     "StreamLimits",
     "Table",

@@ -105,17 +105,19 @@ class ClientStream(threading.Thread):
 
     def run(self) -> None:
         """See the module."""
-        while (slices := self._orders.next_for(self)) is not None:
-            self._was_idle = not self.outstanding and self._received > 0
-            self.outstanding.extend(slices)
-            try:
-                if self._channel is None:
-                    self._connect()
-                else:
-                    self._exchange(self._channel, slices)
-            except PeerError as error:
-                self._lost(error)
-        self._close()
+        try:
+            while (slices := self._orders.next_for(self)) is not None:
+                self._was_idle = not self.outstanding and self._received > 0
+                self.outstanding.extend(slices)
+                try:
+                    if self._channel is None:
+                        self._connect()
+                    else:
+                        self._exchange(self._channel, slices)
+                except PeerError as error:
+                    self._lost(error)
+        finally:  # after a bug too nobody waits for what it was asked for
+            self._lost(UnwantedError("the stream has ended"))
 
     # ── what it does ─────────────────────────────────────────────────────────────────────────
 

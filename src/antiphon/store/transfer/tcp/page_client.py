@@ -12,8 +12,10 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 
 from antiphon.core.tcp_endpoint import TcpEndpoint, parse_endpoint
 from antiphon.core.transfer import (
@@ -37,6 +39,14 @@ from .slice_kernels import warm_up
 STREAMS = 4
 """Connections of each path."""
 _LONGEST_WAIT_S: Seconds = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class Read:
+    """What came of one pull: which pages are good, bool [pages], and why the others are not."""
+
+    good: npt.NDArray[np.bool_]
+    missed: Counter[Miss]
 
 
 class PageClient:
@@ -106,7 +116,7 @@ class PageClient:
         on_part: OnPart | None = None,
     ) -> np.ndarray:
         """Like `pull`, for a table of uint64 [pages, 4]; returns bool [pages]."""
-        return self.wait(self.begin(table, timeout_s, parts=parts, on_part=on_part))
+        return self.wait(self.begin(table, timeout_s, parts=parts, on_part=on_part)).good
 
     def begin(
         self,
@@ -137,8 +147,8 @@ class PageClient:
                 self._book.cancel(number)
                 self._settle()
 
-    def wait(self, number: int) -> np.ndarray:
-        """Wait for the end of a pull, once: which pages are good, bool [pages]."""
+    def wait(self, number: int) -> Read:
+        """Wait for the end of a pull that was begun; once."""
         reading = self._readings[number]
         while not reading.ended.wait(self._wait_s()):
             with self._lock:
@@ -152,7 +162,7 @@ class PageClient:
             del self._readings[number]
             self.missed.update(missed)
             self.pulled += len(reading.verdicts) - missed.total()
-        return reading.good()
+        return Read(reading.good(), missed)
 
     def paths(self) -> tuple[PathView, ...]:
         """Each path: its speed, what is under way, whether it rests, and why."""

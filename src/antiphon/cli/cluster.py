@@ -1,0 +1,132 @@
+"""`antiphon cluster`: keys and files of a cluster that spans several hosts."""
+
+import json
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from antiphon.errors import UsageError
+
+from .settings import read_cluster
+
+cluster_app = typer.Typer(
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    help="Prepare a cluster that spans several hosts.",
+    epilog="Begin with: antiphon cluster keys keys --config cluster.toml",
+)
+
+
+@cluster_app.command()
+def keys(
+    folder: Annotated[
+        Path, typer.Argument(help="Where keys are made; private to you.", show_default=False)
+    ],
+    host: Annotated[
+        list[str] | None,
+        typer.Option(help="Make keys for this host; again for each.", metavar="NAME"),
+    ] = None,
+    gateway: Annotated[
+        str | None,
+        typer.Option(help="The host of the gateway; it gets keys too.", metavar="NAME"),
+    ] = None,
+    config: Annotated[
+        Path | None,
+        typer.Option(help="Make keys for all hosts of this file that have none.", metavar="FILE"),
+    ] = None,
+    days: Annotated[
+        int, typer.Option(help="How long hosts' keys are in force.", min=1, max=3650)
+    ] = 365,
+) -> None:
+    """Make keys and certificates for hosts, by the cluster's own authority.
+
+    The first time it makes the authority, in FOLDER/authority, which stays with you: whoever has it
+    can make hosts. Copy FOLDER/NAME to host NAME, and nothing else. What is there is never written
+    again: a host comes in later with --host, and new keys need the old ones removed first.
+
+    \b
+    antiphon cluster keys keys --config cluster.toml
+    antiphon cluster keys keys --gateway box1 --host box2
+    antiphon cluster keys keys --host box3
+
+    Keys and certificates are in PEM, readable by you alone (0600).
+    """
+    wanted = _wanted(host or [], gateway, config, folder)
+    if config is not None and not wanted:
+        typer.echo(f"all hosts of {config} have keys in {folder}")
+        return
+    if not wanted:
+        raise UsageError("no host that is to have keys: say --host NAME, --gateway or --config")
+    from antiphon.live.network.authority import AUTHORITY, add_host, check_hosts, open_authority
+
+    check_hosts(folder, wanted)
+    authority, new = open_authority(folder)
+    if new:
+        typer.echo(f"{folder / AUTHORITY}: a new authority; keep it here, and keep it secret")
+    for name, is_gateway in wanted.items():
+        own = add_host(folder, authority, name, gateway=is_gateway, days=days)
+        what = ", the gateway's" if is_gateway else ""
+        typer.echo(f"{own}: keys of host {name}{what}, in force for {days} days: copy them there")
+
+
+@cluster_app.command()
+def check(
+    file: Annotated[Path, typer.Argument(help="The cluster's file.", show_default=False)],
+    keys: Annotated[
+        Path | None,
+        typer.Option(help="Folder of `antiphon cluster keys`, or of one host.", metavar="FOLDER"),
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="JSON instead of lines.")] = False,
+) -> None:
+    """Check a cluster's file, and how long its hosts' keys are in force.
+
+    \b
+    antiphon cluster check cluster.toml --keys keys
+    antiphon cluster check cluster.toml --keys keys --json | jq '.hosts[] | select(.days_left < 30)'
+
+    Exit code 2: the file, or some key, is not right.
+    """
+    cluster = read_cluster(file)
+    rows: list[dict[str, Any]] = [
+        {
+            "host": host.name,
+            "gateway": host.gateway,
+            "addresses": list(host.addresses),
+            "workers": list(host.names()),
+            "days_left": None,
+        }
+        for host in cluster.hosts.values()
+    ]
+    if keys is not None:
+        from antiphon.live.network.key_check import days_left
+
+        left = days_left(keys, {host.name: host.gateway for host in cluster.hosts.values()})
+        for row in rows:
+            row["days_left"] = left.get(row["host"])
+    if as_json:
+        typer.echo(json.dumps({"hosts": rows}, indent=2))
+        return
+    for row in rows:
+        what = "gateway, " if row["gateway"] else ""
+        workers = ", ".join(row["workers"]) or "no worker"
+        force = "" if row["days_left"] is None else f"; keys in force for {row['days_left']} days"
+        at = ", ".join(row["addresses"])
+        typer.echo(f"{row['host']} ({at}): {what}{workers}{force}")
+
+
+def _wanted(
+    hosts: list[str], gateway: str | None, config: Path | None, folder: Path
+) -> dict[str, bool]:
+    """Hosts that are to have keys, and whether each is the gateway's. Those of a file that have
+    some are left as they are."""
+    wanted = dict.fromkeys(hosts, False)
+    if gateway is not None:
+        wanted[gateway] = True
+    if config is not None:
+        for one in read_cluster(config).hosts.values():
+            if not (folder / one.name).exists():
+                wanted[one.name] = one.gateway
+            elif one.name in wanted:
+                wanted[one.name] |= one.gateway
+    return wanted

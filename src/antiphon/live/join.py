@@ -1,0 +1,68 @@
+"""`antiphon worker`: workers of this host for a gateway on another one, put together."""
+
+import asyncio
+import time
+from collections.abc import Callable
+
+from antiphon.core.config import format_size
+from antiphon.core.host_names import worker_on
+from antiphon.core.worker_spec import worker_count, worker_specs
+from antiphon.errors import ConfigError
+from antiphon.host import available_bytes
+from antiphon.types import Config
+
+from .local_servers import registered
+from .network import reach_of
+from .serve import WORKER_MODULE, usable_cores
+from .supervisor.child_process import command_of
+from .supervisor.host_workers import HostWorkers
+
+
+def join(
+    config: Config,
+    *,
+    say: Callable[[str], None],
+    log: Callable[[str], None],
+    announce: Callable[[str], None],
+) -> int:
+    """Work for the gateway of `config.network.join` until a signal comes; returns the exit code.
+
+    Raises `UsageError` if keys, model, memory or a port are not right, or the gateway refuses;
+    `PeerError` if a process can't be started.
+    """
+    reach = reach_of(config.network)
+    if reach is None or not config.network.join:
+        raise ConfigError(
+            "network.join is not set: say which gateway to join (--join), and with which keys "
+            "(--keys)"
+        )
+    cores = usable_cores(config.engine.cores)
+    specs = worker_specs(config.cluster, cores)
+    if not specs:
+        raise ConfigError(
+            f"host {reach.host} has no workers: give it prefill, decode or mixed ones"
+        )
+    _check_memory(config, available_bytes())
+    say(f"Host {reach.host}: {', '.join(worker_on(reach.host, spec.id) for spec in specs)}")
+    with registered(config.cluster.socket_dir) as entry:
+        workers = HostWorkers(
+            config,
+            specs,
+            sockets=str(entry.sockets),
+            command=lambda name: command_of(WORKER_MODULE, name),
+            say=say,
+            log=log,
+            announce=announce,
+            clock=time.monotonic,
+        )
+        return asyncio.run(workers.run())
+
+
+def _check_memory(config: Config, available: int) -> None:
+    workers, each = worker_count(config.cluster), config.kv.memory_bytes
+    if workers * each > available:
+        raise ConfigError(
+            f"kv.memory_bytes = {format_size(each)} is for each of {workers} workers, but this "
+            f"machine (or its container) has only {available / 2**30:.1f}GiB free: lower it "
+            f"(--kv-memory)"
+        )

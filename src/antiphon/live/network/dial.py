@@ -1,0 +1,99 @@
+"""A connection to a process of this host, or of another one."""
+
+import asyncio
+import os
+import socket
+import ssl
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeAlias
+
+from antiphon.core.host_names import format_host_port
+from antiphon.errors import UsageError
+from antiphon.types import Seconds
+from antiphon.wire import FrameStream
+
+SILENCE_S: Seconds = 5.0
+"""Bytes that nobody has acknowledged for so long end a connection: it is opened anew, which is
+faster than to wait until TCP tries again."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class TlsAddress:
+    """Where a process of another host listens, a path each, and the name in its certificate."""
+
+    paths: tuple[tuple[str, int], ...]
+    name: str
+    context: ssl.SSLContext
+
+    def __str__(self) -> str:
+        return " or ".join(format_host_port(*path) for path in self.paths)
+
+
+Address: TypeAlias = Path | TlsAddress
+
+
+async def dial(stream: FrameStream, address: Address, timeout_s: Seconds) -> None:
+    """Connect `stream`, by the first path that works. Raises `OSError` if none does in time, and
+    `UsageError` if who answers is not whom we want: retrying would not help."""
+    if isinstance(address, Path):
+        async with asyncio.timeout(timeout_s):
+            loop = asyncio.get_running_loop()
+            await loop.create_unix_connection(lambda: stream, os.fspath(address))
+        return
+    each_s = timeout_s / len(address.paths)
+    failed: list[str] = []
+    for path in address.paths:
+        try:
+            await _by(stream, path, address, each_s)
+            return
+        except ssl.SSLCertVerificationError as error:
+            raise UsageError(
+                f"who answers at {format_host_port(*path)} is not {address.name} of this cluster: "
+                f"{error.verify_message}"
+            ) from None
+        except OSError as error:
+            failed.append(f"{format_host_port(*path)}: {error or 'no answer'}")
+    raise ConnectionError("; ".join(failed))
+
+
+async def _by(
+    stream: FrameStream, path: tuple[str, int], address: TlsAddress, timeout_s: Seconds
+) -> None:
+    """Raises `OSError` (`TimeoutError` is one)."""
+    loop = asyncio.get_running_loop()
+    async with asyncio.timeout(timeout_s):
+        transport, _ = await loop.create_connection(
+            lambda: stream,
+            *path,
+            ssl=address.context,
+            server_hostname=address.name,
+            ssl_handshake_timeout=timeout_s,
+        )
+    expect_signs_of_life(transport.get_extra_info("socket"))
+
+
+def expect_signs_of_life(connection: socket.socket | None) -> None:
+    """A connection whose other side has vanished ends after `SILENCE_S`, used or not."""
+    if connection is None:
+        return
+    silence_ms = int(SILENCE_S * 1000)
+    for level, option, value in (
+        (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1),
+        (socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, 1),
+        (socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, 1),
+        (socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, silence_ms),
+        (socket.IPPROTO_TCP, socket.TCP_NODELAY, 1),
+    ):
+        connection.setsockopt(level, option, value)
+
+
+def is_certificate_refused(error: BaseException | None) -> bool:
+    """Whether a connection ended because the other side does not accept our certificate. It says so
+    after the handshake (TLS 1.3), in an alert that nobody else can write."""
+    reason = getattr(error, "reason", None) or ""
+    return isinstance(error, ssl.SSLError) and "ALERT" in reason and _about_certificate(reason)
+
+
+def _about_certificate(reason: str) -> bool:
+    return "CERTIFICATE" in reason or "UNKNOWN_CA" in reason

@@ -1,0 +1,171 @@
+"""The parent of workers whose gateway is on another host: starts them, keeps them running, and sees
+them off.
+
+first SIGTERM or Ctrl-C   the gateway gives them nothing new; what they have finishes, or goes on
+                          elsewhere; then they end
+second                    all end at once
+"""
+
+import asyncio
+import contextlib
+import signal
+from collections.abc import Callable, Iterator, Sequence
+
+from antiphon.core.config import as_mapping
+from antiphon.core.worker_spec import WorkerSpec
+from antiphon.types import Config, Seconds
+
+from .kept_child import KeptChild, State
+from .messages import Alive, Drain, Drained, FromChild, Launch, Ready, Say
+
+_DRAIN_MARGIN_S = 10.0
+"""How much longer than it was told to a gateway may take to let a worker go."""
+
+
+class HostWorkers:
+    """Runs `specs` of this host. `sockets` is the folder where they reach each other.
+
+    `say` gets what they are doing while somebody waits, `log` what they write, and `announce` what
+    the user is to know: that all have joined, and that they end.
+    """
+
+    def __init__(
+        self,
+        config: Config,
+        specs: Sequence[WorkerSpec],
+        *,
+        sockets: str,
+        command: Callable[[str], Sequence[str]],
+        say: Callable[[str], None],
+        log: Callable[[str], None],
+        announce: Callable[[str], None],
+        clock: Callable[[], Seconds],
+    ) -> None:
+        self._config = config
+        self._say, self._log, self._announce = say, log, announce
+        self._workers = [
+            KeptChild(
+                command(spec.id),
+                Launch(
+                    name=spec.id,
+                    config=as_mapping(config),
+                    sockets=sockets,
+                    role=spec.role,
+                    cores=spec.cores,
+                ),
+                config=config.cluster,
+                clock=clock,
+                log=self._logger(spec.id),
+                hear=self._hear,
+                changed=self._changed,
+            )
+            for spec in specs
+        ]
+        self._joined = False
+        self._signals = 0
+        self._undrained: set[KeptChild] = set()
+        self._drained = asyncio.Event()
+        self._stopping: asyncio.Task[None] | None = None
+        self._exit_code: asyncio.Future[int] | None = None
+
+    def _logger(self, name: str) -> Callable[[str], None]:
+        return lambda line: self._log(f"{name} | {line}")
+
+    async def run(self) -> int:
+        """Until a signal comes; returns the exit code. Nothing runs any more then.
+
+        Raises `UsageError` if the gateway refuses a worker that has never joined, or something here
+        is not right; `PeerError` if a process can't be started.
+        """
+        self._exit_code = asyncio.get_running_loop().create_future()
+        keeping = [asyncio.create_task(worker.keep()) for worker in self._workers]
+        for task in keeping:
+            task.add_done_callback(self._kept)
+        with self._handled_signals():
+            try:
+                return await self._exit_code
+            finally:
+                if self._stopping is not None:
+                    self._stopping.cancel()
+                for task in keeping:
+                    task.cancel()
+                await asyncio.gather(*keeping, return_exceptions=True)
+
+    # ── what they say ────────────────────────────────────────────────────────────────────────
+
+    def _hear(self, worker: KeptChild, message: FromChild) -> None:
+        match message:
+            case Say(line):
+                alone = len(self._workers) == 1
+                self._say(line if alone else f"{worker.launch.name}: {line}")
+            case Ready():
+                self._greet()
+            case Alive() if worker.state is State.READY:
+                worker.alive()
+            case Drained():
+                self._rid_of(worker)
+            case _:
+                pass
+
+    def _greet(self) -> None:
+        if not self._joined and all(worker.was_ready for worker in self._workers):
+            self._joined = True
+            names = ", ".join(worker.launch.name for worker in self._workers)
+            where = " or ".join(self._config.network.join)
+            self._announce(f"Joined the gateway at {where}: {names}")
+
+    def _changed(self) -> None:
+        """One that died has nothing to drain."""
+        for worker in [one for one in self._undrained if one.state is not State.READY]:
+            self._rid_of(worker)
+
+    def _rid_of(self, worker: KeptChild) -> None:
+        self._undrained.discard(worker)
+        if not self._undrained:
+            self._drained.set()
+
+    # ── the end ──────────────────────────────────────────────────────────────────────────────
+
+    def _kept(self, task: asyncio.Task[int]) -> None:
+        assert self._exit_code is not None
+        error = None if task.cancelled() else task.exception()
+        if error is not None and not self._exit_code.done():
+            self._exit_code.set_exception(error)
+
+    def _finish(self, code: int) -> None:
+        assert self._exit_code is not None
+        if not self._exit_code.done():
+            self._exit_code.set_result(code)
+
+    @contextlib.contextmanager
+    def _handled_signals(self) -> Iterator[None]:
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGINT, signal.SIGTERM):
+            loop.add_signal_handler(number, self._signalled, number)
+        try:
+            yield
+        finally:
+            for number in (signal.SIGINT, signal.SIGTERM):
+                loop.remove_signal_handler(number)
+
+    def _signalled(self, number: int) -> None:
+        self._signals += 1
+        if self._signals > 1:
+            self._finish(128 + number)
+            return
+        if self._joined:
+            self._announce("Leaving: what runs here is finished (again: stop at once)")
+        interrupted = number == signal.SIGINT and not self._joined
+        self._stopping = asyncio.create_task(self._stop(128 + number if interrupted else 0))
+
+    async def _stop(self, code: int) -> None:
+        timeout_s = self._config.http.drain_timeout_s
+        self._undrained = {one for one in self._workers if one.state is State.READY}
+        for worker in self._undrained:
+            worker.tell(Drain(timeout_s=timeout_s))
+        if self._undrained:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(timeout_s + _DRAIN_MARGIN_S):
+                    await self._drained.wait()
+        await asyncio.gather(*(worker.stop() for worker in self._workers))
+        self._finish(code)

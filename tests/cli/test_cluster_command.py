@@ -1,0 +1,102 @@
+"""`antiphon cluster` as a person meets it."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from antiphon.cli.app import app
+
+FILE = """
+[hosts.box1]
+gateway = true
+addresses = ["10.0.0.1"]
+prefill = 1
+
+[hosts.box2]
+addresses = ["10.0.0.2"]
+decode = 2
+"""
+
+
+def run(*arguments: str) -> Any:
+    return CliRunner().invoke(app, list(arguments), prog_name="antiphon")
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    path = tmp_path / "cluster.toml"
+    path.write_text(FILE)
+    return path
+
+
+def test_keys_for_a_file_and_for_hosts_that_come_later(tmp_path: Path, file: Path) -> None:
+    keys = tmp_path / "keys"
+    first = run("cluster", "keys", str(keys), "--config", str(file))
+    assert first.exit_code == 0, first.output
+    assert "a new authority" in first.output
+    assert {one.name for one in keys.iterdir()} == {"authority", "box1", "box2"}
+    later = run("cluster", "keys", str(keys), "--host", "box3")
+    assert later.exit_code == 0, later.output
+    assert "authority;" not in later.output
+    shown = run("cluster", "check", str(file), "--keys", str(keys), "--json")
+    assert shown.exit_code == 0, shown.output
+    rows = json.loads(shown.output)["hosts"]
+    assert [(row["host"], row["gateway"], row["workers"]) for row in rows] == [
+        ("box1", True, ["prefill-0"]),
+        ("box2", False, ["decode-0", "decode-1"]),
+    ]
+    assert all(363 <= row["days_left"] <= 365 for row in rows)
+    assert "keys in force for" in run("cluster", "check", str(file), "--keys", str(keys)).output
+    one = run("cluster", "check", str(file), "--keys", str(keys / "box2"), "--json")
+    assert [row["days_left"] is None for row in json.loads(one.output)["hosts"]] == [True, False]
+
+
+def test_one_host_that_can_not_have_keys_and_none_gets_any(tmp_path: Path) -> None:
+    keys = tmp_path / "keys"
+    refused = run("cluster", "keys", str(keys), "--host", "box1", "--host", "Box_2")
+    assert (refused.exit_code, refused.stderr.count("\n")) == (2, 1)
+    assert not keys.exists()
+
+
+def test_there_must_be_somebody_who_is_to_have_keys(tmp_path: Path, file: Path) -> None:
+    assert run("cluster", "keys", str(tmp_path / "keys")).exit_code == 2
+    assert run("cluster", "keys", str(tmp_path / "keys"), "--config", str(file)).exit_code == 0
+    again = run("cluster", "keys", str(tmp_path / "keys"), "--config", str(file))
+    assert (again.exit_code, "have keys" in again.output) == (0, True)
+
+
+def test_a_check_says_what_is_wrong(tmp_path: Path, file: Path) -> None:
+    keys = tmp_path / "keys"
+    assert run("cluster", "keys", str(keys), "--host", "box1", "--host", "box2").exit_code == 0
+    no_gateway = run("cluster", "check", str(file), "--keys", str(keys))
+    assert no_gateway.exit_code == 2
+    assert "--gateway box1" in no_gateway.stderr
+    file.write_text(FILE.replace("decode = 2", "decod = 2"))
+    misspelt = run("cluster", "check", str(file))
+    assert (misspelt.exit_code, misspelt.stderr.count("\n")) == (2, 1)
+    assert "did you mean decode?" in misspelt.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        ((), "--keys FOLDER is missing"),
+        (("--keys", "nowhere"), "is not there: make keys"),
+    ],
+)
+def test_a_worker_needs_its_keys(arguments: tuple[str, ...], says: str) -> None:
+    refused = run("worker", *arguments, "--join", "10.0.0.1", "--address", "10.0.0.2")
+    assert refused.exit_code == 2
+    assert says in refused.stderr
+
+
+def test_a_worker_is_not_on_the_gateways_host(tmp_path: Path, file: Path) -> None:
+    keys = tmp_path / "keys"
+    run("cluster", "keys", str(keys), "--config", str(file))
+    refused = run("worker", str(file), "--keys", str(keys / "box1"))
+    assert (refused.exit_code, "run `antiphon serve` here" in refused.stderr) == (2, True)
+    served = run("serve", str(file), "--keys", str(keys / "box2"))
+    assert (served.exit_code, "no gateway's host" in served.stderr) == (2, True)

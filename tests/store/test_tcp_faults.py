@@ -1,0 +1,196 @@
+"""Networks that break, stall, garble and lose paths: a pull ends in time, and never with wrong pages."""
+
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from owner_process import shape_of
+from tcp_kit import (
+    PAGE_BYTES,
+    PAGES,
+    QUICK,
+    TIMEOUT_S,
+    OwnerProcess,
+    offered,
+    owner_process,
+    reading,
+    wrong,
+)
+from tcp_relay import TcpRelay, relayed
+
+from antiphon.core.tiers.breaker import BreakerState
+from antiphon.store.transfer import Miss, OwnedRegion
+from antiphon.store.transfer.mapping import pull_table
+from antiphon.store.transfer.tcp import PageClient
+from antiphon.types import DataAccess
+
+MANY = 96
+"""Pages of a longer pull: 4.5 MiB."""
+
+
+@pytest.fixture(scope="module")
+def owner() -> Iterator[OwnerProcess]:
+    with owner_process(pages=MANY) as process:
+        yield process
+
+
+def through(access: DataAccess, relays: list[TcpRelay]) -> DataAccess:
+    return replace(access, endpoints=tuple(relay.endpoint for relay in relays))
+
+
+def new_own(pages: int = MANY) -> OwnedRegion:
+    return OwnedRegion(shape_of(pages, PAGE_BYTES))
+
+
+def until(what) -> None:
+    ends = time.monotonic() + TIMEOUT_S
+    while not what():
+        assert time.monotonic() < ends
+        time.sleep(0.002)
+
+
+@settings(max_examples=25, deadline=None)
+@given(at=st.integers(0, 6 * PAGE_BYTES), sealed=st.booleans())
+def test_a_bit_that_was_changed_on_its_way_is_a_miss_or_asked_for_again(
+    owner: OwnerProcess, at: int, sealed: bool
+) -> None:
+    """Wherever it is: in the handshake, a verdict or a page. With encryption nothing is missed."""
+    own, pulls = new_own(), offered(range(6))
+    with relayed(owner.access) as relays:
+        relays[0].garble = at
+        access = replace(through(owner.access, relays), sealed=sealed)
+        with reading(access, own, QUICK, streams=1) as client:
+            good = client.pull(pulls, TIMEOUT_S)
+            assert wrong(own, pulls, good) == 0
+            handshake = at < 200
+            if sealed and not handshake:
+                assert all(good), client.problem
+            if not all(good) and not handshake:
+                assert set(client.missed) <= {Miss.CORRUPT, Miss.STALE, Miss.IMPOSSIBLE, Miss.OVERTAKEN}
+
+
+def test_connections_that_break_in_the_middle_are_opened_again(owner: OwnerProcess) -> None:
+    own, pulls = new_own(), offered(range(MANY))
+    with relayed(owner.access) as relays:
+        relay = relays[0]
+        with reading(through(owner.access, relays), own, QUICK) as client:
+
+            def breaking() -> None:
+                until(lambda: relay.passed > 20 * PAGE_BYTES)
+                relay.break_all()
+
+            work = threading.Thread(target=breaking)
+            work.start()
+            good = client.pull(pulls, TIMEOUT_S)
+            work.join()
+            assert all(good)
+            assert wrong(own, pulls, good) == 0
+            first = relay.connections
+            relay.break_all()  # while nobody asks for anything
+            assert all(client.pull(pulls, TIMEOUT_S))
+            assert relay.connections > first
+            assert client.paths()[0].rests_total == 0, "a stale connection is nobody's fault"
+
+
+def test_a_stalled_path_of_two_is_rested_and_the_other_carries_all(owner: OwnerProcess) -> None:
+    own, pulls = new_own(), offered(range(MANY))
+    with relayed(owner.access, paths=2) as relays:
+        with reading(through(owner.access, relays), own, QUICK) as client:
+            assert all(client.pull(pulls, TIMEOUT_S))
+            relays[1].stall = True
+            good = client.pull(pulls, TIMEOUT_S)
+            assert all(good)
+            assert wrong(own, pulls, good) == 0
+            until(lambda: all_come(client, pulls) and rests(client, 1))
+            assert client.paths()[0].state is BreakerState.CLOSED
+            carried = client.paths()[1].bytes_total
+            relays[1].stall = False
+            until(lambda: all_come(client, pulls) and client.paths()[1].bytes_total > carried)
+            until(lambda: client.paths()[1].state is BreakerState.CLOSED)
+
+
+def all_come(client: PageClient, pulls) -> bool:
+    return all(client.pull(pulls, TIMEOUT_S))
+
+
+def rests(client: PageClient, path: int) -> bool:
+    return client.paths()[path].rests_total > 0
+
+
+def test_a_silent_owner_ends_the_pull_at_its_deadline(owner: OwnerProcess) -> None:
+    own, pulls = new_own(), offered(range(MANY))
+    with relayed(owner.access) as relays:
+        with reading(through(owner.access, relays), own) as client:
+            assert all(client.pull(pulls[:2], TIMEOUT_S))
+            relays[0].stall = True
+            began = time.monotonic()
+            good = client.pull(pulls, 0.2)
+            took = time.monotonic() - began
+            assert not any(good)
+            assert took >= 0.19
+            assert client.missed == {Miss.UNREACHED: MANY}
+            before = own.content.copy()
+            relays[0].stall = False
+            assert all(client.pull(offered([0]), TIMEOUT_S))
+            assert (own.content[PAGE_BYTES:] == before[PAGE_BYTES:]).all(), "nothing comes late"
+
+
+def test_a_pull_that_is_stopped_ends_without_its_pages(owner: OwnerProcess) -> None:
+    own = new_own()
+    with relayed(owner.access) as relays:
+        relays[0].stall = True
+        with reading(through(owner.access, relays), own) as client:
+            number = client.begin(pull_table(offered(range(MANY))), 1e6)
+            client.stop(number)
+            read = client.wait(number)
+            assert not read.good.any()
+            assert read.missed == {Miss.UNREACHED: MANY}
+            relays[0].stall = False
+            assert all(client.pull(offered(range(MANY)), TIMEOUT_S))
+
+
+def test_closing_ends_what_is_under_way(owner: OwnerProcess) -> None:
+    own = new_own()
+    outcome: list[tuple[bool, ...]] = []
+    with relayed(owner.access) as relays:
+        relays[0].stall = True
+        client = PageClient(through(owner.access, relays), own)
+        work = threading.Thread(
+            target=lambda: outcome.append(client.pull(offered(range(MANY)), 1e6))
+        )
+        work.start()
+        until(lambda: relays[0].connections > 0)
+        client.close()
+        work.join()
+        assert not any(outcome[0])
+        assert not any(client.pull(offered(range(2)), 1e6)), "closed is closed"
+
+
+def test_an_owner_that_is_killed_and_one_that_takes_its_place() -> None:
+    own, pulls = new_own(PAGES), offered(range(PAGES))
+    with owner_process() as first:
+        with reading(first.access, own, QUICK) as client:
+            assert all(client.pull(pulls, TIMEOUT_S))
+            first.process.kill()
+            first.process.wait()
+            assert not any(client.pull(pulls, 2.0))
+            assert "can't be reached" in client.problem
+            with owner_process(first.access.endpoints[0]):
+                good = client.pull(pulls, TIMEOUT_S)
+                assert not any(good), "the old key opens nothing of the new life"
+                assert "does not take the key" in client.problem
+
+
+@pytest.mark.parametrize("broken", ["refuse", "stall"])
+def test_of_two_ways_one_that_never_worked_costs_no_page(owner: OwnerProcess, broken: str) -> None:
+    own, pulls = new_own(), offered(range(MANY))
+    with relayed(owner.access, paths=2) as relays:
+        setattr(relays[1], broken, True)
+        limits = replace(QUICK, connect_s=0.5)
+        with reading(through(owner.access, relays), own, limits) as client:
+            assert all(client.pull(pulls, TIMEOUT_S))
+            assert wrong(own, pulls, (True,) * MANY) == 0
