@@ -48,7 +48,9 @@ class Served:
     @property
     def served_max_to_mean(self) -> float:
         """Of all that each host's memory gives."""
-        return _max_to_mean([lent + local for lent, local in zip(self.lent, self.local, strict=True)])
+        return _max_to_mean(
+            [lent + local for lent, local in zip(self.lent, self.local, strict=True)]
+        )
 
     def found(self, blocks: int, row: TraceRow) -> None:
         """A request found so many. Mutates."""

@@ -5,6 +5,8 @@ from typing import Annotated
 
 import typer
 
+from antiphon.core.host_names import parse_host_port
+
 from . import options
 from .progress import tell
 from .settings import load
@@ -71,6 +73,7 @@ def store(
         ("store_pool", "name"): pool_name,
         ("store_pool", "peers"): peer or None,
         ("network", "keys"): keys,
+        ("network", "addresses"): _addresses(keys, pool_listen),
     }
     settings = load(config, given)
 
@@ -85,3 +88,9 @@ def store(
     folder = private_folder(Path(chosen) if chosen else runtime_folder() / "antiphon-store")
     path = folder / STORE_SOCKET
     run_store(settings, path, on_ready=lambda: tell(f"The store is reached at {path}"))
+
+
+def _addresses(keys: str | None, listen: str | None) -> list[str] | None:
+    """At which other hosts reach this one: where its store listens. None: as the file says."""
+    where = parse_host_port(listen) if keys is not None and listen is not None else None
+    return None if where is None else [where[0]]

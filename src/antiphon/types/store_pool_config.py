@@ -29,6 +29,3 @@ class StorePoolConfig:
     most_copies: Annotated[
         int, Key("Copies of a block that is read often, beside the one at its home.", 0, 64)
     ] = 3
-    encrypt: Annotated[
-        bool, Key("Encrypt KV between stores (AES-256-GCM); what they say is, where there are keys.")
-    ] = False

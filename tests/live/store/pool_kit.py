@@ -1,9 +1,9 @@
 """Stores of a pool on this host's loopback: on this loop, or as processes.
 
-    async with pooled(folder, "a", "b") as (a, b):
-        keys = await a.worker.put_prompt(blocks=12)
-        await settled(a, b)
-        assert await b.worker.fetch(keys) == contents(keys)
+async with pooled(folder, "a", "b") as (a, b):
+    keys = await a.worker.put_prompt(blocks=12)
+    await settled(a, b)
+    assert await b.worker.fetch(keys) == contents(keys)
 """
 
 import socket
@@ -19,7 +19,7 @@ from store_kit import RealStore, served
 from antiphon.core.store_pool import home_of
 from antiphon.types import BlockKey, StoreName, Tier
 
-BLOCKS = 64
+BLOCKS = 256
 """What each store's memory has room for."""
 MEMORY = BLOCKS * BLOCK_BYTES
 
@@ -81,9 +81,7 @@ async def pooled(folder: Path, *names: str, **store: Any) -> AsyncIterator[tuple
         yield tuple(stores)
 
 
-async def beside(
-    until_end: AsyncExitStack, name: StoreName, path: Path, port: int = 0
-) -> Pooled:
+async def beside(until_end: AsyncExitStack, name: StoreName, path: Path, port: int = 0) -> Pooled:
     """A worker and a gateway for the store at `path`."""
     worker = await until_end.enter_async_context(FakeWorker(path))
     gateway = await until_end.enter_async_context(FakeGateway(path))

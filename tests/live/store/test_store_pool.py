@@ -37,9 +37,9 @@ async def test_what_one_store_has_a_worker_beside_another_fetches(folder: Path) 
 
 
 async def test_cold_blocks_go_home_and_their_copies_go_first(folder: Path) -> None:
-    """Three stores of 64 blocks hold what they are home to, whoever has put it."""
+    """Three stores of 256 blocks hold what they are home to, whoever has put it."""
     async with pooled(folder, "a", "b", "c") as (a, b, c):
-        prompts = [await a.worker.put_prompt(blocks=20, seed=seed) for seed in range(6)]
+        prompts = [await a.worker.put_prompt(blocks=20, seed=seed) for seed in range(22)]
         keys = [key for prompt in prompts for key in prompt]
         found = 0
         for prompt in prompts:

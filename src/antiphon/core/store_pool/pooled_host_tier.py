@@ -41,9 +41,7 @@ class PooledHostTier(HostTier):
             spare = self._first_to_go(self._is_idle, now)
             if spare is not None:
                 self.drop(spare)
-        return super().begin_put(
-            key, parent, tenant, now, writer=writer, needs_parent=needs_parent
-        )
+        return super().begin_put(key, parent, tenant, now, writer=writer, needs_parent=needs_parent)
 
     def lend(
         self, keys: Sequence[BlockKey], lease: LeaseId, now: Seconds, *, holder: str

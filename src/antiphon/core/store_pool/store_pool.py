@@ -212,4 +212,3 @@ class StorePool:
         elif not there and key in self._told:
             del self._told[key]
             self._listen(KvChange(key, Tier.PEER, False))
-

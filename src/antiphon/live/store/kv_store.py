@@ -143,9 +143,7 @@ class KvStore:
         )
         return session, welcome, blocks.memory.region.fd
 
-    async def admit_store(
-        self, hello: PoolHello
-    ) -> StoreRefused | tuple[PoolSession, PoolWelcome]:
+    async def admit_store(self, hello: PoolHello) -> StoreRefused | tuple[PoolSession, PoolWelcome]:
         """See `pool_port.Host`. A store that no worker has come to yet takes up the pool's
         tenancy; one that has another tenancy's workers refuses."""
         tenancy, there = Tenancy(hello.identity, hello.kv), self._blocks

@@ -24,9 +24,7 @@ _HOLDER = "pool"
 class HomeMoves:
     """Of one store. `place` and `take_in` run until cancelled, once `attach` was called."""
 
-    def __init__(
-        self, placing: Placing, link_of: Callable[[StoreName], PoolLink | None]
-    ) -> None:
+    def __init__(self, placing: Placing, link_of: Callable[[StoreName], PoolLink | None]) -> None:
         self.taken_blocks = 0
         """How many came because this store is home to them."""
         self._placing = placing

@@ -40,6 +40,7 @@ def opened_pool(config: Config, *, clock: Callable[[], Seconds]) -> OpenedPool |
     where = Whereabouts(
         PeerAddress(name, port.host, port.port),
         data=tuple(str(TcpEndpoint(address, 0)) for address in addresses),
+        sealed=keys is not None and config.network.encrypt_kv,
         dial=dial_by(keys),
     )
     return OpenedPool(port, where)

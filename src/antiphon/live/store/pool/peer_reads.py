@@ -1,8 +1,8 @@
 """Blocks that are read from one peer: those that are wanted at once go in one call.
 
-    wanted ─┐                                   ┌─ PageClient ─ checked ─► sealed in its slot
-    wanted ─┼─► PoolRead ──► PoolLent (pages) ──┤
-    wanted ─┘                                   └─ not lent, late, other bytes ─► None: a miss
+wanted ─┐                                   ┌─ PageClient ─ checked ─► sealed in its slot
+wanted ─┼─► PoolRead ──► PoolLent (pages) ──┤
+wanted ─┘                                   └─ not lent, late, other bytes ─► None: a miss
 """
 
 import asyncio

@@ -203,9 +203,7 @@ class PoolLink:
             )
         if welcome.blocks < 1:
             raise FrameError("it says that it has room for no block")
-        node = PoolNode(
-            name=welcome.name, incarnation=welcome.incarnation, weight=welcome.blocks
-        )
+        node = PoolNode(name=welcome.name, incarnation=welcome.incarnation, weight=welcome.blocks)
         self._listener.came(self, node, welcome)
         try:
             self._begin(stream, calls)

@@ -52,11 +52,12 @@ READING_THREADS = 4
 
 @dataclass(frozen=True, slots=True)
 class Whereabouts:
-    """This store among others: its name and address, where its pages are served, and how it calls
-    others."""
+    """This store among others: its name and address, where its pages are served (`sealed`: over
+    encrypted sockets only), and how it calls others."""
 
     address: PeerAddress
     data: tuple[str, ...]
+    sealed: bool
     dial: Dial
 
 
@@ -93,7 +94,6 @@ class PoolMember:
         self._where = where
         self._spawn = spawn
         self._clock = clock
-        self._sealed = pool.encrypt
         self._blocks: TieredBlocks | None = None
         self._server: PageServer | None = None
         self._links: dict[StoreName, PoolLink] = {}
@@ -113,7 +113,7 @@ class PoolMember:
         """See `Peers`. Raises `UsageError` if pages can't be served where they are to be."""
         self._blocks = blocks
         self._server = PageServer(
-            blocks.memory.region, self._where.data, must_seal=self._sealed
+            blocks.memory.region, self._where.data, must_seal=self._where.sealed
         )
         for text in self._config.store_pool.peers:
             if (peer := parse_peer(text)) is not None:
@@ -154,9 +154,7 @@ class PoolMember:
             self._dialing.pop(peer.name).cancel()
         elif len(self._links) >= MOST_PEERS and not self._dropped_an_absent_one():
             return
-        link = PoolLink(
-            peer, self, self._where.dial, self._config.cluster, clock=self._clock
-        )
+        link = PoolLink(peer, self, self._where.dial, self._config.cluster, clock=self._clock)
         self._links[peer.name] = link
         self._dialing[peer.name] = self._spawn(link.run())
 

@@ -52,9 +52,7 @@ Spawn: TypeAlias = Callable[[Coroutine[Any, Any, None]], "asyncio.Task[None]"]
 class Host(Protocol):
     """Who decides about stores that come."""
 
-    async def admit_store(
-        self, hello: PoolHello
-    ) -> StoreRefused | tuple[PoolSession, PoolWelcome]:
+    async def admit_store(self, hello: PoolHello) -> StoreRefused | tuple[PoolSession, PoolWelcome]:
         """A store asks to be in the pool."""
         ...
 
@@ -92,9 +90,7 @@ class PoolPort:
         """Let stores in: `host` decides about them. `spawn` runs the greetings."""
         self._host, self._spawn = host, spawn
         if self._context is not None:
-            self._door = TlsDoor(
-                [self._listener], self._context, self._stranger, clock=self._clock
-            )
+            self._door = TlsDoor([self._listener], self._context, self._stranger, clock=self._clock)
             self._door.start()
         else:
             loop = asyncio.get_running_loop()
