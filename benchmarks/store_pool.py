@@ -51,8 +51,9 @@ MOONCAKE = 2.36
 
 
 def measure(rows: Sequence[TraceRow], slots: int) -> dict[str, object]:
-    policy = policy_named(StoreConfig().policy)
-    alone, together = private(rows, HOSTS, slots, policy), pooled(rows, HOSTS, slots, policy)
+    name = StoreConfig().policy
+    policy = policy_named(name)
+    alone, together = private(rows, HOSTS, slots, policy), pooled(rows, HOSTS, slots, name)
     one = replay(rows, HOSTS * slots, policy).token_hit_rate
     ratio = together.token_hit_rate / alone.token_hit_rate
     print(

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from antiphon.core.store_pool import PoolRules
-from antiphon.core.tiers import HostTier, PolicyFactory
+from antiphon.core.tiers import HostTier, PolicyFactory, policy_named
 from antiphon.sim.pooled_hosts import PooledHosts
 from antiphon.types import BlockKey, LeaseId, StoreName
 from antiphon.workload import TRACE_BLOCK_TOKENS, TraceRow
@@ -20,6 +20,8 @@ from .trace_replay import ignore, key_of
 BYTES_PER_TOKEN = 320 * 1024
 """Llama 2 70B with grouped queries, in 16 bits."""
 LINK_BYTES_PER_S = 12.5e9
+PUT_AT_ONCE = 16
+"""Blocks that are copied in together, and then on their way home, as live."""
 RULES = PoolRules(block_bytes=TRACE_BLOCK_TOKENS * BYTES_PER_TOKEN, bytes_per_s=LINK_BYTES_PER_S)
 
 
@@ -88,10 +90,10 @@ def private(rows: Sequence[TraceRow], hosts: int, slots: int, policy: PolicyFact
     return served
 
 
-def pooled(rows: Sequence[TraceRow], hosts: int, slots: int, policy: PolicyFactory) -> Served:
+def pooled(rows: Sequence[TraceRow], hosts: int, slots: int, policy: str) -> Served:
     """The same memory as a pool."""
     names = [StoreName(f"host{number}") for number in range(hosts)]
-    world = PooledHosts(RULES, policy)
+    world = PooledHosts(RULES, policy_named(policy, spread=True))
     for name in names:
         world.join(name, slots)
     served = Served(local=[0] * hosts)
@@ -101,10 +103,12 @@ def pooled(rows: Sequence[TraceRow], hosts: int, slots: int, policy: PolicyFacto
         found = world.read_prefix(names[number], keys, now)
         served.found(found, row)
         served.local[number] += max(0, found - (host.read_blocks - before))
-        for place in range(found, len(keys)):
-            host.put(keys[place], keys[place - 1] if place else None, now)
-        world.settle(now)
-        while world.place_some(names[number], now):
+        for first in range(found, len(keys), PUT_AT_ONCE):
+            for place in range(first, min(first + PUT_AT_ONCE, len(keys))):
+                host.put(keys[place], keys[place - 1] if place else None, now)
+            world.settle(now)
+            while len(host.pool.placing):
+                world.place_some(names[number], now)
             world.settle(now)
     served.lent = [world.hosts[name].lent_blocks for name in names]
     held = [set(host.tier.keys) for host in world.hosts.values()]

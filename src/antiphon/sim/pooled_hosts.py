@@ -81,9 +81,11 @@ class PooledHost:
         self.pool.was_put(key)
         return True
 
-    def take_in(self, key: BlockKey, parent: BlockKey | None, now: Seconds) -> bool:
+    def take_in(
+        self, key: BlockKey, parent: BlockKey | None, now: Seconds, position: int = 0
+    ) -> bool:
         """A copy that was checked comes, if there is room. Mutates."""
-        return self._write(key, parent, now)
+        return self._write(key, parent, now, position)
 
     def present(self, keys: Sequence[BlockKey], now: Seconds) -> int:
         """How many of the keys, from the first on, a worker reads here. Counts as a use."""
@@ -99,8 +101,10 @@ class PooledHost:
         slots = self.tier.lend([key], lease, now, holder=borrower)
         return (lease, slots[key]) if slots else None
 
-    def _write(self, key: BlockKey, parent: BlockKey | None, now: Seconds) -> bool:
-        slot = self.tier.begin_put(key, parent, b"", now)
+    def _write(
+        self, key: BlockKey, parent: BlockKey | None, now: Seconds, position: int = 0
+    ) -> bool:
+        slot = self.tier.begin_put(key, parent, b"", now, position=position)
         if isinstance(slot, Declined):
             return False
         self.content[slot] = key
@@ -254,13 +258,18 @@ class PooledHosts:
         parents, leases, found = (None, *keys[:-1]), list[LeaseId](), 0
         for first in range(0, len(keys), BLOCKS_A_TURN):
             turn = range(first, min(first + BLOCKS_A_TURN, len(keys)))
+            came = list[LeaseId]()
             for place in turn:
                 key = keys[place]
                 if key not in host.tier and not self.fetch(name, key, parents[place], now):
                     break
+                came.append(host.new_lease())
+                host.tier.hold([key], came[-1], holder=name)
             lease = host.new_lease()
             held = len(host.tier.read([keys[place] for place in turn], lease, now))
             leases.append(lease)
+            for one in came:
+                host.tier.release(one, now)
             found += held
             if held < len(turn):
                 break
@@ -285,6 +294,7 @@ class PooledHosts:
             if lent is None or key in there.tier:
                 continue
             host.lent_blocks += 1
-            came += there.take_in(key, host.parents.get(key), now)
+            position = host.tier.position_of(key)
+            came += there.take_in(key, host.parents.get(key), now, position)
             host.tier.release(lent[0], now)
         return came

@@ -74,10 +74,12 @@ class PoolLent:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlacedBlock:
-    """A block that its home may read from the store that says this."""
+    """A block that its home may read from the store that says this; `position` blocks are before it
+    in its chain."""
 
     key: BlockKey
     parent: BlockKey | None
+    position: int
     tenant: bytes
     numerics: str
 

@@ -8,6 +8,10 @@ from antiphon.core.tiers.held_block import BlockState
 from antiphon.types import BlockKey, LeaseId, Seconds
 
 
+_REMEMBERED = 4
+"""Positions of blocks, for each slot."""
+
+
 class PooledHostTier(HostTier):
     """A `HostTier`. `first_to_go` names a copy whose slot is to be used next, among blocks that are
     idle, as `StorePool.first_to_go` does.
@@ -24,6 +28,8 @@ class PooledHostTier(HostTier):
     ) -> None:
         super().__init__(**tier)
         self._first_to_go = first_to_go
+        self._positions: dict[BlockKey, int] = {}
+        """Of blocks that are, or were, here: how many are before each."""
 
     def begin_put(
         self,
@@ -34,6 +40,7 @@ class PooledHostTier(HostTier):
         *,
         writer: str = "",
         needs_parent: bool = False,
+        position: int = 0,
     ) -> Slot | Declined:
         """See `HostTier`. A copy goes before any block that is no copy."""
         self.expire(now)
@@ -41,7 +48,31 @@ class PooledHostTier(HostTier):
             spare = self._first_to_go(self._is_idle, now)
             if spare is not None:
                 self.drop(spare)
-        return super().begin_put(key, parent, tenant, now, writer=writer, needs_parent=needs_parent)
+        position = max(position, self._positions.get(parent, -1) + 1 if parent else 0)
+        slot = super().begin_put(
+            key,
+            parent,
+            tenant,
+            now,
+            writer=writer,
+            needs_parent=needs_parent,
+            position=position,
+        )
+        if not isinstance(slot, Declined):
+            self._remember(key)
+        return slot
+
+    def position_of(self, key: BlockKey) -> int:
+        """How many blocks are before it in its chain, as far as is known."""
+        return self._positions.get(key, 0)
+
+    def _remember(self, key: BlockKey) -> None:
+        block = self._blocks.get(key)
+        assert block is not None
+        self._positions.pop(key, None)
+        self._positions[key] = block.position
+        if len(self._positions) > _REMEMBERED * self._slots.total:
+            del self._positions[next(iter(self._positions))]
 
     def lend(
         self, keys: Sequence[BlockKey], lease: LeaseId, now: Seconds, *, holder: str

@@ -18,6 +18,9 @@ from .peers import Peers
 from .remote_blocks import RemoteBlocks
 
 _NOBODY = b""
+_HOLDER = "bringing up"
+STAYS_S: Seconds = 0.1
+"""So long a block that came from a peer stays at least."""
 
 Arrived: TypeAlias = Callable[[Slot, RecordedBlock, tuple[OfferedPage, ...] | None, Tier], object]
 """A slot was filled from that tier, or (None) could not be."""
@@ -147,10 +150,18 @@ class BringingUp:
 
         async def run() -> None:
             self._arrived(slot, record, await fill(record, slot), tier)
+            if tier is Tier.PEER:
+                self._stays(record.key)
 
         task = self._loads[record.key] = self._spawn(run())
         task.add_done_callback(lambda _: self._loads.pop(record.key))
         return True
+
+    def _stays(self, key: BlockKey) -> None:
+        """A copy would be the first to go again, before who waits for it has had its turn."""
+        held = self._host.hold(key, _HOLDER)
+        if held is not None:
+            asyncio.get_running_loop().call_later(STAYS_S, self._host.release, held)
 
     def _source(
         self, load: Load, tenant: bytes | None, deadline: Seconds

@@ -8,7 +8,7 @@ A block that a peer has comes into the store's own memory first, as live: from t
 copies it.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import TypeAlias
 
 from antiphon.core.store_pool import POOLED_TIERS, Announced, PoolNode, PoolRules, StorePool
@@ -160,18 +160,22 @@ class PoolPart:
     def _place_soon(self) -> None:
         if len(self.decisions.placing) and not self._about_to_place:
             self._about_to_place = True
-            self._pool.after_delay(self._place)
+            self._pool.loop.call_at(self._pool.loop.now, self._place)
 
     def _place(self) -> None:
-        """One home hears of its blocks, and takes them in one after another."""
+        """One home is told of its blocks, after the changes that say where they are; it takes them
+        in one after another."""
         self._about_to_place = False
         turn = self.decisions.placing.take()
         if turn is not None:
             home, keys = turn
-            part = self._pool.parts[home]
-            for key in keys:
-                part.store.take_in(key, self.store)
+            self._pool.after_delay(lambda: self._pool.parts[home].take_in(keys, self))
         self._place_soon()
+
+    def take_in(self, keys: Sequence[BlockKey], peer: "PoolPart") -> None:
+        """This store is home to these, which that one has."""
+        for key in keys:
+            self.store.take_in(key, peer.store)
 
     def _new_lease(self) -> LeaseId:
         self._leases += 1

@@ -35,6 +35,8 @@ from antiphon.types import (
 
 from ..virtual_loop import VirtualLoop
 
+STAYS_S: Seconds = 0.1
+"""So long a block that came from a peer stays at least: it would be the first to go again."""
 _OWN = "the store"
 """Who holds what is written to the SSD."""
 
@@ -374,6 +376,9 @@ class FleetStore:
             del self._loading[key]
             if self._host.end_put(key, good and life == self.lives, self._loop.now):
                 self._arrived(key, Tier.PEER)
+                lease = self._new_lease()
+                self._host.hold((key,), lease, holder=_OWN)
+                self._loop.call_at(self._loop.now + STAYS_S, lambda: self.release(lease))
 
         ends_at = self._beyond.bring(key, came)
         if ends_at is None:

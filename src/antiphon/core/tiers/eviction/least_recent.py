@@ -8,13 +8,17 @@ from .ranked_keys import RankedKeys
 class LeastRecent:
     """Blocks go in the order of their last use; a block that was never used, of its coming."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, lag: float = 0.0) -> None:
+        """`lag`: as of `HitDensity`, in uses."""
         self._uses = 0
-        self._last_use: dict[BlockKey, int] = {}
+        self._lag = lag
+        self._lags: dict[BlockKey, float] = {}
+        self._last_use: dict[BlockKey, float] = {}
         self._idle = RankedKeys()
 
     def add(self, key: BlockKey, position: int) -> None:
         """See `EvictionPolicy`."""
+        self._lags[key] = self._lag * position
         self._touch(key)
 
     def use(self, key: BlockKey) -> None:
@@ -38,8 +42,8 @@ class LeastRecent:
     def remove(self, key: BlockKey, *, evicted: bool) -> None:
         """See `EvictionPolicy`."""
         self._idle.discard(key)
-        del self._last_use[key]
+        del self._last_use[key], self._lags[key]
 
     def _touch(self, key: BlockKey) -> None:
         self._uses += 1
-        self._last_use[key] = self._uses
+        self._last_use[key] = self._uses - self._lags[key]

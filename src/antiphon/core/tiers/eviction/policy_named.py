@@ -1,5 +1,7 @@
 """From the names of `store.policy` to orders of eviction."""
 
+from functools import partial
+
 from antiphon.errors import BugError
 
 from .hit_density import HitDensity
@@ -9,13 +11,21 @@ from .recompute_cost import RecomputeCost
 from .s3_fifo import S3Fifo
 
 
-def policy_named(name: str) -> PolicyFactory:
-    """The order that the configuration calls so. `BugError`: it is none of its choices."""
+SPREAD_LAG = 2.0
+"""While one prompt is put or read, at most so many blocks are put on a node for each of it."""
+
+
+def policy_named(name: str, *, spread: bool = False) -> PolicyFactory:
+    """The order that the configuration calls so. `BugError`: it is none of its choices.
+
+    `spread`: chains lie on several nodes, as in a pool of stores.
+    """
+    lag = SPREAD_LAG if spread else 0.0
     match name:
         case "hit-density":
-            return HitDensity
+            return partial(HitDensity, lag=lag)
         case "lru":
-            return LeastRecent
+            return partial(LeastRecent, lag=lag)
         case "s3-fifo":
             return S3Fifo
         case "cost":

@@ -115,7 +115,7 @@ class PoolLink:
             try:
                 await self._live()
             except (OSError, TimeoutError) as error:
-                self._quiet.warning("the store %s does not answer: %s", self.address, error)
+                self._quiet.trouble("the store %s does not answer: %s", self.address, error)
             except (PeerError, UsageError) as error:
                 self._quiet.trouble("the store %s is not in the pool: %s", self.address, error)
             if self.connections > before:
