@@ -12,7 +12,7 @@ from .progress import tell
 from .settings import load
 
 
-def store(
+def store(  # noqa: PLR0913  each is an option
     socket_dir: Annotated[
         str | None,
         typer.Option(

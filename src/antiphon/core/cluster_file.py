@@ -157,8 +157,8 @@ def parse(values: Values) -> ClusterFile | None:
     pooled = [name for name, host in hosts.items() if host.store_port]
     if pooled and not hosts[gateways[0]].store_port:
         raise ConfigError(
-            f"hosts.{pooled[0]}.store_port: the gateway hears of the pool from the store beside it: "
-            f"give hosts.{gateways[0]} a store_port, too"
+            f"hosts.{pooled[0]}.store_port: the gateway hears of the pool from the store beside "
+            f"it: give hosts.{gateways[0]} a store_port, too"
         )
     rest = {name: content for name, content in values.items() if name not in ("hosts", "links")}
     _check_not_set_twice(rest)

@@ -93,7 +93,7 @@ class PoolPlace:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PoolClear:
-    """Forget these blocks (None: all), of that tenant (None: of any), on all tiers of this store."""
+    """Forget these blocks (None: all), of that tenant (None: of any), on all of a store's tiers."""
 
     tenant: bytes | None
     keys: tuple[BlockKey, ...] | None

@@ -14,12 +14,13 @@ from pool_kit import (
     right_or_missing,
     settled,
 )
-from store_callers import FakeWorker, content_of, contents, until
+from store_callers import FakeGateway, FakeWorker, content_of, contents, until
 from store_kit import on_disk, served
 
 from antiphon.core.store_pool import home_of
 from antiphon.errors import PeerError
 from antiphon.types import BlockKey, StoreOp, Tier
+from antiphon.wire import Frame
 
 
 def at_home(store: Pooled, keys: list[BlockKey], *others: Pooled) -> set[BlockKey]:
@@ -133,23 +134,38 @@ async def test_old_files_are_read_before_they_are_spoken_of(folder: Path) -> Non
     for name in "ab":
         (folder / name).mkdir(mode=0o700)
     disk = on_disk(folder / "b")
-    async with served(folder / "b", pool=pool_table("b", port_b, []), **disk) as path_b:
-        async with FakeWorker(path_b) as other:
-            keys = await other.put_prompt(blocks=8)
-            await until(lambda: len(_records(folder / "b" / "kv", keys)) == len(keys))
+    pool_b = pool_table("b", port_b, [])
+    async with served(folder / "b", pool=pool_b, **disk) as path_b, FakeWorker(path_b) as other:
+        keys = await other.put_prompt(blocks=8)
+        await until(lambda: len(_records(folder / "b" / "kv", keys)) == len(keys))
     bad = keys[5]
     _damage(folder / "b" / "kv", bad)
-    pool_b = pool_table("b", port_b, [])
     pool_a = pool_table("a", port_a, [("b", port_b)])
     async with (
         served(folder / "b", pool=pool_b, **disk) as path_b,
         served(folder / "a", pool=pool_a) as path_a,
         FakeWorker(path_b) as other,
+        Remembers(path_a) as gateway,
         FakeWorker(path_a) as worker,
     ):
+        good = {key for key in keys if key != bad}
+        await gateway.until(lambda: gateway.on(Tier.PEER) == good)
         await eventually_all(worker, keys[:5])
         got = await worker.fetch(keys, wait_s=5.0)
         assert right_or_missing(keys, got) == 5
+        assert (bad, Tier.PEER) not in gateway.ever
+
+
+class Remembers(FakeGateway):
+    """What it was ever told."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(path)
+        self.ever: set[tuple[BlockKey, Tier]] = set()
+
+    def _heard(self, frame: Frame) -> None:
+        super()._heard(frame)
+        self.ever |= self.held
 
 
 def _records(folder: Path, keys: list[BlockKey]) -> list[BlockKey]:

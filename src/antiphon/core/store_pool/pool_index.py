@@ -50,7 +50,7 @@ class PoolIndex:
         self._feeds: dict[StoreName, KvFeed] = {}
 
     def begin(self, name: StoreName, incarnation: Incarnation) -> Collection[BlockKey]:
-        """A life of the peer begins, of which nothing is known; what an earlier one had. Mutates."""
+        """A life of the peer begins, nothing is known of it; what an earlier one had. Mutates."""
         lost = self.left(name)
         self._feeds[name] = KvFeed(incarnation, self._table, self._limits)
         return lost

@@ -7,7 +7,6 @@ from antiphon.core.tiers import Declined, HostTier, Slot
 from antiphon.core.tiers.held_block import BlockState
 from antiphon.types import BlockKey, LeaseId, Seconds
 
-
 _REMEMBERED = 4
 """Positions of blocks, for each slot."""
 
@@ -48,7 +47,8 @@ class PooledHostTier(HostTier):
             spare = self._first_to_go(self._is_idle, now)
             if spare is not None:
                 self.drop(spare)
-        position = max(position, self._positions.get(parent, -1) + 1 if parent else 0)
+        known = self._positions.get(parent, -1) + 1 if parent is not None else 0
+        position = max(position, known, self._positions.get(key, 0))
         slot = super().begin_put(
             key,
             parent,
@@ -59,18 +59,19 @@ class PooledHostTier(HostTier):
             position=position,
         )
         if not isinstance(slot, Declined):
-            self._remember(key)
+            block = self._blocks.get(key)
+            assert block is not None
+            self.expect(key, block.position)
         return slot
 
     def position_of(self, key: BlockKey) -> int:
         """How many blocks are before it in its chain, as far as is known."""
         return self._positions.get(key, 0)
 
-    def _remember(self, key: BlockKey) -> None:
-        block = self._blocks.get(key)
-        assert block is not None
+    def expect(self, key: BlockKey, position: int) -> None:
+        """The block has so many before it. Remembered for a while, whether it is here or not."""
         self._positions.pop(key, None)
-        self._positions[key] = block.position
+        self._positions[key] = position
         if len(self._positions) > _REMEMBERED * self._slots.total:
             del self._positions[next(iter(self._positions))]
 

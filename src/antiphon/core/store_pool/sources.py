@@ -3,8 +3,8 @@
     expected time = (bytes that wait there for us + the block's) / speed that was seen lately
 
 Speed is a moving average of what reads brought, per peer. A peer that fails is left alone for a
-while (`core.tiers.breaker`), and so is one that is too slow: a read has a deadline of its own, a few
-times what it should take, so that there is time left to ask somebody else.
+while (`core.tiers.breaker`), and so is one that is too slow: a read has a deadline of its own, a
+few times what it should take, so that there is time left to ask somebody else.
 """
 
 from collections.abc import Collection, Sequence

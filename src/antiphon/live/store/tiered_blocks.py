@@ -88,7 +88,7 @@ class TieredBlocks:
         self.host = PooledHostTier(
             first_to_go=self.peers.first_to_go,
             slots=self.memory.slots,
-            policy=policy_named(config.policy),
+            policy=policy_named(config.policy, spread=self.peers.possible),
             lease_ttl_s=config.lease_ttl_s,
             tenant_share=config.tenant_share,
             listen=note,

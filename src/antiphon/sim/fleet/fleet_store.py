@@ -126,7 +126,7 @@ class FleetStore:
         self._host = PooledHostTier(
             first_to_go=beyond.first_to_go if beyond is not None else _no_copies,
             slots=size.host_blocks,
-            policy=policy_named(config.policy),
+            policy=policy_named(config.policy, spread=beyond is not None),
             lease_ttl_s=config.lease_ttl_s,
             tenant_share=config.tenant_share,
             listen=self._changed,
@@ -206,6 +206,7 @@ class FleetStore:
         """This store is home to a block that `source` has: copy it, if there is room."""
         parent = source.parent_of(key)
         if key not in self._host and key not in self._loading and key in source._host:
+            self._host.expect(key, source._host.position_of(key))
             self._begin_load(Load(key, parent, Tier.PEER), source.tenant_of(key))
 
     def parent_of(self, key: BlockKey) -> BlockKey | None:
@@ -224,9 +225,9 @@ class FleetStore:
         """It is in memory from now on."""
         beyond = self._beyond
         at_home = beyond is None or beyond.is_home(key)
-        if tiers_to_write(came_from, (Tier.DISK,), at_home=at_home):
-            if self._ssd is not None and self._ssd.offer(key):
-                self._write()
+        to_ssd = self._ssd is not None and tiers_to_write(came_from, (Tier.DISK,), at_home=at_home)
+        if to_ssd and self._ssd is not None and self._ssd.offer(key):
+            self._write()
         if came_from is Tier.DEVICE and beyond is not None:
             beyond.was_put(key)
 
@@ -319,7 +320,7 @@ class FleetStore:
             return Tier.DISK
         return Tier.PEER if self._beyond is not None and self._beyond.has(key) else None
 
-    # ── from the SSD, and from peers ─────────────────────────────────────────────────────────────────────────
+    # ── from the SSD, and from peers ─────────────────────────────────────────────────────────
 
     def _go_on(self, look: _Look) -> None:
         """The next few blocks; at the end, or when it is time, what there is."""

@@ -12,9 +12,9 @@ up to the moment when blocks were given up so far.
 Of blocks that were used equally often, the least recently used goes first; between these, the one
 of the lowest density. With nothing measured yet, density falls with age: that is LRU.
 
-Where a chain's blocks lie on several nodes, none can see that another block continues its own. There
-`lag` makes a block count as older the farther it is from the beginning: the blocks of a prompt that was
-used as one go from its end on, as they would where all are together.
+Where a chain's blocks lie on several nodes, none can see that another block continues its own.
+There `lag` makes a block count as older the farther it is from the beginning: the blocks of a
+prompt that was used as one go from its end on, as they would where all are together.
 """
 
 from collections import OrderedDict

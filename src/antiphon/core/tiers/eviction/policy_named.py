@@ -10,7 +10,6 @@ from .policy import PolicyFactory
 from .recompute_cost import RecomputeCost
 from .s3_fifo import S3Fifo
 
-
 SPREAD_LAG = 2.0
 """While one prompt is put or read, at most so many blocks are put on a node for each of it."""
 

@@ -31,7 +31,7 @@ class HomeMoves:
         self._link_of = link_of
         self._blocks: TieredBlocks | None = None
         self._asked: PutQueue[StoreName] = PutQueue()
-        self._numerics: dict[BlockKey, str] = {}
+        self._placed_here: dict[BlockKey, PlacedBlock] = {}
         self._from: dict[BlockKey, StoreName] = {}
         self._to_place, self._to_take = asyncio.Event(), asyncio.Event()
 
@@ -53,7 +53,7 @@ class HomeMoves:
         ]
         taken = self._asked.add(peer, waiting)
         for block in blocks[:taken]:
-            self._numerics[block.key] = block.numerics
+            self._placed_here[block.key] = block
         self._to_take.set()
 
     def forget(self, peer: StoreName) -> None:
@@ -84,7 +84,7 @@ class HomeMoves:
         while True:
             turn = self._asked.take(TAKEN_AT_ONCE)
             if turn is None:
-                self._numerics.clear()
+                self._placed_here.clear()
                 self._to_take.clear()
                 await self._to_take.wait()
                 continue
@@ -96,7 +96,8 @@ class HomeMoves:
         if link is None or not link.present:
             return
         host = self._blocks.host
-        records = [self._record(one) for one in waiting if one.block.key not in host]
+        keys = [one.block.key for one in waiting if one.block.key not in host]
+        records = [self._record(self._placed_here[key]) for key in keys]
         for record in records:
             self._from[record.key] = peer
         try:
@@ -106,12 +107,11 @@ class HomeMoves:
             for record in records:
                 self._from.pop(record.key, None)
 
-    def _record(self, one: Waiting) -> RecordedBlock:
+    def _record(self, placed: PlacedBlock) -> RecordedBlock:
+        assert self._blocks is not None
+        self._blocks.host.expect(placed.key, placed.position)
         return RecordedBlock(
-            key=one.block.key,
-            parent=one.block.parent,
-            tenant=one.tenant,
-            numerics=self._numerics.get(one.block.key, ""),
+            key=placed.key, parent=placed.parent, tenant=placed.tenant, numerics=placed.numerics
         )
 
     def _placed(self, key: BlockKey) -> PlacedBlock | None:
@@ -123,5 +123,9 @@ class HomeMoves:
         self._blocks.own_work.release(held)
         record = held.sealed.record
         return PlacedBlock(
-            key=key, parent=record.parent, tenant=record.tenant, numerics=record.numerics
+            key=key,
+            parent=record.parent,
+            position=self._blocks.host.position_of(key),
+            tenant=record.tenant,
+            numerics=record.numerics,
         )

@@ -32,6 +32,7 @@ MOST_READS = 64
 """So many of one store may wait for an answer; more are answered with nothing at once."""
 MOST_KEYS = 256
 """In one read, or one message of blocks to place."""
+_MOST_POSITION = 2**32
 _MOST_TENANT_BYTES, _MOST_NUMERICS_CHARS = 64, 256
 
 
@@ -39,7 +40,7 @@ class PoolSession:
     """Of one stream. `placed` hears of blocks that this store is home to; `on_over` is called once,
     when the stream is over."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913  what it serves, and who hears of it
         self,
         peer: StoreName,
         holder: str,
@@ -176,5 +177,7 @@ def _check_placed(blocks: tuple[PlacedBlock, ...]) -> None:
         raise FrameError(f"{len(blocks)} blocks to place, at most {MOST_KEYS} may be")
     for block in blocks:
         _check_keys((block.key, block.parent or block.key))
+        if not 0 <= block.position < _MOST_POSITION:
+            raise FrameError(f"no block is number {block.position} of its prompt")
         if len(block.tenant) > _MOST_TENANT_BYTES or len(block.numerics) > _MOST_NUMERICS_CHARS:
             raise FrameError("a name of a block to place is too long")
