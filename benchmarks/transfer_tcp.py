@@ -4,16 +4,17 @@
     .venv/bin/python benchmarks/transfer_tcp.py              # prints tables, writes the results
     .venv/bin/python benchmarks/transfer_tcp.py --quick      # few rounds and sizes, writes nothing
 
-An owner's process serves sealed pages, a taker's pulls so many of them: generation, bytes, checksum,
-all of the call, Python included. Both run on loopback, then in two network namespaces that a veth
-pair joins. Of each network iperf3 (as many streams, the same direction) is measured in the same
-round, so are NIXL (UCX_TLS=tcp) and Mooncake's transfer engine (TCP), which verify nothing, where
-they are installed. Rates are medians of the rounds; nobody else runs meanwhile.
+An owner's process serves sealed pages, a taker's pulls so many of them: generation, bytes,
+checksum, all of the call, Python included. Both run on loopback, then in two network namespaces
+that a veth pair joins. Of each network iperf3 (as many streams, the same direction) is measured in
+the same round, so are NIXL (UCX_TLS=tcp) and Mooncake's transfer engine (TCP), which verify
+nothing, where they are installed. Rates are medians of the rounds; nobody else runs meanwhile.
 """
 
 import argparse
 import json
 import os
+import signal
 import statistics
 import subprocess
 import sys
@@ -34,6 +35,7 @@ from antiphon.types import DataAccess, KvShape
 HERE = Path(__file__).parent
 sys.path += [str(HERE / "peers"), str(HERE.parent / "tests")]
 from environment import MOONCAKE, NIXL, Peer, prepare, python_of  # noqa: E402
+
 from netns_kit import Link, joined_hosts, unmade  # noqa: E402
 
 KIB, MIB, GIB = 1 << 10, 1 << 20, 1 << 30
@@ -80,6 +82,9 @@ class Lines:
         self._process = subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True, **options)
         stack.callback(self._process.wait)
         stack.callback(self._process.kill)
+
+    def send_signal(self, number: int) -> None:
+        self._process.send_signal(number)
 
     def say(self, message: object) -> None:
         assert self._process.stdin is not None
@@ -176,7 +181,7 @@ class Iperf:
     def __init__(self, stack: ExitStack, network: Network) -> None:
         self._network = network
         server = subprocess.Popen(
-            [*network.owner, "iperf3", "-s", "-B", network.address],
+            [*network.owner, "iperf3", "-s", "--forceflush", "-B", network.address],
             stdout=subprocess.PIPE,
             text=True,
         )
@@ -198,7 +203,10 @@ class Iperf:
 
 
 class Foreign:
-    """A peer's two processes, in its virtualenv: commands as those of `nixl_peer.py`."""
+    """A peer's two processes, in its virtualenv: commands as those of `nixl_peer.py`.
+
+    Stopped unless it is their turn: their threads poll all the time.
+    """
 
     def __init__(
         self, stack: ExitStack, network: Network, name: str, folder: Path, pages: int
@@ -210,9 +218,18 @@ class Foreign:
         owner = Lines(stack, [*network.owner, *script, "owner", *numbers], **options)
         self._taker = Lines(stack, [*network.taker, *script, "taker", *numbers], **options)
         self._taker.say(owner.hear())
+        self._both = owner, self._taker
+        self.seconds(1, 1)
 
     def seconds(self, pages: int, calls: int) -> list[float]:
-        return [self._taker.ask([[page, page] for page in range(pages)]) for _ in range(calls)]
+        for process in self._both:
+            process.send_signal(signal.SIGCONT)
+        self._taker.ask([[0, 0]])  # not counted: it wakes all threads up
+        turn = [[page, page] for page in range(pages)]
+        seconds = [self._taker.ask(turn) for _ in range(calls)]
+        for process in self._both:
+            process.send_signal(signal.SIGSTOP)
+        return seconds
 
 
 # ── measuring ────────────────────────────────────────────────────────────────────────────────────
@@ -282,7 +299,9 @@ def arguments() -> argparse.Namespace:
     )
     parser.add_argument("--prepare", action="store_true", help="install the peers, measure nothing")
     parser.add_argument("--quick", action="store_true", help="few rounds and sizes; write nothing")
-    parser.add_argument("--encrypt", action="store_true", help="AES-256-GCM in flight; write nothing")
+    parser.add_argument(
+        "--encrypt", action="store_true", help="AES-256-GCM in flight; write nothing"
+    )
     parser.add_argument("--without", choices=[*PEERS, "veth"], action="append", default=[])
     parser.add_argument(
         "--folder",

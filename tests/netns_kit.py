@@ -125,9 +125,13 @@ def _has_netem() -> bool:
 def _veth(net: Net, number: int, link: Link) -> str:
     device = f"path{number}"
     left, right = (net.names[side] for side in _SIDES)
-    _ip("link", "add", device, "netns", left, "type", "veth", "peer", "name", device, "netns", right)
+    _ip(
+        "link", "add", device, "netns", left, "type", "veth", "peer", "name", device, "netns", right
+    )
     for name in (left, right) if link.rate_mbit or link.slow else ():
-        shape = _netem(link) if link.slow else f"tbf rate {link.rate_mbit}mbit burst 64kb latency 50ms"
+        shape = (
+            _netem(link) if link.slow else f"tbf rate {link.rate_mbit}mbit burst 64kb latency 50ms"
+        )
         _run("ip", "netns", "exec", name, *f"tc qdisc add dev {device} root {shape}".split())
     return device
 

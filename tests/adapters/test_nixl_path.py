@@ -1,4 +1,4 @@
-"""NIXL as a way to pages: refused by name where it is not installed, the same checks where it is."""
+"""NIXL as a way to pages: refused by name where it is missing, the same checks where it is not."""
 
 import importlib.util
 import secrets
@@ -20,7 +20,9 @@ needs_nixl = pytest.mark.skipif(not HERE, reason="NIXL is not installed (antipho
 
 @pytest.mark.skipif(HERE, reason="NIXL is installed")
 def test_without_the_package_it_is_refused_by_name() -> None:
-    with pytest.raises(UsageError, match=r"NIXL is not installed .* pip install 'antiphon\[nixl\]'"):
+    with pytest.raises(
+        UsageError, match=r"NIXL is not installed .* pip install 'antiphon\[nixl\]'"
+    ):
         NixlOwner("p0", OwnedRegion(SHAPE))
 
 

@@ -7,7 +7,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from antiphon.core.config import (
-    MAX_WORKERS,
     as_mapping,
     build,
     entries,
@@ -15,6 +14,7 @@ from antiphon.core.config import (
     is_loopback,
     parse_size,
 )
+from antiphon.core.worker_spec import MAX_WORKERS
 from antiphon.errors import ConfigError
 from antiphon.types import ClusterConfig, Config
 

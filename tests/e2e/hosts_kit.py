@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 from e2e_process import START_S, WAIT_S, Served, antiphon, run
+
 from netns_kit import Net, Side
 
 CLOCK_AHEAD_S = 100_000_000
@@ -139,8 +140,12 @@ class HostWorker:
             self.process.wait()
 
 
+def of(status: dict[str, Any], worker: str) -> dict[str, Any]:
+    return next(row for row in status["workers"] if row["id"] == worker)
+
+
 def health(status: dict[str, Any], worker: str) -> str:
-    return next(row["health"] for row in status["workers"] if row["id"] == worker)
+    return of(status, worker)["health"]
 
 
 def _toml(addresses: list[str]) -> str:

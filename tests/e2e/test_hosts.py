@@ -1,5 +1,7 @@
 """A cluster on two hosts: prefill on one, decode on the other, and a cable that is pulled."""
 
+import os
+import signal
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -9,8 +11,9 @@ from typing import Any
 import httpx
 import pytest
 from completions import add_line, ask
-from e2e_process import Served, run
-from hosts_kit import HostWorker, TwoHosts, health
+from e2e_process import Served, joined, run
+from hosts_kit import HostWorker, TwoHosts, health, of
+
 from netns_kit import Link, joined_hosts
 
 pytestmark = pytest.mark.timeout(300)
@@ -28,12 +31,13 @@ AWAY_S = 5.0
 
 @pytest.fixture(scope="module")
 def hosts(tiny: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[TwoHosts]:
-    with joined_hosts(Link()) as net:
+    with joined_hosts(Link(), Link()) as net:
         both = TwoHosts(net, tmp_path_factory.mktemp("hosts"), tiny)
         try:
             both.start_worker()
             both.until_decodes()
             yield both
+            assert both.server.stop() == 0, "".join(both.server.output)
         finally:
             both.close()
 
@@ -87,6 +91,11 @@ def texts(choices: list[dict[str, Any]]) -> list[tuple[str, str]]:
     return [(choice["text"], choice["finish_reason"]) for choice in choices]
 
 
+def asked(hosts: TwoHosts, body: dict[str, Any]) -> list[dict[str, Any]]:
+    with hosts.inside():
+        return ask(hosts.server, **body)
+
+
 def pulls(hosts: TwoHosts) -> float:
     with hosts.inside():
         metrics = hosts.server.metrics()
@@ -98,9 +107,7 @@ def test_prefill_on_one_host_and_decode_on_the_other_give_the_same_tokens(
 ) -> None:
     """And the KV comes over the network, though the hosts' clocks are years apart."""
     before = pulls(hosts)
-    with hosts.inside():
-        got = ask(hosts.server, **TALE)
-    assert texts(got) == texts(expected(TALE))
+    assert texts(asked(hosts, TALE)) == texts(expected(TALE))
     assert pulls(hosts) - before > 100
     rows = {row["id"]: row for row in hosts.server.status()["workers"]}
     assert [(rows[id]["host"], rows[id]["transport"]) for id in sorted(rows)] == [
@@ -115,32 +122,53 @@ def test_a_cable_that_is_pulled_loses_no_token_and_all_is_well_afterwards(
     stream = Streamed(hosts, LONG)
     stream.until_text(200)
     assert hosts.server.worker("box2.decode-0")["running"] == 1, "it decodes on the other host"
-    hosts.net.cut(0)
+    for link in (0, 1):
+        hosts.net.cut(link)
     pulled_at = time.monotonic()
     hosts.server.until(lambda status: health(status, "box2.decode-0") == "expected")
     time.sleep(max(0.0, pulled_at + AWAY_S - time.monotonic()))
-    hosts.net.mend(0)
+    for link in (0, 1):
+        hosts.net.mend(link)
     assert texts(stream.ended()) == texts(expected(LONG))
     hosts.until_decodes()
     before = pulls(hosts)
     other = {**TALE, "prompt": "once more " * 40}
-    with hosts.inside():
-        assert texts(ask(hosts.server, **other)) == texts(expected(other))
+    assert texts(asked(hosts, other)) == texts(expected(other))
     assert pulls(hosts) > before
 
 
-def test_a_worker_that_is_told_to_end_leaves_when_it_has_nothing_left(
+def test_of_two_paths_one_will_do(
     hosts: TwoHosts, expected: Callable[[dict[str, Any]], list[dict[str, Any]]]
 ) -> None:
-    body = {**LONG, "prompt": "in the end " * 20}
+    """The one that the control streams are on goes away within an answer, and stays away."""
+    body = {**LONG, "prompt": "one of two " * 20}
     stream = Streamed(hosts, body)
     stream.until_text(200)
-    worker = hosts.workers[-1]
-    assert worker.stop() == 0, "".join(worker.output)
-    assert texts(stream.ended()) == texts(expected(body))
-    hosts.server.until(lambda status: health(status, "box2.decode-0") == "expected")
-    hosts.start_worker()
-    hosts.until_decodes()
+    hosts.net.cut(0)
+    try:
+        assert texts(stream.ended()) == texts(expected(body))
+        hosts.until_decodes()
+        before = pulls(hosts)
+        other = {**TALE, "prompt": "on the other path " * 20}
+        assert texts(asked(hosts, other)) == texts(expected(other))
+        assert pulls(hosts) > before
+    finally:
+        hosts.net.mend(0)
+
+
+def test_processes_that_are_killed_come_back_on_both_hosts(
+    hosts: TwoHosts, expected: Callable[[dict[str, Any]], list[dict[str, Any]]]
+) -> None:
+    """A worker's own host starts it again; a new gateway is joined by workers of other hosts."""
+    before = hosts.until_decodes()
+    os.kill(before["pid"], signal.SIGKILL)
+    hosts.server.until(
+        lambda status: of(status, "box2.decode-0")["pid"] not in (None, before["pid"])
+    )
+    gateway = hosts.server.status()["gateway_pid"]
+    os.kill(gateway, signal.SIGKILL)
+    hosts.server.until(lambda status: status["gateway_pid"] != gateway and joined(status))
+    assert texts(asked(hosts, TALE)) == texts(expected(TALE))
 
 
 def test_a_host_that_has_other_keys_hears_why_it_may_not_join(
@@ -155,3 +183,15 @@ def test_a_host_that_has_other_keys_hears_why_it_may_not_join(
         hosts.keys = own
     assert foreign.exit_code() == 2
     assert "of this cluster" in "".join(foreign.output)
+
+
+def test_a_worker_that_is_told_to_end_leaves_when_it_has_nothing_left(
+    hosts: TwoHosts, expected: Callable[[dict[str, Any]], list[dict[str, Any]]]
+) -> None:
+    body = {**LONG, "prompt": "in the end " * 20}
+    stream = Streamed(hosts, body)
+    stream.until_text(200)
+    worker = hosts.workers[0]
+    assert worker.stop() == 0, "".join(worker.output)
+    assert texts(stream.ended()) == texts(expected(body))
+    hosts.server.until(lambda status: health(status, "box2.decode-0") == "expected")

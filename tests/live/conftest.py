@@ -4,4 +4,8 @@ import sys
 from pathlib import Path
 
 _HERE = Path(__file__).parent
-sys.path[:0] = [str(_HERE), *(str(_HERE / sub) for sub in ("store", "network")), str(_HERE.parent / "adapters")]
+sys.path[:0] = [
+    str(_HERE),
+    *(str(_HERE / sub) for sub in ("store", "network")),
+    str(_HERE.parent / "adapters"),
+]

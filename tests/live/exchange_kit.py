@@ -95,6 +95,9 @@ class LocalPullPath:
         loop = asyncio.get_running_loop()
         return await loop.run_in_executor(self._threads, self.copy_pages, pull)
 
+    def stop(self, request: RequestId, attempt: int) -> None:
+        """A test that wants a copy to last holds it."""
+
     def _of(self, owner: Owner) -> TakenLeases:
         leases = self._owners.get(owner.incarnation)
         if leases is None:

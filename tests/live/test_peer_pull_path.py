@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 from link_kit import KV, until, worker_info
 from peer_kit import open_descriptors
+from pull_kit import LEASE, granted_pull
 
 from antiphon.core.handover import LeaseBook, Owner
 from antiphon.errors import PeerError
@@ -32,14 +33,9 @@ from antiphon.types import (
     LeaseId,
     LeaseRefusal,
     LeaseRefused,
-    Offer,
-    PagePull,
     Pull,
-    RequestId,
     WorkerId,
 )
-
-LEASE, R = LeaseId("l"), RequestId("r")
 
 
 class Handover:
@@ -79,28 +75,7 @@ class Handover:
         return self.regions[side].content.reshape(KV.pages, -1)[number]
 
     def pull(self) -> Pull:
-        """Three pages of the owner's, to be had by whoever takes the lease."""
-        region = self.regions[0]
-        region.begin_write([2, 5, 3])
-        for number in (2, 5, 3):
-            self.page(0, number)[:] = np.random.default_rng(number).integers(0, 256, KV.page_bytes)
-        pages = region.seal([2, 5, 3])
-        self.book.offer(LEASE, R, 1, (2, 5, 3), time.monotonic())
-        self.book.grant(LEASE, self.taker_info.incarnation, 1, time.monotonic())
-        offer = Offer(
-            request=R,
-            attempt=1,
-            lease=LEASE,
-            ttl_s=60.0,
-            owner=self.owner_info.id,
-            incarnation=self.owner_info.incarnation,
-            kv=KV,
-            numerics="script",
-            pages=pages,
-            sequences=(),
-        )
-        targets = tuple(PagePull(*pair) for pair in zip(pages, (1, 0, 7), strict=True))
-        return Pull(request=R, attempt=1, offer=offer, pages=targets)
+        return granted_pull(self.regions[0], self.book, self.owner_info, self.taker_info)
 
     async def restart(self, life: str) -> None:
         """The owner's process dies, and another one has its name, its socket and new memory."""

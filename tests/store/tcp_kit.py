@@ -1,4 +1,4 @@
-"""Owners that serve pages over TCP, in this process and in others, and what a taker asks of them."""
+"""Owners that serve pages over TCP, here and in other processes, and what a taker asks of them."""
 
 import json
 import subprocess
@@ -20,6 +20,7 @@ LOOPBACK = "tcp://127.0.0.1:0"
 PAGES, PAGE_BYTES = 12, 48 << 10
 TIMEOUT_S = 20.0
 """Of pulls that are to succeed: on a busy machine too."""
+PATIENT = StreamLimits()
 QUICK = StreamLimits(connect_s=5.0, stall_s=0.3, tick_s=0.01)
 FIRST_GENERATION = 2
 """What each page of a new owner is sealed under."""
@@ -45,7 +46,7 @@ def serving(owner: OwnedRegion, *endpoints: str, **options: object) -> Iterator[
 
 @contextmanager
 def reading(
-    access: DataAccess, own: OwnedRegion, limits: StreamLimits = StreamLimits(), streams: int = 2
+    access: DataAccess, own: OwnedRegion, limits: StreamLimits = PATIENT, streams: int = 2
 ) -> Iterator[PageClient]:
     client = PageClient(access, own, streams=streams, limits=limits)
     try:

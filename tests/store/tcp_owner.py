@@ -31,13 +31,13 @@ def main() -> None:
     server = PageServer(owner, sys.argv[5:], must_seal=bool(sealed))
     access = server.admit()
     told = {"endpoints": access.endpoints, "id": access.key_id.hex(), "key": access.key.hex()}
-    print(json.dumps(told), flush=True)
+    print(json.dumps(told), flush=True)  # noqa: T201 - its answer
     for line in sys.stdin:
         if line == "go\n":
             work = threading.Thread(target=restless, args=(owner, corrupt_every), daemon=True)
             work.start()
         elif line == "counts\n":
-            print(json.dumps(server.counts()), flush=True)
+            print(json.dumps(server.counts()), flush=True)  # noqa: T201 - its answer
     server.close()
 
 

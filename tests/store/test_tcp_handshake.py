@@ -63,9 +63,7 @@ def other_id(access: DataAccess) -> DataAccess:
 
 
 @pytest.mark.parametrize("forged", [other_key, other_id])
-def test_another_key_opens_nothing_and_a_pull_ends_at_once(
-    access: DataAccess, forged
-) -> None:
+def test_another_key_opens_nothing_and_a_pull_ends_at_once(access: DataAccess, forged) -> None:
     own = OwnedRegion(shape_of(PAGES, PAGE_BYTES))
     with reading(forged(access), own) as client:
         pulls = offered(range(3))

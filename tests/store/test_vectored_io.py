@@ -9,15 +9,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from antiphon.errors import PeerError
-from antiphon.store.transfer.tcp.vectored_io import receive_all, send_all, tick, vectors_of
+from antiphon.store.transfer.tcp.vectored_io import (
+    Patience,
+    StalledError,
+    StoppedError,
+    areas_in,
+    receive_all,
+    send_all,
+    tick,
+)
 
-
-class GivenUpError(PeerError):
-    pass
-
-
-def no_idle(moved: int) -> None:
-    """Wait on."""
+TICK_S = 0.005
+PATIENT = Patience(60.0, TICK_S)
 
 
 def areas(memory: np.ndarray, sizes: list[int]) -> np.ndarray:
@@ -47,17 +50,19 @@ def test_what_is_sent_in_any_areas_comes_in_any_others(
     expected = b"".join(
         sent[start : start + size].tobytes()
         for start, size in zip(
-            (shuffled[:, 0] - np.uint64(sent.ctypes.data)).tolist(), shuffled[:, 1].tolist(), strict=True
+            (shuffled[:, 0] - np.uint64(sent.ctypes.data)).tolist(),
+            shuffled[:, 1].tolist(),
+            strict=True,
         )
     )
     left, right = socket.socketpair()
     with left, right:
         left.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)
         for one in (left, right):
-            tick(one, 0.005)
-        work = threading.Thread(target=send_all, args=(left.fileno(), shuffled, no_idle))
+            tick(one, TICK_S)
+        work = threading.Thread(target=send_all, args=(left.fileno(), shuffled, PATIENT))
         work.start()
-        receive_all(right.fileno(), areas(got, cuts), no_idle)
+        receive_all(right.fileno(), areas(got, cuts), PATIENT)
         work.join()
     assert got.tobytes() == expected
 
@@ -72,22 +77,33 @@ def shortened(sizes: list[int], total: int) -> list[int]:
     return kept
 
 
-def test_silence_is_told_with_what_has_moved() -> None:
-    got, told = np.zeros(100, np.uint8), []
-
-    def give_up(moved: int) -> None:
-        told.append(moved)
-        if len(told) == 3:
-            raise GivenUpError
-
+def test_silence_is_given_up_but_not_before_the_first_byte_if_that_may_be_late() -> None:
+    got = np.zeros(100, np.uint8)
+    short = Patience(4 * TICK_S, TICK_S)
     left, right = socket.socketpair()
     with left, right:
-        tick(right, 0.005)
+        tick(right, TICK_S)
         left.send(b"x" * 40)
-        with pytest.raises(GivenUpError):
-            receive_all(right.fileno(), vectors_of(got), give_up)
-    assert set(told) <= {0, 40}
-    assert told[-1] == 40
+        with pytest.raises(StalledError):
+            receive_all(right.fileno(), areas_in(got), short)
+        assert got.tobytes() == b"x" * 40 + bytes(60)
+        late = threading.Timer(20 * TICK_S, left.send, [b"y" * 100])
+        late.start()
+        receive_all(right.fileno(), areas_in(got), short, patient=True)
+        late.join()
+        assert got.tobytes() == b"y" * 100
+
+
+def test_who_is_told_to_stop_stops() -> None:
+    got, patience = np.zeros(100, np.uint8), Patience(60.0, TICK_S)
+    left, right = socket.socketpair()
+    with left, right:
+        tick(right, TICK_S)
+        stop = threading.Timer(4 * TICK_S, patience.stopped.fill, [1])
+        stop.start()
+        with pytest.raises(StoppedError):
+            receive_all(right.fileno(), areas_in(got), patience, patient=True)
+        stop.join()
 
 
 def test_an_end_in_the_middle_is_the_peers_failure() -> None:
@@ -97,6 +113,6 @@ def test_an_end_in_the_middle_is_the_peers_failure() -> None:
         left.send(b"x" * 40)
         left.close()
         with pytest.raises(PeerError, match="closed the connection"):
-            receive_all(right.fileno(), vectors_of(got), no_idle)
-        with pytest.raises(PeerError, match="broke"):
-            send_all(right.fileno(), vectors_of(got), no_idle)
+            receive_all(right.fileno(), areas_in(got), PATIENT)
+        with pytest.raises(PeerError, match="broke: Broken pipe"):
+            send_all(right.fileno(), areas_in(got), PATIENT)

@@ -9,7 +9,9 @@ RATE, DELAY_S = 1e6, 0.01
 
 
 @given(
-    st.lists(st.tuples(st.integers(1, 1500), st.floats(0, 0.01), st.floats(0, 1, exclude_max=True))),
+    st.lists(
+        st.tuples(st.integers(1, 1500), st.floats(0, 0.01), st.floats(0, 1, exclude_max=True))
+    ),
     st.sampled_from([0.0, 0.3]),
 )
 def test_packets_come_in_order_not_early_and_no_faster_than_the_rate(

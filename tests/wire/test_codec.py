@@ -48,6 +48,8 @@ PAYLOADS: dict[Kind, Any] = {
     Kind.LEASE_HELD: types.LeaseHeld,
     Kind.LEASE_REFUSED: types.LeaseRefused,
     Kind.DONE: None,
+    Kind.LEAVE: types.Leave,
+    Kind.LEFT: None,
     Kind.PEER_HELLO: types.PeerHello,
     Kind.PEER_WELCOME: types.PeerWelcome,
     Kind.PEER_REFUSED: types.PeerRefused,

@@ -1,4 +1,4 @@
-"""I43: no point in time crosses from one process to another.
+"""No point in time crosses from one process to another.
 
 A closed list: whoever adds a number of seconds to a message has to say here that it is a duration.
 """

@@ -1,4 +1,4 @@
-"""Pages of another worker's region through NIXL (github.com/ai-dynamo/nixl): RDMA where there is any.
+"""Pages of another worker's region through NIXL (github.com/ai-dynamo/nixl): by RDMA, say.
 
     owner = NixlOwner("prefill-0", region)                   access = owner.access
     path = NixlPath("decode-0", own, access)                 good = path.pull(pages, timeout_s=2.0)
@@ -33,7 +33,7 @@ _DEVICE = 0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NixlAccess:
-    """What a taker must know of an owner's region. Secret: it opens the memory to whoever has it."""
+    """What a taker must know of an owner's region. Secret: it opens the memory."""
 
     metadata: bytes
     generations_at: int
@@ -86,9 +86,7 @@ class NixlPath:
         self._own = own
         self._peer_pages = access.pages
         self._words = np.zeros(access.pages, np.uint64)
-        self._registered = [
-            _register(self._agent, memory) for memory in (self._words, own.content)
-        ]
+        self._registered = [_register(self._agent, memory) for memory in (self._words, own.content)]
         self._peer = self._agent.add_remote_agent(access.metadata)
         size = access.page_bytes
         self._words_here = self._listed(_HERE, self._words.ctypes.data, access.pages, _WORD)
@@ -154,7 +152,7 @@ class NixlPath:
     def _moved(
         self, here: tuple[Any, list[int]], there: tuple[Any, list[int]], deadline: Seconds
     ) -> bool:
-        """Read these entries of a list into those of another one. False: not in time, or not at all."""
+        """Read these entries of a list into those of another. False: not in time, or at all."""
         if not here[1]:
             return True
         handle = self._agent.make_prepped_xfer("READ", *here, *there)
@@ -193,6 +191,4 @@ def _agent(name: str) -> Any:
 
 
 def _register(agent: Any, memory: npt.NDArray) -> Any:
-    return agent.register_memory(
-        [(memory.ctypes.data, memory.nbytes, _DEVICE, "")], _HOST_MEMORY
-    )
+    return agent.register_memory([(memory.ctypes.data, memory.nbytes, _DEVICE, "")], _HOST_MEMORY)

@@ -45,9 +45,7 @@ StoreDir: TypeAlias = Annotated[
 ]
 Keys: TypeAlias = Annotated[
     str | None,
-    typer.Option(
-        help="Folder of this host's keys, of `antiphon cluster keys`.", metavar="FOLDER"
-    ),
+    typer.Option(help="Folder of this host's keys, of `antiphon cluster keys`.", metavar="FOLDER"),
 ]
 Url: TypeAlias = Annotated[
     str | None,

@@ -14,7 +14,7 @@ from antiphon.types import Config
 
 from . import options
 from .progress import Progress
-from .settings import load, parse_cores
+from .settings import engine_options, load
 
 if TYPE_CHECKING:
     from antiphon.perf import Profile
@@ -57,13 +57,7 @@ def profile(
     if output is not None:
         check_writable(output)
     given = {
-        ("model", "name"): model,
-        ("model", "dtype"): dtype,
-        ("model", "max_model_len"): max_model_len,
-        ("kv", "memory_bytes"): kv_memory,
-        ("kv", "page_tokens"): page_tokens,
-        ("kv", "dtype"): kv_dtype,
-        ("engine", "cores"): parse_cores(cores),
+        **engine_options(model, dtype, max_model_len, kv_memory, page_tokens, kv_dtype, cores),
     }
     settings = load(config, given)
     measured = _measure(settings, budget_s)

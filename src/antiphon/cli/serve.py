@@ -8,7 +8,7 @@ from antiphon.errors import UsageError
 
 from . import options
 from .progress import Progress, tell
-from .settings import file_or_model, load, parse_cores
+from .settings import engine_options, file_or_model, load
 
 
 def serve(
@@ -123,16 +123,10 @@ def serve(
         _refuse_of_no_store(store, {"memory": store_memory, "disk": store_disk, "dir": store_dir})
     file, name = file_or_model(model, config)
     given = {
-        ("model", "name"): name,
+        **engine_options(name, dtype, max_model_len, kv_memory, page_tokens, kv_dtype, cores),
         ("model", "served_name"): served_model_name,
-        ("model", "dtype"): dtype,
-        ("model", "max_model_len"): max_model_len,
-        ("kv", "memory_bytes"): kv_memory,
-        ("kv", "page_tokens"): page_tokens,
-        ("kv", "dtype"): kv_dtype,
         ("scheduler", "max_num_seqs"): max_num_seqs,
         ("scheduler", "max_batched_tokens"): max_batched_tokens,
-        ("engine", "cores"): parse_cores(cores),
         ("cluster", "prefill"): prefill,
         ("cluster", "decode"): decode,
         ("cluster", "mixed"): mixed,

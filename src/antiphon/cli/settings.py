@@ -17,9 +17,7 @@ Options = Mapping[tuple[str, str], object]
 """(table, key) → the value of a command-line option; None: the option was not given."""
 
 
-def load(
-    file: Path | None, options: Options | None = None, host: HostName | None = None
-) -> Config:
+def load(file: Path | None, options: Options | None = None, host: HostName | None = None) -> Config:
     """The configuration of `file` with `options` over it: of a file about several hosts, that of
     `host`, or else of the gateway's.
 
@@ -40,6 +38,27 @@ def load(
         return build(values)
     except ConfigError as error:
         raise ConfigError(f"{file}: {error}" if file else str(error)) from None
+
+
+def engine_options(
+    model: str | None,
+    dtype: str | None,
+    max_model_len: int | None,
+    kv_memory: str | None,
+    page_tokens: int | None,
+    kv_dtype: str | None,
+    cores: str | None,
+) -> Options:
+    """What commands that run an engine have in common. Raises `ConfigError`."""
+    return {
+        ("model", "name"): model,
+        ("model", "dtype"): dtype,
+        ("model", "max_model_len"): max_model_len,
+        ("kv", "memory_bytes"): kv_memory,
+        ("kv", "page_tokens"): page_tokens,
+        ("kv", "dtype"): kv_dtype,
+        ("engine", "cores"): parse_cores(cores),
+    }
 
 
 def read_cluster(file: Path) -> ClusterFile:

@@ -25,9 +25,9 @@ def status(
     antiphon status --json | jq .planner.decisions
 
     A worker's health is joined, suspect (silent for a moment) or draining; what has not joined is
-    starting, waiting (to be started again after it died), stopping, or lost; expected is one that is
-    to join from another host. A cluster of several hosts shows each worker's host, and what carries
-    its stream: unix, or tls. The store's is ready,
+    starting, waiting (to be started again after it died), stopping, or lost; expected is one that
+    is to join from another host. A cluster of several hosts shows each worker's host, and what
+    carries its stream: unix, or tls. The store's is ready,
     or one of these; of one that was started elsewhere ready or away.
     """
     from antiphon.live.admin.client import find_server

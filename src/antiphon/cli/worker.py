@@ -9,7 +9,7 @@ from antiphon.errors import UsageError
 
 from . import options
 from .progress import Progress, tell
-from .settings import file_or_model, load, parse_cores
+from .settings import engine_options, file_or_model, load
 
 
 def worker(
@@ -71,13 +71,7 @@ def worker(
 
     host = read_host_keys(folder).host
     given = {
-        ("model", "name"): name,
-        ("model", "dtype"): dtype,
-        ("model", "max_model_len"): max_model_len,
-        ("kv", "memory_bytes"): kv_memory,
-        ("kv", "page_tokens"): page_tokens,
-        ("kv", "dtype"): kv_dtype,
-        ("engine", "cores"): parse_cores(cores),
+        **engine_options(name, dtype, max_model_len, kv_memory, page_tokens, kv_dtype, cores),
         ("cluster", "prefill"): prefill,
         ("cluster", "decode"): decode,
         ("cluster", "mixed"): mixed,

@@ -214,7 +214,7 @@ def _link(where: str, content: object, hosts: Mapping[HostName, Host]) -> Link:
         if not isinstance(name, str) or name not in hosts:
             near = get_close_matches(str(name)[:40], hosts, n=1)
             hint = f"did you mean {near[0]}?" if near else f"known are {', '.join(hosts)}"
-            raise ConfigError(f'{where}.between: there is no host "{str(name):.40}": {hint}')
+            raise ConfigError(f'{where}.between: there is no host "{name!s:.40}": {hint}')
     rate = _number(f"{where}.gbit_per_s", table.get("gbit_per_s"), 1e-3, 1e5)
     delay = _number(f"{where}.delay_ms", table.get("delay_ms", 0.5), 0.0, 1e4)
     return Link(between=(between[0], between[1]), bytes_per_s=rate * 1e9 / 8, delay_s=delay / 1e3)

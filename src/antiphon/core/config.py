@@ -86,8 +86,8 @@ def entries() -> Iterator[Entry]:
         for item in fields(part):
             shape, key = get_args(hints[item.name])
             optional = type(None) in get_args(shape)
-            kind = get_args(shape)[0] if optional else shape
-            kind = _LISTS.get(kind, kind)
+            plain = get_args(shape)[0] if optional else shape
+            kind = _LISTS.get(plain) or plain
             yield Entry(table.name, item.name, kind, optional, item.default, key)
 
 

@@ -6,6 +6,7 @@ A host's name is a DNS label, for it stands in certificates. Its workers are cal
 
 import re
 from collections.abc import Sequence
+from ipaddress import ip_address
 
 from antiphon.types import HostName, HostPort, Role, WorkerId
 
@@ -13,7 +14,7 @@ DEFAULT_PORT = 7400
 MAX_ADDRESSES = 8
 """Paths to one host."""
 _HOST = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,30}[a-z0-9])?")
-_ADDRESS = re.compile(r"[0-9A-Za-z](?:[0-9A-Za-z.-]{0,252})|[0-9a-fA-F:.]{2,45}")
+_DNS_NAME = re.compile(r"[0-9A-Za-z][0-9A-Za-z.-]{0,252}")
 _HOST_PORT = re.compile(r"(\[[0-9a-fA-F:.]{2,45}\]|[^\s/:@\[\]]{1,253})(?::(\d{1,5}))?", re.ASCII)
 _EXPECTED = re.compile(r"([a-z0-9-]{1,32})\.(prefill|decode|mixed)-(\d{1,3})", re.ASCII)
 
@@ -25,7 +26,12 @@ def is_host_name(text: str) -> bool:
 
 def is_address(text: str) -> bool:
     """Whether it can be an IP address or a DNS name, without a port."""
-    return _ADDRESS.fullmatch(text) is not None
+    if ":" not in text:
+        return _DNS_NAME.fullmatch(text) is not None
+    try:
+        return ip_address(text).version == 6 and "%" not in text
+    except ValueError:
+        return False
 
 
 def parse_host_port(text: str) -> tuple[str, int] | None:

@@ -22,9 +22,9 @@ from typing import Any
 import uvloop
 
 from antiphon import __version__
-from antiphon.core.worker_spec import MAX_WORKERS
 from antiphon.core.joining import judge_join
 from antiphon.core.recorded_run import Setup, Times, router_of
+from antiphon.core.worker_spec import MAX_WORKERS
 from antiphon.errors import PeerError
 from antiphon.host import give_back_freed_memory
 from antiphon.perf import read_times

@@ -1,6 +1,7 @@
 """`antiphon worker`: workers of this host for a gateway on another one, put together."""
 
 import asyncio
+import contextlib
 import time
 from collections.abc import Callable
 
@@ -9,13 +10,17 @@ from antiphon.core.host_names import worker_on
 from antiphon.core.worker_spec import worker_count, worker_specs
 from antiphon.errors import ConfigError
 from antiphon.host import available_bytes
-from antiphon.types import Config
+from antiphon.types import Config, Seconds
+from antiphon.wire import FrameStream
 
 from .local_servers import registered
-from .network import reach_of
+from .network import TlsAddress, dial, reach_of
 from .serve import WORKER_MODULE, usable_cores
 from .supervisor.child_process import command_of
 from .supervisor.host_workers import HostWorkers
+from .supervisor.supervisor import Voice
+
+MEET_TIMEOUT_S: Seconds = 5.0
 
 
 def join(
@@ -43,6 +48,7 @@ def join(
             f"host {reach.host} has no workers: give it prefill, decode or mixed ones"
         )
     _check_memory(config, available_bytes())
+    asyncio.run(_meet(reach.gateway()))
     say(f"Host {reach.host}: {', '.join(worker_on(reach.host, spec.id) for spec in specs)}")
     with registered(config.cluster.socket_dir) as entry:
         workers = HostWorkers(
@@ -50,12 +56,21 @@ def join(
             specs,
             sockets=str(entry.sockets),
             command=lambda name: command_of(WORKER_MODULE, name),
-            say=say,
-            log=log,
-            announce=announce,
+            voice=Voice(say=say, log=log, ready=lambda _: None, announce=announce),
             clock=time.monotonic,
         )
         return asyncio.run(workers.run())
+
+
+async def _meet(gateway: TlsAddress) -> None:
+    """Whoever answers there is the gateway: nobody loads a model to find out that it is not.
+
+    Raises `UsageError`. A gateway that is not there yet is joined later.
+    """
+    stream = FrameStream({}, clock=time.monotonic)
+    with contextlib.suppress(OSError):
+        await dial(stream, gateway, MEET_TIMEOUT_S)
+    stream.end("that was all")
 
 
 def _check_memory(config: Config, available: int) -> None:

@@ -18,9 +18,10 @@ from antiphon.wire import (
     decode,
 )
 
-from .network import Address, dial, is_certificate_refused
+from .network import Address, TlsAddress, dial
 
 JOIN_TIMEOUT_S = 5.0
+_REFUSED = " (without a word: are this host's keys in force? The gateway's log says what it saw)"
 
 
 class NotYetError(PeerError):
@@ -50,7 +51,7 @@ async def join_gateway(
     it may work in another life (the gateway has given this one up, or may have).
     """
     stream = FrameStream(TO_WORKER, clock=clock)
-    attempt = _Attempt(stream, begin)
+    attempt = _Attempt(stream, begin, _REFUSED if isinstance(gateway, TlsAddress) else "")
     try:
         await dial(stream, gateway, JOIN_TIMEOUT_S)
         stream.send(Kind.HELLO, hello)
@@ -67,12 +68,15 @@ async def join_gateway(
 class _Attempt:
     """What comes until the gateway has answered."""
 
-    def __init__(self, stream: FrameStream, begin: Callable[[FrameStream, Welcome], None]) -> None:
+    def __init__(
+        self, stream: FrameStream, begin: Callable[[FrameStream, Welcome], None], hint: str
+    ) -> None:
         loop = asyncio.get_running_loop()
         self.welcome: Welcome | None = None
         self.settled: asyncio.Future[None] = loop.create_future()
         self._stream = stream
         self._begin = begin
+        self._hint = hint
         self._refused: JoinRefused | None = None
         self._ended: asyncio.Future[Ending] = loop.create_future()
         stream.on_frame, stream.on_end = self._heard, self._over
@@ -90,14 +94,9 @@ class _Attempt:
         if not self._ended.done():
             raise PeerError(f"the gateway did not answer within {JOIN_TIMEOUT_S} s")
         ending = self._ended.result()
-        if is_certificate_refused(ending.error):
-            raise UsageError(
-                f"the gateway does not accept this host's certificate ({ending.reason}): are the "
-                f"keys of both by one authority, and in force?"
-            )
         if isinstance(ending.failure, OtherVersionError):
             raise UsageError(f"the gateway is of another version: {ending.reason}")
-        raise PeerError(ending.reason)
+        raise PeerError(ending.reason + self._hint)
 
     def _heard(self, frame: Frame) -> None:
         match decode(frame):

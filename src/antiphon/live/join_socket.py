@@ -1,4 +1,4 @@
-"""Where workers join a gateway: a Unix socket in a private folder, and TLS for those of other hosts.
+"""Where workers join a gateway: a Unix socket in a private folder; TLS for those of other hosts.
 
     worker ── Hello(info, view) ──►  judge  ── Welcome(…) ──► worker      a `RemoteWorker`
                                             ── JoinRefused(reason) ──►    closed

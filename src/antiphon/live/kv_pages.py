@@ -8,7 +8,7 @@ from typing import Protocol
 
 from antiphon.errors import PeerError
 from antiphon.store.transfer import MappedRegion, OwnedRegion
-from antiphon.types import DataAccess, KvShape, Pull, WorkerId
+from antiphon.types import DataAccess, KvShape, Pull, RequestId, WorkerId
 
 from .pull_path import Copied, why_missed
 
@@ -26,6 +26,10 @@ class OwnersPages(Protocol):
 
     async def copy(self, pull: Pull) -> Copied:
         """Copy and check. Raises `PeerError` if nothing can be had there."""
+        ...
+
+    def stop(self, request: RequestId, attempt: int) -> None:
+        """Nobody wants what is copied for this attempt: end soon, if that is easy."""
         ...
 
     def close(self) -> None:
@@ -63,6 +67,9 @@ class MappedPages:
     async def copy(self, pull: Pull) -> Copied:
         """Raises `PeerError` if the memory can't be mapped."""
         return await asyncio.get_running_loop().run_in_executor(self._threads, self._copy, pull)
+
+    def stop(self, request: RequestId, attempt: int) -> None:
+        """A copy within one host is over sooner than it could be stopped."""
 
     def close(self) -> None:
         """Give descriptor and mapping back when the copies asked for are done."""

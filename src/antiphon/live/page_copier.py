@@ -87,7 +87,7 @@ class PageCopier:
                 case Acknowledge():
                     self._spawn(self._acknowledge(command))
                 case StopCopy():
-                    pass  # a copy within one host is over sooner than it could be stopped
+                    self._path.stop(command.request, command.attempt)
                 case PullEnded():
                     self._on_end(command)
         self._wind_up()

@@ -57,9 +57,10 @@ class PeerClient:
 
     `on_memory` gets the file descriptor of the owner's memory and the owner's shape, once, before
     the first call is answered. The descriptor is its own from then on; it must check what it is
-    given, and may raise `PeerError`. From another host no memory comes: at each
-    connection `on_access` gets what opens the owner's data socket until that ends. If the owner's life is over, all calls answer `GONE`.
-    `on_over` is called whenever the stream to the owner ends, whoever ended it.
+    given, and may raise `PeerError`. From another host no memory comes: at each connection
+    `on_access` gets what opens the owner's data socket until that connection ends. If the owner's
+    life is over, all calls answer `GONE`. `on_over` is called whenever the stream to the owner
+    ends, whoever ended it.
     """
 
     def __init__(

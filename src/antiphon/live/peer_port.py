@@ -4,9 +4,9 @@
           ◄── PeerWelcome, and on it the file descriptor of the owner's memory; or PeerRefused
           ── take, renew, acknowledge ──► LeaseBook ──► held, refused
 
-Takers on other hosts come over TLS; no memory of this host can be theirs: they get a key to its data
-socket instead (`DataAccess`). One stream a taker, and each on its own: what happens on one touches
-no other (see `door`).
+Takers on other hosts come over TLS; no memory of this host can be theirs: they get a key to its
+data socket instead (`DataAccess`). One stream a taker, and each on its own: what happens on one
+touches no other (see `door`).
 """
 
 import asyncio

@@ -1,9 +1,9 @@
 """KV of workers in other processes: calls over their data sockets, pages from memory or over TCP.
 
 The first call to an owner's life connects and brings the file descriptor of its memory; the first
-copy maps it. An owner on another host is asked over TLS, and its pages are read over TCP. One life of
-each owner is kept, until the next one comes or its stream is over: memory of a dead process stays
-taken for as long as anybody maps it.
+copy maps it. An owner on another host is asked over TLS, and its pages are read over TCP. One life
+of each owner is kept, until the next one comes or its stream is over: memory of a dead process
+stays taken for as long as anybody maps it.
 """
 
 import asyncio
@@ -18,6 +18,7 @@ from antiphon.types import (
     LeaseRefused,
     PeerHello,
     Pull,
+    RequestId,
     Seconds,
     WorkerId,
     WorkerInfo,
@@ -106,6 +107,11 @@ class PeerPullPath:
         if peer is None or peer.owner.incarnation != offer.incarnation:
             raise PeerError(f"the memory of owner {offer.owner} is not here")
         return await peer.pages.copy(pull)
+
+    def stop(self, request: RequestId, attempt: int) -> None:
+        """See `PullPath`."""
+        for peer in self._peers.values():
+            peer.pages.stop(request, attempt)
 
     def new_life(self) -> None:
         """This worker has another incarnation now: what owners granted is for the old one."""

@@ -14,6 +14,7 @@ from antiphon.types import (
     OfferedPage,
     PageId,
     Pull,
+    RequestId,
 )
 
 
@@ -60,6 +61,10 @@ class PullPath(Protocol):
 
         When this returns, by an exception too, nothing is written any more. Do not cancel.
         """
+        ...
+
+    def stop(self, request: RequestId, attempt: int) -> None:
+        """Nobody wants what is copied for this attempt: end soon, if that is easy."""
         ...
 
 

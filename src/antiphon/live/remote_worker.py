@@ -20,7 +20,12 @@ from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 
-from antiphon.core.said_by_workers import wrong_in_answer, wrong_in_batch, wrong_in_leave, wrong_in_view
+from antiphon.core.said_by_workers import (
+    wrong_in_answer,
+    wrong_in_batch,
+    wrong_in_leave,
+    wrong_in_view,
+)
 from antiphon.core.said_of_kv import WORKERS_TIERS, wrong_in_kv
 from antiphon.errors import PeerError
 from antiphon.types import (

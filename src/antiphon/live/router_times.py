@@ -40,8 +40,8 @@ def router_times(config: Config, identity: bytes) -> str:
 
 
 def _link_time(network: NetworkConfig) -> LinkTime:
-    """How long KV takes from worker to worker: in a cluster of several hosts as between them, for the
-    router does not tell pairs apart. Three messages go before the bytes."""
+    """How long KV takes from worker to worker: in a cluster of several hosts as between them, for
+    the router does not tell pairs apart. Three messages go before the bytes."""
     if network.link_bytes_per_s is None:
         return DEFAULT_LINK_TIME
     slowest = min(network.link_bytes_per_s, DEFAULT_LINK_TIME.bytes_per_s)

@@ -45,8 +45,8 @@ class SharedKv:
         layers: int = 1,
         door: WorkerDoor | None = None,
     ) -> None:
-        """`layers`: the model's, of which a page of the region is a run in equal parts. `door`: where
-        workers of other hosts reach this one, if any can."""
+        """`layers`: the model's, of which a page of the region is a run in equal parts. `door`:
+        where workers of other hosts reach this one, if any can."""
         self._door = door
         self._region = region
         self._info = info

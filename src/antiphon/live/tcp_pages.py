@@ -10,15 +10,26 @@ import logging
 import os
 import threading
 from concurrent.futures import Executor
+from dataclasses import dataclass
 
 from antiphon.errors import PeerError
 from antiphon.store.transfer import OwnedRegion
+from antiphon.store.transfer.mapping import pull_table
 from antiphon.store.transfer.tcp import PageClient
-from antiphon.types import DataAccess, KvShape, Pull, Seconds, WorkerId
+from antiphon.types import DataAccess, KvShape, Pull, RequestId, Seconds, WorkerId
 
 from .pull_path import Copied, why_missed
 
 _log = logging.getLogger(__name__)
+
+
+@dataclass(slots=True)
+class _Running:
+    """A pull: which one of which client, once it has begun."""
+
+    client: PageClient | None = None
+    number: int = 0
+    wanted: bool = True
 
 
 class TcpPages:
@@ -41,6 +52,7 @@ class TcpPages:
         self._lock = threading.Lock()
         self._access: DataAccess | None = None
         self._client: PageClient | None = None
+        self._pulls: dict[tuple[RequestId, int], _Running] = {}
         self._closed = False
 
     def memory_came(self, descriptor: int, shape: KvShape) -> None:
@@ -57,7 +69,26 @@ class TcpPages:
 
     async def copy(self, pull: Pull) -> Copied:
         """Raises `PeerError` if nothing opens the owner's data socket."""
-        return await asyncio.get_running_loop().run_in_executor(self._threads, self._copy, pull)
+        attempt = (pull.request, pull.attempt)
+        with self._lock:
+            self._pulls[attempt] = _Running()
+        try:
+            loop = asyncio.get_running_loop()
+            return await loop.run_in_executor(self._threads, self._copy, pull)
+        finally:
+            with self._lock:
+                del self._pulls[attempt]
+
+    def stop(self, request: RequestId, attempt: int) -> None:
+        """What has not come by now is a miss."""
+        with self._lock:
+            running = self._pulls.get((request, attempt))
+            if running is None:
+                return
+            running.wanted = False
+            client, number = running.client, running.number
+        if client is not None:
+            client.stop(number)
 
     def close(self) -> None:
         """End what is under way."""
@@ -74,17 +105,31 @@ class TcpPages:
 
     def _copy(self, pull: Pull) -> Copied:
         client = self._opened()
-        before = client.missed.copy()
-        good = client.pull(pull.pages, self._timeout_s)
+        number = client.begin(pull_table(pull.pages), self._timeout_s)
+        with self._lock:
+            running = self._pulls[pull.request, pull.attempt]
+            running.client, running.number = client, number
+            wanted = running.wanted
+        if not wanted:
+            client.stop(number)
+        read = client.wait(number)
+        good = tuple(read.good.tolist())
         if all(good):
             return Copied(good)
-        missed = why_missed(client.missed - before)
-        return Copied(good, "; ".join(filter(None, (missed, client.problem))))
+        return Copied(good, "; ".join(filter(None, (why_missed(read.missed), client.problem))))
 
     def _opened(self) -> PageClient:
+        """To make one may compile its kernels: the lock is for the event loop too."""
         with self._lock:
-            if self._closed or self._access is None:
+            client, access = self._client, self._access
+            if self._closed or access is None:
                 raise PeerError(f"nothing opens the data socket of owner {self._owner}")
-            if self._client is None:
-                self._client = PageClient(self._access, self._own)
-            return self._client
+        if client is not None:
+            return client
+        client = PageClient(access, self._own)
+        with self._lock:
+            if self._client is None and self._access is access and not self._closed:
+                self._client = client
+                return client
+        client.close()
+        return self._opened()

@@ -18,8 +18,8 @@ import uvloop
 
 from antiphon import __version__
 from antiphon.checkpoint import open_checkpoint, resolve
-from antiphon.core.recorded_run import Setup
 from antiphon.core.host_names import worker_on
+from antiphon.core.recorded_run import Setup
 from antiphon.core.worker_spec import most_workers, worker_specs
 from antiphon.engine import use_cores
 from antiphon.types import BlockKey, Config, Incarnation, Seconds, Tier, WorkerId, WorkerInfo
@@ -148,8 +148,8 @@ def _port(
     renewed: Sequence[Callable[[], None]],
     journal: KvJournal,
 ) -> WorkerPort:
-    """`renewed` are called at each new life of the worker: what others were told is over. The gateway
-    hears what `journal` notes."""
+    """`renewed` are called at each new life of the worker: what others were told is over. The
+    gateway hears what `journal` notes."""
 
     async def new_life() -> None:
         await worker.new_life(Incarnation(secrets.token_hex(8)))
@@ -222,7 +222,7 @@ def _journal(loaded: LoadedEngine) -> KvJournal:
 
 async def _until_unhealthy(worker: Worker, parent: Parent, beat_s: Seconds) -> None:
     """An engine that fails over and over is given up: the supervisor starts another process. It is
-    told that this one runs, for where there is no gateway nobody else would see that it does not."""
+    told that this one runs: where there is no gateway nobody else would see that it does not."""
     while worker.healthy:
         if parent.config.network.join:
             parent.tell_if_read(Alive())

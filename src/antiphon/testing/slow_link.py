@@ -3,7 +3,7 @@
     python -m antiphon.testing.slow_link LEFT RIGHT --rate-bits 1e9 --delay-ms 1 --loss 0.001
 
 Has a TUN device `slow0` in either namespace and carries packets from one to the other. Prints
-"ready" when both are there; their addresses are the caller's business. Ends with its standard input.
+"ready" when both are there; addresses are the caller's business. Ends with its standard input.
 On a kernel that has netem a veth pair with `tc qdisc … netem` is the better link.
 """
 
@@ -118,7 +118,9 @@ def _write(end: int, packet: bytes) -> None:
 
 def main() -> None:
     """See the module."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+    )
     parser.add_argument("left")
     parser.add_argument("right")
     parser.add_argument("--rate-bits", type=float, default=1e9, help="bits a second")

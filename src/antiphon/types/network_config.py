@@ -1,4 +1,8 @@
-"""Configuration of a cluster that spans several hosts: see `config`."""
+"""Configuration of a cluster that spans several hosts: see `config`.
+
+In a file with hosts (`cluster.toml`) these keys follow from `[hosts.…]`, but for `keys` and
+`encrypt_kv`.
+"""
 
 from dataclasses import dataclass
 from typing import Annotated
@@ -8,10 +12,7 @@ from .config_key import Key
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NetworkConfig:
-    """What is reached on other hosts, and how. Without keys: nothing, and nobody comes from there.
-
-    In a file with hosts (`cluster.toml`) these follow from `[hosts.…]`, but for the keys.
-    """
+    """What is reached on other hosts, and how. Without keys nobody comes from there."""
 
     keys: Annotated[
         str | None,
@@ -35,7 +36,9 @@ class NetworkConfig:
     ] = 0
     encrypt_kv: Annotated[
         bool,
-        Key("Encrypt KV between hosts (AES-256-GCM); false: only on a network that is yours alone."),
+        Key(
+            "Encrypt KV between hosts (AES-256-GCM); false: only on a network that is yours alone."
+        ),
     ] = True
     join: Annotated[
         tuple[str, ...],
@@ -52,6 +55,4 @@ class NetworkConfig:
             1e13,
         ),
     ] = None
-    link_delay_s: Annotated[
-        float, Key("Time one way between hosts, besides.", 0.0, 10.0)
-    ] = 0.0005
+    link_delay_s: Annotated[float, Key("Time one way between hosts, besides.", 0.0, 10.0)] = 0.0005

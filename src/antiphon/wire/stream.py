@@ -44,8 +44,6 @@ class Ending:
     stalled: bool = False
     failure: FrameError | None = None
     """What the other side did wrong, if it did."""
-    error: Exception | None = None
-    """By which the connection broke, if it did."""
 
 
 class FrameStream(asyncio.Protocol):
@@ -288,7 +286,7 @@ class FrameStream(asyncio.Protocol):
             reason = "the other side went away in the middle of a message"
         else:
             reason = f"the connection broke: {exc}" if exc else "the other side closed it"
-        self._over(Ending(reason, error=exc))
+        self._over(Ending(reason))
         if self._timer is not None:
             self._timer.cancel()
         self._closed.set()

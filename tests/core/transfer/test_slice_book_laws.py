@@ -29,7 +29,9 @@ class Slices(RuleBasedStateMachine):
     def key(self, one: Slice) -> tuple[int, int, int]:
         return one.pull, one.group, one.part
 
-    @rule(rows=st.integers(0, 9), parts=st.integers(1, 3), size=st.integers(1, 9), s=st.floats(0, 9))
+    @rule(
+        rows=st.integers(0, 9), parts=st.integers(1, 3), size=st.integers(1, 9), s=st.floats(0, 9)
+    )
     def begin(self, rows: int, parts: int, size: int, s: float) -> None:
         ranges = [(part * KIB, (part + 1) * KIB) for part in range(parts)]
         cut = Cut.of(rows, ranges, size * KIB)

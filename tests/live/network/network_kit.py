@@ -75,7 +75,9 @@ async def open_door(keys: HostKeys) -> AsyncIterator[tuple[TlsDoor, Strangers, i
 
 
 @asynccontextmanager
-async def gateway_on_tls(folder: Path, keys: HostKeys, **settings) -> AsyncIterator[tuple[Door, int]]:
+async def gateway_on_tls(
+    folder: Path, keys: HostKeys, **settings
+) -> AsyncIterator[tuple[Door, int]]:
     """A gateway that is joined from other hosts, and its port."""
     door = Door(folder, **settings)
     listeners = bound([LOOPBACK], 0, "test")

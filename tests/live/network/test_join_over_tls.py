@@ -9,7 +9,7 @@ import pytest
 from link_kit import PuppetWorker, port, request, token, until
 from network_kit import address_of, gateway_on_tls, host_worker, keys_of, make_keys
 
-from antiphon.errors import UsageError
+from antiphon.errors import PeerError, UsageError
 from antiphon.live.join_gateway import join_gateway
 from antiphon.types import Admitted, Hello, JoinRefusal, JoinRefused, WorkerInfo
 
@@ -26,7 +26,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 async def test_requests_and_tokens_pass_whatever_the_clocks_show(folder: Path) -> None:
-    """I42: what is left until a deadline crosses, never a point in time."""
+    """What is left until a deadline crosses, never a point in time."""
     keys = folder / "keys"
     puppet = PuppetWorker(host_worker())
 
@@ -74,24 +74,24 @@ async def test_the_reason_of_a_refusal_reaches_the_worker(folder: Path) -> None:
     def judge(info, present):
         return JoinRefused(reason=JoinRefusal.MODEL, message="another model: change it")
 
-    async with gateway_on_tls(folder, keys_of(keys, "box1"), judge=judge) as (_, number):
-        async with port(
-            PuppetWorker(host_worker()), address_of(number, keys_of(keys, "box2"))
-        ) as serving:
-            with pytest.raises(UsageError, match="another model: change it"):
-                await asyncio.wait_for(asyncio.shield(serving.run), 20)
+    async with (
+        gateway_on_tls(folder, keys_of(keys, "box1"), judge=judge) as (_, number),
+        port(PuppetWorker(host_worker()), address_of(number, keys_of(keys, "box2"))) as serving,
+    ):
+        with pytest.raises(UsageError, match="another model: change it"):
+            await asyncio.wait_for(asyncio.shield(serving.run), 20)
 
 
-async def test_a_certificate_that_has_expired_is_refused_with_a_reason(folder: Path) -> None:
+async def test_a_certificate_that_has_expired_is_not_taken_and_a_hint_is_given(
+    folder: Path,
+) -> None:
     keys = folder / "keys"
     make_keys(keys, "old", days=-1)
     async with gateway_on_tls(folder, keys_of(keys, "box1")) as (door, number):
         expired = replace(keys_of(keys, "box2"), folder=keys / "old")
         hello = Hello(host_worker(), PuppetWorker(host_worker()).view())
-        with pytest.raises(UsageError, match="does not accept this host's certificate"):
-            await join_gateway(
-                address_of(number, expired), hello, lambda *_: None, time.monotonic
-            )
+        with pytest.raises(PeerError, match="are this host's keys in force"):
+            await join_gateway(address_of(number, expired), hello, lambda *_: None, time.monotonic)
         assert not door.socket.present
 
 
@@ -125,7 +125,8 @@ async def test_a_worker_joins_anew_when_its_gateway_is_there_again(folder: Path)
     keys = folder / "keys"
     puppet = PuppetWorker(host_worker())
     async with gateway_on_tls(folder, keys_of(keys, "box1")) as (door, number):
-        async with port(puppet, address_of(number, keys_of(keys, "box2"))):
+        there = address_of(number, keys_of(keys, "box2"))
+        async with port(puppet, there):
             first = await door.link(0)
             first_life = first.info.incarnation
             await first.close("once")

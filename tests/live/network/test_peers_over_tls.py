@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from link_kit import KV, worker_info
 from network_kit import LOOPBACK, keys_of, make_keys
+from pull_kit import LEASE, granted_pull
 
 from antiphon.core.handover import LeaseBook, Owner
 from antiphon.errors import PeerError
@@ -22,17 +23,12 @@ from antiphon.store.transfer import OwnedRegion
 from antiphon.store.transfer.tcp import PageServer
 from antiphon.types import (
     LeaseHeld,
-    LeaseId,
     NetworkConfig,
-    Offer,
-    PagePull,
     Pull,
-    RequestId,
     WorkerId,
 )
 
 pytestmark = pytest.mark.timeout(120)
-LEASE, R = LeaseId("l"), RequestId("r")
 
 
 def reach(keys: HostKeys) -> Reach:
@@ -62,7 +58,11 @@ class Handover:
         self.port.open_to_hosts(self.door.listeners, self.door.reach.server, self.server)
         self.threads, self.closing = ThreadPoolExecutor(2), ThreadPoolExecutor(1)
         self.path = PeerPullPath(
-            lambda: self.taker_info, self._address, self._pages, clock=time.monotonic, timeout_s=10.0
+            lambda: self.taker_info,
+            self._address,
+            self._pages,
+            clock=time.monotonic,
+            timeout_s=10.0,
         )
 
     def _address(self, owner: Owner):
@@ -83,28 +83,7 @@ class Handover:
         return self.regions[side].content.reshape(KV.pages, -1)[number]
 
     def pull(self) -> Pull:
-        region = self.regions[0]
-        region.begin_write([2, 5, 3])
-        for number in (2, 5, 3):
-            self.page(0, number)[:] = np.random.default_rng(number).integers(0, 256, KV.page_bytes)
-        pages = region.seal([2, 5, 3])
-        self.book.offer(LEASE, R, 1, (2, 5, 3), time.monotonic())
-        self.book.grant(LEASE, self.taker_info.incarnation, 1, time.monotonic())
-        offer = Offer(
-            request=R,
-            attempt=1,
-            lease=LEASE,
-            ttl_s=60.0,
-            owner=self.owner_info.id,
-            incarnation=self.owner_info.incarnation,
-            kv=KV,
-            numerics="script",
-            pages=pages,
-            sequences=(),
-            at=self.owner_info.at,
-        )
-        targets = tuple(PagePull(*pair) for pair in zip(pages, (1, 0, 7), strict=True))
-        return Pull(request=R, attempt=1, offer=offer, pages=targets)
+        return granted_pull(self.regions[0], self.book, self.owner_info, self.taker_info)
 
     async def __aenter__(self) -> "Handover":
         await self.port.start()

@@ -27,11 +27,6 @@ pytestmark = pytest.mark.timeout(60)
 SECRET = encode(Kind.HEARTBEAT, None)
 
 
-@pytest.fixture(params=["asyncio", "uvloop"], autouse=True)
-def event_loop_policy(request: pytest.FixtureRequest):
-    return uvloop.EventLoopPolicy() if request.param == "uvloop" else asyncio.DefaultEventLoopPolicy()
-
-
 @pytest.fixture(scope="module")
 def keys(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("cluster") / "keys"
@@ -157,3 +152,15 @@ async def test_the_next_path_is_tried(keys: Path) -> None:
             stream.end("enough")
         with pytest.raises(OSError, match=str(dead[1])):
             await dial(new_stream(), TlsAddress((dead,), GATEWAY_NAME, mine.client()), 5.0)
+
+
+def test_all_that_holds_on_the_servers_loop_too(keys: Path, tmp_path: Path) -> None:
+    """asyncio's transports and uvloop's are different code."""
+    uvloop.run(test_a_host_of_the_cluster_is_heard_and_known(keys))
+    uvloop.run(test_plain_bytes_are_not_heard(keys))
+    uvloop.run(test_the_next_path_is_tried(keys))
+    uvloop.run(test_a_host_can_not_pose_as_another(keys, GATEWAY_NAME))
+    for who in ("no certificate", "another authority", "expired", "TLS 1.2"):
+        uvloop.run(test_who_has_no_keys_of_the_cluster_is_not_heard(keys, tmp_path, who))
+    with pytest.MonkeyPatch.context() as patched:
+        uvloop.run(test_a_handshake_that_is_not_made_ends(keys, patched))

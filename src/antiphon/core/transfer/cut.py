@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from antiphon.types import Seconds
 
-LEAST_SLICE_BYTES = 128 << 10
+LEAST_SLICE_BYTES = 256 << 10
 """Smaller ones cost more in calls than they gain in spreading."""
 MOST_SLICE_BYTES = 4 << 20
 MOST_ROWS = 512

@@ -18,7 +18,7 @@ FAILURES = 2
 """So many in a row, and a path rests."""
 FIRST_REST_S: Seconds = 0.25
 LONGEST_REST_S: Seconds = 30.0
-QUEUED_S: Seconds = 0.03
+QUEUED_S: Seconds = 0.015
 """What is in flight beyond a round trip: so long a queue it may make."""
 
 
@@ -168,11 +168,12 @@ class Paths:
         )
 
     def _has_room(self, one: _Path, size: int, now: Seconds) -> bool:
-        """A slice a stream always; more while the path carries it in time."""
-        if one.in_flight < size * self._streams:
-            return True
+        """At first a slice for each stream; then what the path carries in time, two at least."""
         rate = one.speed.bytes_per_s(now)
-        return rate is not None and one.in_flight + size <= rate * (one.round_trip_s + QUEUED_S)
+        if rate is None:
+            return one.in_flight < size * self._streams
+        in_time = rate * (one.round_trip_s + QUEUED_S)
+        return one.in_flight < 2 * size or one.in_flight + size <= in_time
 
     def _rate(self, one: _Path, now: Seconds) -> float:
         """Who is not known is taken for as fast as the fastest: it is found out soon."""

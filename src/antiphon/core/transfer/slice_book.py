@@ -106,7 +106,7 @@ class SliceBook:
     # ── a stream's questions and news ─────────────────────────────────────────────────────────
 
     def take(self, path: int, now: Seconds) -> Slice | None:
-        """The slice to ask for next over `path`, of the pull that must end first; None: none now."""
+        """The slice to ask for over `path`, of the pull that must end first; None: none now."""
         best = min(
             (pull for pull in self._pulls.items() if pull[1].waiting),
             key=lambda item: (item[1].deadline, item[0]),

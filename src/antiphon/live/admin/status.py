@@ -17,9 +17,9 @@ class WorkerStatus(msgspec.Struct, frozen=True, kw_only=True):
     """One worker. What only a joined one has is None until it joins.
 
     `health` is the gateway's word (joined, suspect, draining), or what the process does meanwhile
-    (starting, waiting, stopping, lost; expected: it is to join from another host). `host` is the one
-    that it is on, if the cluster has several, and `transport` what carries its stream: unix or tls.
-    `kv_used`: share of the KV memory that is in use.
+    (starting, waiting, stopping, lost; expected: it is to join from another host). `host` is the
+    one that it is on, if the cluster has several, and `transport` what carries its stream: unix
+    or tls. `kv_used`: share of the KV memory that is in use.
     """
 
     id: str
@@ -143,8 +143,8 @@ def store_status(child: ChildState | None, now: StoreNow | None) -> StoreStatus 
 def worker_statuses(
     members: Sequence[Member], children: Mapping[str, ChildState], expected: Sequence[str] = ()
 ) -> tuple[WorkerStatus, ...]:
-    """All knowledge in one list: who has joined, which processes there are, and who is `expected` from
-    other hosts."""
+    """All knowledge in one list: who has joined, which processes there are, and who is `expected`
+    from other hosts."""
     joined = {str(member.info.id): member for member in members}
     names = sorted({*joined, *children, *expected}, key=_by_role_and_number)
     return tuple(_status(name, joined.get(name), children.get(name)) for name in names)

@@ -1,7 +1,7 @@
 """What crosses hosts: certificates, doors that ask for them, and how a process on another host is
 reached. Nothing here falls back to a connection without TLS."""
 
-from .dial import Address, TlsAddress, dial, is_certificate_refused
+from .dial import Address, TlsAddress, dial
 from .host_keys import GATEWAY_NAME, HostKeys, host_in, may_speak_for, read_host_keys, tls_name
 from .reach import Reach, reach_of
 from .tls_door import TlsDoor, bound
@@ -18,7 +18,6 @@ __all__ = [
     "bound",
     "dial",
     "host_in",
-    "is_certificate_refused",
     "may_speak_for",
     "reach_of",
     "read_host_keys",

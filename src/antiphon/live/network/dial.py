@@ -4,7 +4,7 @@ import asyncio
 import os
 import socket
 import ssl
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeAlias
 
@@ -13,6 +13,8 @@ from antiphon.errors import UsageError
 from antiphon.types import Seconds
 from antiphon.wire import FrameStream
 
+REST_S: Seconds = 30.0
+"""How long an address at which nobody answered is tried after the others."""
 SILENCE_S: Seconds = 5.0
 """Bytes that nobody has acknowledged for so long end a connection: it is opened anew, which is
 faster than to wait until TCP tries again."""
@@ -25,6 +27,8 @@ class TlsAddress:
     paths: tuple[tuple[str, int], ...]
     name: str
     context: ssl.SSLContext
+    resting: dict[str, Seconds] = field(default_factory=dict)
+    """Addresses that failed, and until when (on the loop's clock) others are tried before them."""
 
     def __str__(self) -> str:
         return " or ".join(format_host_port(*path) for path in self.paths)
@@ -43,7 +47,8 @@ async def dial(stream: FrameStream, address: Address, timeout_s: Seconds) -> Non
         return
     each_s = timeout_s / len(address.paths)
     failed: list[str] = []
-    for path in address.paths:
+    now = asyncio.get_running_loop().time()
+    for path in sorted(address.paths, key=lambda path: address.resting.get(path[0], 0.0) > now):
         try:
             await _by(stream, path, address, each_s)
             return
@@ -53,6 +58,7 @@ async def dial(stream: FrameStream, address: Address, timeout_s: Seconds) -> Non
                 f"{error.verify_message}"
             ) from None
         except OSError as error:
+            address.resting[path[0]] = now + REST_S
             failed.append(f"{format_host_port(*path)}: {error or 'no answer'}")
     raise ConnectionError("; ".join(failed))
 
@@ -86,14 +92,3 @@ def expect_signs_of_life(connection: socket.socket | None) -> None:
         (socket.IPPROTO_TCP, socket.TCP_NODELAY, 1),
     ):
         connection.setsockopt(level, option, value)
-
-
-def is_certificate_refused(error: BaseException | None) -> bool:
-    """Whether a connection ended because the other side does not accept our certificate. It says so
-    after the handshake (TLS 1.3), in an alert that nobody else can write."""
-    reason = getattr(error, "reason", None) or ""
-    return isinstance(error, ssl.SSLError) and "ALERT" in reason and _about_certificate(reason)
-
-
-def _about_certificate(reason: str) -> bool:
-    return "CERTIFICATE" in reason or "UNKNOWN_CA" in reason

@@ -16,14 +16,15 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-
-from cryptography import x509
-from cryptography.exceptions import InvalidSignature
-from cryptography.hazmat.primitives import serialization
+from typing import TYPE_CHECKING, Any
 
 from antiphon.core.host_names import is_host_name, is_worker_on
 from antiphon.errors import UsageError
 from antiphon.types import HostName, WorkerId
+
+# `cryptography` takes 50 ms to load: only processes that have keys load it, when they read them.
+if TYPE_CHECKING:
+    from cryptography import x509
 
 AUTHORITY_FILE, CERTIFICATE_FILE, KEY_FILE = "authority.pem", "host.pem", "host.key"
 GATEWAY_NAME = "gateway.antiphon"
@@ -110,7 +111,7 @@ def read_host_keys(folder: Path, now: datetime | None = None) -> HostKeys:
     )
 
 
-def read_certificate(file: Path) -> x509.Certificate:
+def read_certificate(file: Path) -> "x509.Certificate":
     """Raises `UsageError` if there is none."""
     return _certificate(file)
 
@@ -141,7 +142,9 @@ def check_secret(file: Path) -> None:
         raise UsageError(f"{file}: belongs to another user")
 
 
-def _certificate(file: Path) -> x509.Certificate:
+def _certificate(file: Path) -> "x509.Certificate":
+    from cryptography import x509
+
     try:
         return x509.load_pem_x509_certificate(read_pem(file))
     except ValueError:
@@ -149,8 +152,10 @@ def _certificate(file: Path) -> x509.Certificate:
 
 
 def _check_signed(
-    folder: Path, certificate: x509.Certificate, authority: x509.Certificate
+    folder: Path, certificate: "x509.Certificate", authority: "x509.Certificate"
 ) -> None:
+    from cryptography.exceptions import InvalidSignature
+
     try:
         certificate.verify_directly_issued_by(authority)
     except (ValueError, TypeError, InvalidSignature):
@@ -160,7 +165,9 @@ def _check_signed(
         ) from None
 
 
-def _check_key(file: Path, certificate: x509.Certificate) -> None:
+def _check_key(file: Path, certificate: "x509.Certificate") -> None:
+    from cryptography.hazmat.primitives import serialization
+
     data = read_pem(file)
     check_secret(file)
     try:
@@ -171,14 +178,17 @@ def _check_key(file: Path, certificate: x509.Certificate) -> None:
         raise UsageError(f"{file}: is not the key of {CERTIFICATE_FILE} beside it")
 
 
-def _public(key: object) -> bytes:
-    assert hasattr(key, "public_bytes")
+def _public(key: Any) -> bytes:
+    from cryptography.hazmat.primitives import serialization
+
     return key.public_bytes(
         serialization.Encoding.DER, serialization.PublicFormat.SubjectPublicKeyInfo
     )
 
 
-def _names(certificate: x509.Certificate) -> list[str]:
+def _names(certificate: "x509.Certificate") -> list[str]:
+    from cryptography import x509
+
     try:
         names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName)
     except x509.ExtensionNotFound:
@@ -189,8 +199,8 @@ def _names(certificate: x509.Certificate) -> list[str]:
 def _check_in_force(
     folder: Path,
     host: HostName,
-    certificate: x509.Certificate,
-    authority: x509.Certificate,
+    certificate: "x509.Certificate",
+    authority: "x509.Certificate",
     now: datetime,
 ) -> None:
     for name, one in ((CERTIFICATE_FILE, certificate), (AUTHORITY_FILE, authority)):

@@ -11,8 +11,8 @@ from .host_keys import CERTIFICATE_FILE, read_host_keys
 
 
 def days_left(folder: Path, hosts: Mapping[HostName, bool]) -> dict[HostName, int]:
-    """Days by host, of one host's folder or of one with a folder for each. `hosts` says which is the
-    gateway's.
+    """Days by host, of one host's folder or of one with a folder for each. `hosts` says which is
+    the gateway's.
 
     Raises `UsageError`: keys are missing, don't fit or have expired, or are not what the host is.
     """

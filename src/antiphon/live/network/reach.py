@@ -1,12 +1,12 @@
 """Which hosts this process can reach, and how: its keys, and what they open."""
 
 import ssl
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from antiphon.core.host_names import parse_host_port
 from antiphon.errors import BugError, UsageError
-from antiphon.types import HostName, HostPort, NetworkConfig
+from antiphon.types import HostName, HostPort, NetworkConfig, Seconds
 
 from .dial import TlsAddress
 from .host_keys import GATEWAY_NAME, HostKeys, read_host_keys, tls_name
@@ -20,6 +20,8 @@ class Reach:
     network: NetworkConfig
     server: ssl.SSLContext
     client: ssl.SSLContext
+    resting: dict[str, Seconds] = field(default_factory=dict)
+    """Addresses of others that failed: see `TlsAddress`."""
 
     @property
     def host(self) -> HostName:
@@ -31,12 +33,14 @@ class Reach:
         paths = tuple(map(parse_host_port, self.network.join))
         if not paths or None in paths:
             raise BugError("network.join was not checked with the configuration")
-        return TlsAddress(tuple(path for path in paths if path), GATEWAY_NAME, self.client)
+        return TlsAddress(
+            tuple(path for path in paths if path), GATEWAY_NAME, self.client, self.resting
+        )
 
     def at(self, there: HostPort) -> TlsAddress:
         """Where a worker of another host is asked for what it offers."""
         paths = tuple((address, there.port) for address in there.addresses)
-        return TlsAddress(paths, tls_name(there.host), self.client)
+        return TlsAddress(paths, tls_name(there.host), self.client, self.resting)
 
     def own(self, port: int) -> HostPort:
         """Where others reach this host, on that port."""

@@ -9,7 +9,7 @@ second                    all end at once
 import asyncio
 import contextlib
 import signal
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 
 from antiphon.core.config import as_mapping
 from antiphon.core.worker_spec import WorkerSpec
@@ -17,17 +17,15 @@ from antiphon.types import Config, Seconds
 
 from .kept_child import KeptChild, State
 from .messages import Alive, Drain, Drained, FromChild, Launch, Ready, Say
+from .stop_signals import handled_signals
+from .supervisor import Voice
 
 _DRAIN_MARGIN_S = 10.0
 """How much longer than it was told to a gateway may take to let a worker go."""
 
 
 class HostWorkers:
-    """Runs `specs` of this host. `sockets` is the folder where they reach each other.
-
-    `say` gets what they are doing while somebody waits, `log` what they write, and `announce` what
-    the user is to know: that all have joined, and that they end.
-    """
+    """Runs `specs` of this host. `sockets` is the folder where they reach each other."""
 
     def __init__(
         self,
@@ -36,13 +34,11 @@ class HostWorkers:
         *,
         sockets: str,
         command: Callable[[str], Sequence[str]],
-        say: Callable[[str], None],
-        log: Callable[[str], None],
-        announce: Callable[[str], None],
+        voice: Voice,
         clock: Callable[[], Seconds],
     ) -> None:
         self._config = config
-        self._say, self._log, self._announce = say, log, announce
+        self._voice = voice
         self._workers = [
             KeptChild(
                 command(spec.id),
@@ -69,7 +65,7 @@ class HostWorkers:
         self._exit_code: asyncio.Future[int] | None = None
 
     def _logger(self, name: str) -> Callable[[str], None]:
-        return lambda line: self._log(f"{name} | {line}")
+        return lambda line: self._voice.log(f"{name} | {line}")
 
     async def run(self) -> int:
         """Until a signal comes; returns the exit code. Nothing runs any more then.
@@ -81,7 +77,7 @@ class HostWorkers:
         keeping = [asyncio.create_task(worker.keep()) for worker in self._workers]
         for task in keeping:
             task.add_done_callback(self._kept)
-        with self._handled_signals():
+        with handled_signals(self._signalled):
             try:
                 return await self._exit_code
             finally:
@@ -97,7 +93,7 @@ class HostWorkers:
         match message:
             case Say(line):
                 alone = len(self._workers) == 1
-                self._say(line if alone else f"{worker.launch.name}: {line}")
+                self._voice.say(line if alone else f"{worker.launch.name}: {line}")
             case Ready():
                 self._greet()
             case Alive() if worker.state is State.READY:
@@ -112,7 +108,7 @@ class HostWorkers:
             self._joined = True
             names = ", ".join(worker.launch.name for worker in self._workers)
             where = " or ".join(self._config.network.join)
-            self._announce(f"Joined the gateway at {where}: {names}")
+            self._voice.announce(f"Joined the gateway at {where}: {names}")
 
     def _changed(self) -> None:
         """One that died has nothing to drain."""
@@ -137,24 +133,13 @@ class HostWorkers:
         if not self._exit_code.done():
             self._exit_code.set_result(code)
 
-    @contextlib.contextmanager
-    def _handled_signals(self) -> Iterator[None]:
-        loop = asyncio.get_running_loop()
-        for number in (signal.SIGINT, signal.SIGTERM):
-            loop.add_signal_handler(number, self._signalled, number)
-        try:
-            yield
-        finally:
-            for number in (signal.SIGINT, signal.SIGTERM):
-                loop.remove_signal_handler(number)
-
     def _signalled(self, number: int) -> None:
         self._signals += 1
         if self._signals > 1:
             self._finish(128 + number)
             return
         if self._joined:
-            self._announce("Leaving: what runs here is finished (again: stop at once)")
+            self._voice.announce("Leaving: what runs here is finished (again: stop at once)")
         interrupted = number == signal.SIGINT and not self._joined
         self._stopping = asyncio.create_task(self._stop(128 + number if interrupted else 0))
 

@@ -8,7 +8,7 @@ import asyncio
 import contextlib
 import signal
 import socket
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from antiphon.core.config import as_mapping
@@ -35,6 +35,7 @@ from .messages import (
     Restart,
     Say,
 )
+from .stop_signals import handled_signals
 from .worker_places import NoPlace, WorkerPlaces
 
 GATEWAY = "gateway"
@@ -121,7 +122,7 @@ class Supervisor:
         children = [*store, self._gateway, *self._workers.values()]
         for child in children:
             self._keep(child)
-        with self._handled_signals():
+        with handled_signals(self._signalled):
             try:
                 return await self._exit_code
             finally:
@@ -322,17 +323,6 @@ class Supervisor:
         assert self._exit_code is not None
         if not self._exit_code.done():
             self._exit_code.set_result(code)
-
-    @contextlib.contextmanager
-    def _handled_signals(self) -> Iterator[None]:
-        loop = asyncio.get_running_loop()
-        for number in (signal.SIGINT, signal.SIGTERM):
-            loop.add_signal_handler(number, self._signalled, number)
-        try:
-            yield
-        finally:
-            for number in (signal.SIGINT, signal.SIGTERM):
-                loop.remove_signal_handler(number)
 
     def _signalled(self, number: int) -> None:
         self._signals += 1

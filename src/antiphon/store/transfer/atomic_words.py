@@ -62,3 +62,13 @@ def load_word(typingctx: Any, address: Any) -> Any:
         return builder.load(builder.inttoptr(args[0], _WORD.as_pointer()), align=8)
 
     return types.uint64(types.int64), codegen
+
+
+@_instruction
+def load_int(typingctx: Any, address: Any) -> Any:
+    """The C int there, in no particular order."""
+
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        return builder.load(builder.inttoptr(args[0], ir.IntType(32).as_pointer()), align=4)
+
+    return types.int32(types.int64), codegen

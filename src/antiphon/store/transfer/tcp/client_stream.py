@@ -9,29 +9,21 @@ import socket
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
-
-import numpy as np
 
 from antiphon.core.tcp_endpoint import TcpEndpoint
 from antiphon.core.transfer import Slice
 from antiphon.errors import PeerError
-from antiphon.store.transfer.page_copy import GOOD, IMPOSSIBLE, OVERTAKEN, STALE
 from antiphon.store.transfer.region_header import RegionHeader
 from antiphon.types import DataAccess, Seconds
 
-from .channel import Channel, channel_of
+from .asked_slices import AskedSlices, asked_slices
 from .data_socket import for_bulk
-from .frames import MOST_OUTSTANDING, Reply, Request
+from .frames import MOST_OUTSTANDING
 from .handshake import RefusedError, Shape, introduce
 from .reading import Reading
-from .vectored_io import tick, vectors_of
-
-_BEFORE = np.zeros(256, np.bool_)
-_BEFORE[[GOOD, STALE, IMPOSSIBLE]] = True
-"""Verdicts that an owner may give before it sends."""
+from .vectored_io import Patience, StalledError, StoppedError, tick
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,20 +43,11 @@ class Orders(Protocol):
 
     def next_for(self, stream: "ClientStream") -> list[Slice] | None: ...  # noqa: D102
     def reading(self, one: Slice) -> Reading: ...  # noqa: D102
-    def wanted(self, one: Slice) -> bool: ...  # noqa: D102
     def connected(self, path: int, round_trip_s: Seconds) -> None: ...  # noqa: D102
     def came(self, one: Slice, path: int) -> None: ...  # noqa: D102
     def failed(  # noqa: D102
         self, path: int, slices: "deque[Slice]", problem: str, *, blamed: bool, refused: bool
     ) -> None: ...
-
-
-class UnwantedError(PeerError):
-    """Nobody waits for what was asked for."""
-
-
-class StalledError(PeerError):
-    """Nothing came for long."""
 
 
 class ClientStream(threading.Thread):
@@ -88,7 +71,7 @@ class ClientStream(threading.Thread):
         self._shape = Shape.of(header)
         self._limits = limits
         self._connection: socket.socket | None = None
-        self._channel: Channel | None = None
+        self._slices: AskedSlices | None = None
         self._asked = 0
         self._received = 0
         self._was_idle = False
@@ -96,7 +79,7 @@ class ClientStream(threading.Thread):
     @property
     def connected(self) -> bool:
         """Whether it has a connection, dead or alive."""
-        return self._channel is not None
+        return self._slices is not None
 
     @property
     def room(self) -> int:
@@ -106,18 +89,18 @@ class ClientStream(threading.Thread):
     def run(self) -> None:
         """See the module."""
         try:
-            while (slices := self._orders.next_for(self)) is not None:
+            while (new := self._orders.next_for(self)) is not None:
                 self._was_idle = not self.outstanding and self._received > 0
-                self.outstanding.extend(slices)
+                self.outstanding.extend(new)
                 try:
-                    if self._channel is None:
+                    if self._slices is None:
                         self._connect()
                     else:
-                        self._exchange(self._channel, slices)
+                        self._exchange(self._slices, new)
                 except PeerError as error:
                     self._lost(error)
         finally:  # after a bug too nobody waits for what it was asked for
-            self._lost(UnwantedError("the stream has ended"))
+            self._lost(StoppedError("the stream has ended"))
 
     # ── what it does ─────────────────────────────────────────────────────────────────────────
 
@@ -139,62 +122,26 @@ class ClientStream(threading.Thread):
             raise RefusedError(f"pages of {self._endpoint} have another layout than ours")
         self._connection.settimeout(None)
         tick(self._connection, self._limits.tick_s)
-        self._channel = channel_of(self._connection, session)
-        self._asked = self._received = 0
+        self._slices = asked_slices(self._connection.fileno(), session)
         self._orders.connected(self.path, round_trip_s)
 
-    def _exchange(self, channel: Channel, slices: list[Slice]) -> None:
-        """Ask for `slices`; receive the one that was asked for first."""
-        for one in slices:
-            self._ask(channel, one)
+    def _exchange(self, slices: AskedSlices, new: list[Slice]) -> None:
+        """Ask for `new` ones; receive the one that was asked for first."""
+        for one in new:
+            reading = self._orders.reading(one)
+            slices.ask(self._asked, one, reading, self._patience(reading))
+            self._asked = (self._asked + 1) % 2**32
         one = self.outstanding[0]
-        self._receive(channel, one)
+        reading = self._orders.reading(one)
+        slices.receive(self._received % 2**32, one, reading, self._patience(reading))
         self._received += 1
         self.outstanding.popleft()
         self._orders.came(one, self.path)
 
-    def _ask(self, channel: Channel, one: Slice) -> None:
-        reading = self._orders.reading(one)
-        rows = reading.rows_of(one)
-        start, end = reading.cut.parts[one.part]
-        head = Request(self._asked, len(rows), start, end).encoded()
-        self._asked = (self._asked + 1) % 2**32
-        message = vectors_of(np.frombuffer(head, np.uint8), rows)
-        channel.send(message, self._idle())
-
-    def _receive(self, channel: Channel, one: Slice) -> None:
-        reading = self._orders.reading(one)
-        first, end = reading.cut.rows_of(one.group)
-        rows, idle = end - first, self._idle()
-        head, verdicts = np.empty(Reply.FORMAT.size, np.uint8), np.empty(rows, np.uint8)
-        channel.receive(vectors_of(head, verdicts), idle)
-        Reply(self._received % 2**32, rows).check(head.tobytes())
-        if not _BEFORE[verdicts].all():
-            raise PeerError("a reply with a verdict that there is not")
-        after = np.empty(rows, np.uint8)
-        areas = reading.areas(one, verdicts)
-        channel.receive(np.concatenate((areas, vectors_of(after))), self._idle())
-        if not ((after == verdicts) | ((after == OVERTAKEN) & (verdicts == GOOD))).all():
-            raise PeerError("a reply that contradicts itself")
-        reading.blame(one, after)
-
     # ── how it ends ──────────────────────────────────────────────────────────────────────────
 
-    def _idle(self) -> Callable[[int], None]:
-        """Gives up when nobody waits, or nothing has come for long."""
-        since, before = time.monotonic(), 0
-
-        def idle(moved: int) -> None:
-            nonlocal since, before
-            now = time.monotonic()
-            if moved > before:
-                since, before = now, moved
-            elif now - since >= self._limits.stall_s:
-                raise StalledError(f"nothing came for {self._limits.stall_s} s")
-            if self.outstanding and not self._orders.wanted(self.outstanding[0]):
-                raise UnwantedError("nobody waits any more")
-
-        return idle
+    def _patience(self, reading: Reading) -> Patience:
+        return Patience(self._limits.stall_s, self._limits.tick_s, reading.stopped)
 
     def _lost(self, error: PeerError) -> None:
         slices, self.outstanding = self.outstanding, deque()
@@ -204,12 +151,12 @@ class ClientStream(threading.Thread):
             self.path,
             slices,
             str(error),
-            blamed=not (found_dead or isinstance(error, UnwantedError)),
+            blamed=not (found_dead or isinstance(error, StoppedError)),
             refused=isinstance(error, RefusedError),
         )
 
     def _close(self) -> None:
-        self._channel = None
+        self._slices, self._asked, self._received = None, 0, 0
         if self._connection is not None:
             self._connection.close()
             self._connection = None

@@ -16,6 +16,9 @@ from antiphon.core.transfer import MOST_ROWS
 from antiphon.errors import PeerError
 from antiphon.store.transfer.xxh3 import LEAST_BYTES, STRIPE_BYTES
 
+HEAD_WORDS = 3
+"""Of a request, in words of 8 bytes: number and rows, start, end."""
+REPLY_BYTES = 8
 ROW_BYTES = 16
 MOST_REQUEST_BYTES = 16 << 20
 """Of one reply, unless one page alone has more."""

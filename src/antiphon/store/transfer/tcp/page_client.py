@@ -34,7 +34,7 @@ from antiphon.types import DataAccess, PagePull, Seconds
 
 from .client_stream import ClientStream, StreamLimits
 from .reading import OnPart, Reading, Table
-from .slice_kernels import warm_up
+from .warm_up import warm_up_taker
 
 STREAMS = 4
 """Connections of each path."""
@@ -65,7 +65,7 @@ class PageClient:
         clock: Callable[[], Seconds] = time.monotonic,
     ) -> None:
         """Raises `PeerError` if it has no address that can be used."""
-        warm_up()
+        warm_up_taker(own)
         self.access = access
         self.missed: Counter[Miss] = Counter()
         self.pulled = 0
@@ -211,12 +211,6 @@ class PageClient:
         """The pull that a slice is of."""
         return self._readings[one.pull]
 
-    def wanted(self, one: Slice) -> bool:
-        """Whether somebody still waits for it; on time."""
-        with self._lock:
-            self._expire(self._clock())
-            return self._book.wanted(one.pull)
-
     def connected(self, path: int, round_trip_s: Seconds) -> None:
         """A stream has a connection."""
         with self._lock:
@@ -267,8 +261,10 @@ class PageClient:
         self._settle()
 
     def _settle(self) -> None:
-        """Tell those whose pull is over."""
+        """Stop what nobody wants any more, and tell those whose pull is over."""
         for number, reading in self._readings.items():
+            if not self._book.wanted(number):
+                reading.stopped[0] = True
             if not reading.ended.is_set() and self._book.over(number):
                 reading.end(self._book.missing_groups(number))
 

@@ -26,7 +26,7 @@ from antiphon.types import DataAccess, Seconds
 from .data_keys import DataKeys
 from .data_socket import for_bulk
 from .served_stream import ServedStream
-from .slice_kernels import warm_up
+from .warm_up import warm_up_owner
 
 _log = logging.getLogger(__name__)
 
@@ -59,12 +59,12 @@ class PageServer:
         endpoints: Sequence[str],
         *,
         must_seal: bool = False,
-        limits: ServerLimits = ServerLimits(),  # noqa: B008 - frozen
+        limits: ServerLimits = ServerLimits(),
     ) -> None:
         """Raises `UsageError`: an address that is none, or that can't be listened at."""
         self.keys = DataKeys()
         self.keys.on_revoked(self._end_all_of)
-        warm_up()
+        warm_up_owner(region)
         self._region = region
         self._must_seal = must_seal
         self._limits = limits
@@ -83,9 +83,7 @@ class PageServer:
     def admit(self) -> DataAccess:
         """A key for one more taker."""
         key_id, key = self.keys.new()
-        return DataAccess(
-            endpoints=self.endpoints, key_id=key_id, key=key, sealed=self._must_seal
-        )
+        return DataAccess(endpoints=self.endpoints, key_id=key_id, key=key, sealed=self._must_seal)
 
     def dismiss(self, access: DataAccess) -> None:
         """The taker is gone, or not trusted any more: its key opens nothing from now on."""
@@ -192,9 +190,8 @@ class PageServer:
 
 
 def _add(sums: Counter[str], stream: ServedStream) -> None:
-    sums["pages"] += stream.served.pages
-    sums["bytes"] += stream.served.bytes
-    sums["refused_pages"] += stream.served.refused_pages
+    for name, count in zip(("pages", "bytes", "refused_pages"), stream.counts, strict=True):
+        sums[name] += int(count)
 
 
 def _listening(endpoints: Sequence[str]) -> list[socket.socket]:

@@ -1,4 +1,4 @@
-"""One pull over TCP: its table, and what has come of each page. Arrays all the way, no object a page."""
+"""One pull over TCP: its table, and what has come of each page. Arrays: no object a page."""
 
 import threading
 from collections import Counter
@@ -14,7 +14,7 @@ from antiphon.store.transfer.page_copy import GOOD, ROW_WORDS
 from antiphon.store.transfer.region import OwnedRegion
 
 from .slice_kernels import areas_of, blame_rows, prove_rows
-from .vectored_io import Vectors
+from .vectored_io import Areas
 
 Table = npt.NDArray[np.uint64]
 """[pages, 4]: source page, generation, checksum, target page."""
@@ -26,7 +26,8 @@ OnPart = Callable[[int], None]
 class Reading:
     """The pages of `table`, which go into `own`. Slices of it are different streams' business.
 
-    `ended` is set when nothing is written to the targets any more.
+    `stopped` [1] is set when nobody wants it any more, `ended` when nothing is written to the
+    targets any more.
     """
 
     def __init__(
@@ -36,32 +37,40 @@ class Reading:
             raise BugError(f"a table of pages is uint64 [pages, {ROW_WORDS}], not {table.shape}")
         self.cut = cut
         self.ended = threading.Event()
+        self.stopped = np.zeros(1, np.uint8)
         self.verdicts = np.full(len(table), GOOD, np.uint8)
         self.late = np.zeros(len(table), np.bool_)
         self._rows = np.ascontiguousarray(table[:, :2])
         self._checksums = np.ascontiguousarray(table[:, 2])
         self._targets = np.ascontiguousarray(table[:, 3])
         self._own = own
-        self._pages_at: int = own.content.ctypes.data
-        self._page_bytes = own.header.page_bytes
+        self.own_pages: tuple[int, int] = own.content.ctypes.data, own.header.page_bytes
         self._on_part = on_part
         self._telling = threading.Lock()
         self._told = 0
+
+    @property
+    def proves_at_once(self) -> bool:
+        """Whether slices are whole pages, whose checksums are compared as they come."""
+        return len(self.cut.parts) == 1
 
     def rows_of(self, one: Slice) -> Table:
         """What to ask for: [rows, 2] of page and generation."""
         first, end = self.cut.rows_of(one.group)
         return self._rows[first:end]
 
-    def areas(self, one: Slice, verdicts: npt.NDArray[np.uint8]) -> Vectors:
+    def targets_of(self, one: Slice) -> tuple[npt.NDArray[np.uint64], npt.NDArray[np.uint64]]:
+        """Where its pages go, and their checksums."""
+        first, end = self.cut.rows_of(one.group)
+        return self._targets[first:end], self._checksums[first:end]
+
+    def areas(self, one: Slice, verdicts: npt.NDArray[np.uint8]) -> Areas:
         """Where the bytes go of those pages of a slice whose verdict is GOOD."""
         first, end = self.cut.rows_of(one.group)
         start, stop = self.cut.parts[one.part]
         areas = np.empty((end - first, 2), np.uint64)
         targets = self._targets[first:end]
-        count = areas_of(
-            self._pages_at, self._page_bytes, start, stop, targets, verdicts, areas
-        )
+        count = areas_of(*self.own_pages, start, stop, targets, verdicts, areas)
         return areas[:count]
 
     def blame(self, one: Slice, verdicts: npt.NDArray[np.uint8]) -> None:
@@ -69,13 +78,19 @@ class Reading:
         first, end = self.cut.rows_of(one.group)
         blame_rows(verdicts, self.verdicts[first:end])
 
+    def prove_slice(self, one: Slice, verdicts: npt.NDArray[np.uint8]) -> None:
+        """Compare the checksums of those pages of a slice that are GOOD; `verdicts` change."""
+        targets, checksums = self.targets_of(one)
+        prove_rows(*self.own_pages, targets, checksums, verdicts)
+
     def prove(self, group: int) -> None:
-        """All of these pages are here: compare their checksums."""
+        """All of these pages are here: compare their checksums, if that was not done at once."""
+        if self.proves_at_once:
+            return
         first, end = self.cut.rows_of(group)
         rows = slice(first, end)
         prove_rows(
-            self._pages_at,
-            self._page_bytes,
+            *self.own_pages,
             self._targets[rows],
             self._checksums[rows],
             self.verdicts[rows],

@@ -84,14 +84,3 @@ def blame_rows(came, verdicts):
     for row in range(len(came)):
         if verdicts[row] == GOOD:
             verdicts[row] = came[row]
-
-
-def warm_up() -> None:
-    """Have all of this compiled, or loaded, before a request waits for it."""
-    rows, words = np.empty((0, 2), np.uint64), np.empty(0, np.uint64)
-    verdicts = np.empty(0, np.uint8)
-    check_rows(0, 0, rows, verdicts)
-    recheck_rows(0, rows, verdicts)
-    areas_of(0, 0, 0, 0, words, verdicts, rows)
-    prove_rows(0, 0, words, words, verdicts)
-    blame_rows(verdicts, verdicts)

@@ -1,56 +1,154 @@
 """Sending and receiving lists of memory areas, given by arrays of addresses: no object per page.
 
 Python's own `sendmsg` wants a buffer object for each area, and takes the interpreter lock again
-after each packet's worth; here one call moves a whole slice.
+after each packet's worth. Here compiled code calls the system, until all is moved; sockets are
+blocking ones whose calls return after a tick (`tick`), so that it notices when to give up.
 """
 
-import ctypes
-import errno
 import os
 import socket
 import struct
-from collections.abc import Callable
+from dataclasses import dataclass, field
 
 import numpy as np
 import numpy.typing as npt
+from numba import types
 
 from antiphon.errors import PeerError
+from antiphon.store.transfer.atomic_words import load_int
+from antiphon.store.transfer.kernel import kernel
+from antiphon.types import Seconds
 
-Vectors = npt.NDArray[np.uint64]
+Areas = npt.NDArray[np.uint64]
 """[areas, 2] of address and bytes, as `struct iovec`; none is empty."""
 
-Idle = Callable[[int], None]
-"""Called with the bytes moved so far when nothing has moved for one tick; raises to give up."""
+DONE, CLOSED, STALLED, STOPPED, ODD = 0, -1, -2, -3, -4
+"""What moving returns; numbers above 0 are those of system errors."""
 
+MESSAGE_WORDS = 7
+"""`struct msghdr` of 64-bit Linux."""
+_AREAS, _AREA_COUNT = 2, 3
 _MOST_AREAS = 1024
 """UIO_MAXIOV of Linux: so many in one call."""
+_WAIT_ALL, _NO_SIGNAL, _MORE = 0x100, 0x4000, 0x8000
+_TRY_AGAIN, _INTERRUPTED = 11, 4
+
+_call = types.int64(types.int32, types.int64, types.int32)
+_sendmsg = types.ExternalFunction("sendmsg", _call)
+_recvmsg = types.ExternalFunction("recvmsg", _call)
+_memcpy = types.ExternalFunction("memcpy", types.int64(types.int64, types.int64, types.int64))
+_errno_at = types.ExternalFunction("__errno_location", types.int64())
 
 
-class _Message(ctypes.Structure):
-    """`struct msghdr`."""
-
-    _fields_ = (
-        ("name", ctypes.c_void_p),
-        ("name_bytes", ctypes.c_uint32),
-        ("areas", ctypes.c_void_p),
-        ("area_count", ctypes.c_size_t),
-        ("control", ctypes.c_void_p),
-        ("control_bytes", ctypes.c_size_t),
-        ("flags", ctypes.c_int),
-    )
-
-
-def _call(name: str) -> Callable[..., int]:
-    function = getattr(ctypes.CDLL(None, use_errno=True), name)
-    function.argtypes = (ctypes.c_int, ctypes.c_void_p, ctypes.c_int)
-    function.restype = ctypes.c_ssize_t
-    return function
+@kernel
+def _consumed(areas, count, done):
+    """How many areas are whole after `done` bytes; what was moved of the next one is cut off."""
+    whole = 0
+    left = np.uint64(done)
+    while whole < count and areas[whole, 1] <= left:
+        left -= areas[whole, 1]
+        whole += 1
+    if whole < count:
+        areas[whole, 0] += left
+        areas[whole, 1] -= left
+    return whole
 
 
-_sendmsg, _recvmsg = _call("sendmsg"), _call("recvmsg")
+@kernel
+def _judged(error, ticks, most_ticks, stopped):
+    """What becomes of a call that moved nothing."""
+    if error == _INTERRUPTED:
+        return DONE
+    if error != _TRY_AGAIN:
+        return error
+    if stopped[0]:
+        return STOPPED
+    return STALLED if ticks >= most_ticks else DONE
 
 
-def tick(connection: socket.socket, seconds: float) -> None:
+@kernel
+def receive_areas(fd, areas, count, message, stopped, most_ticks, patient):
+    """Fill the first `count` areas, in order; consumes them. Gives up after so many ticks without a
+    byte, or when `stopped` [1]; `patient`: no tick counts before the first byte."""
+    first, ticks, moved = 0, 0, False
+    while first < count:
+        message[_AREAS] = np.uint64(areas[first:].ctypes.data)
+        message[_AREA_COUNT] = np.uint64(min(count - first, _MOST_AREAS))
+        done = _recvmsg(np.int32(fd), np.int64(message.ctypes.data), np.int32(_WAIT_ALL))
+        if done > 0:
+            first += _consumed(areas[first:], count - first, done)
+            ticks, moved = 0, True
+        elif done == 0:
+            return CLOSED
+        else:
+            ticks += moved or not patient
+            code = _judged(load_int(_errno_at()), ticks, most_ticks, stopped)
+            if code != DONE:
+                return code
+    return DONE
+
+
+@kernel
+def send_areas(fd, areas, count, message, stopped, most_ticks, more):
+    """Send the first `count` areas, in order; consumes them. `more` follows at once."""
+    first, ticks = 0, 0
+    flags = _NO_SIGNAL | (_MORE if more else 0)
+    while first < count:
+        message[_AREAS] = np.uint64(areas[first:].ctypes.data)
+        message[_AREA_COUNT] = np.uint64(min(count - first, _MOST_AREAS))
+        done = _sendmsg(np.int32(fd), np.int64(message.ctypes.data), np.int32(flags))
+        if done > 0:
+            first += _consumed(areas[first:], count - first, done)
+            ticks = 0
+        else:
+            ticks += 1
+            code = _judged(load_int(_errno_at()), ticks, most_ticks, stopped)
+            if code != DONE:
+                return code
+    return DONE
+
+
+@kernel
+def through_buffer(areas, buffer, fills):
+    """Copy areas into `buffer` uint8, one after the other, or out of it if it `fills` them, until
+    either ends; consumes areas. Returns how many are whole, and how many bytes were copied."""
+    whole, copied = 0, 0
+    at = np.int64(buffer.ctypes.data)
+    while whole < len(areas) and copied < len(buffer):
+        size = min(np.int64(areas[whole, 1]), len(buffer) - copied)
+        area = np.int64(areas[whole, 0])
+        if fills:
+            _memcpy(area, at + copied, size)
+        else:
+            _memcpy(at + copied, area, size)
+        copied += size
+        whole += _consumed(areas[whole : whole + 1], 1, size)
+    return whole, copied
+
+
+@dataclass(slots=True)
+class Patience:
+    """When moving bytes is given up: after `stall_s` without one, or when `stopped` [1] is set."""
+
+    stall_s: Seconds
+    tick_s: Seconds
+    stopped: npt.NDArray[np.uint8] = field(default_factory=lambda: np.zeros(1, np.uint8))
+
+    @property
+    def ticks(self) -> int:
+        """So many without a byte."""
+        return max(1, round(self.stall_s / self.tick_s))
+
+
+class StoppedError(PeerError):
+    """Nobody waits for it any more."""
+
+
+class StalledError(PeerError):
+    """Nothing has moved for long."""
+
+
+def tick(connection: socket.socket, seconds: Seconds) -> None:
     """Have calls on this blocking socket return after so long without progress."""
     whole, rest = divmod(seconds, 1)
     time = struct.pack("ll", int(whole), int(rest * 1e6))
@@ -58,54 +156,39 @@ def tick(connection: socket.socket, seconds: float) -> None:
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, time)
 
 
-def vectors_of(*arrays: npt.NDArray) -> Vectors:
+def areas_in(*arrays: npt.NDArray) -> Areas:
     """The memory of contiguous arrays, which must outlive the call that it is for."""
     rows = [(one.ctypes.data, one.nbytes) for one in arrays if one.nbytes]
     return np.array(rows, np.uint64).reshape(-1, 2)
 
 
-def send_all(fd: int, vectors: Vectors, idle: Idle, *, more: bool = False) -> None:
-    """Send all areas in order; consumes `vectors`. `more` follows at once.
-
-    Raises `PeerError` if the peer went away, and what `idle` raises.
-    """
-    flags = socket.MSG_NOSIGNAL | (socket.MSG_MORE if more else 0)
-    _move(_sendmsg, fd, vectors, flags, idle)
+def new_message() -> npt.NDArray[np.uint64]:
+    """Room for one system call's arguments, for one thread."""
+    return np.zeros(MESSAGE_WORDS, np.uint64)
 
 
-def receive_all(fd: int, vectors: Vectors, idle: Idle) -> None:
-    """Fill all areas in order; consumes `vectors`. Raises like `send_all`."""
-    _move(_recvmsg, fd, vectors, socket.MSG_WAITALL, idle)
+def send_all(fd: int, areas: Areas, patience: Patience) -> None:
+    """Send all areas. Raises `PeerError`: closed, broken, stalled, stopped."""
+    stopped, ticks = patience.stopped, patience.ticks
+    check(send_areas(fd, areas, len(areas), new_message(), stopped, ticks, False), patience)
 
 
-def _move(call: Callable[..., int], fd: int, vectors: Vectors, flags: int, idle: Idle) -> None:
-    first, moved = 0, 0
-    while first < len(vectors):
-        areas = vectors[first : first + _MOST_AREAS]
-        message = _Message(areas=areas.ctypes.data, area_count=len(areas))
-        done = call(fd, ctypes.addressof(message), flags)
-        if done < 0:
-            _judge(ctypes.get_errno(), idle, moved)
-        elif done == 0:
-            raise PeerError("the peer closed the connection")
-        else:
-            moved += done
-            first += _consumed(areas, done)
+def receive_all(fd: int, areas: Areas, patience: Patience, *, patient: bool = False) -> None:
+    """Fill all areas. Raises likewise."""
+    stopped, ticks = patience.stopped, patience.ticks
+    check(receive_areas(fd, areas, len(areas), new_message(), stopped, ticks, patient), patience)
 
 
-def _judge(number: int, idle: Idle, moved: int) -> None:
-    if number in (errno.EAGAIN, errno.EWOULDBLOCK):
-        idle(moved)
-    elif number != errno.EINTR:
-        raise PeerError(f"the connection broke: {os.strerror(number)}")
-
-
-def _consumed(areas: Vectors, done: int) -> int:
-    """How many areas are whole; what was moved of the next one is cut off."""
-    ends = np.cumsum(areas[:, 1])
-    whole = int(np.searchsorted(ends, np.uint64(done), side="right"))
-    if whole < len(areas):
-        begun = np.uint64(done) - (ends[whole - 1] if whole else np.uint64(0))
-        areas[whole, 0] += begun
-        areas[whole, 1] -= begun
-    return whole
+def check(code: int, patience: Patience) -> None:
+    """Raises `PeerError` for all but DONE."""
+    if code == DONE:
+        return
+    if code == CLOSED:
+        raise PeerError("the peer closed the connection")
+    if code == STALLED:
+        raise StalledError(f"nothing moved for {patience.stall_s} s")
+    if code == STOPPED:
+        raise StoppedError("nobody waits for it any more")
+    if code == ODD:
+        raise PeerError("the peer said something that contradicts itself")
+    raise PeerError(f"the connection broke: {os.strerror(code)}")
