@@ -122,6 +122,8 @@ class Reading:
 
     def missed(self) -> Counter[Miss]:
         """Why the others do not."""
+        if not self.verdicts.any() and not self.late.any():
+            return Counter()
         counts = Counter({Miss.UNREACHED: int((self.late & (self.verdicts == GOOD)).sum())})
         for verdict, miss in MISS_OF.items():
             counts[miss] += int((self.verdicts == verdict).sum())
