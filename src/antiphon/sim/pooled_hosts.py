@@ -62,7 +62,6 @@ class PooledHost:
         self.pool = StorePool(node, rules, listen=self._peers_have)
         self.tier = PooledHostTier(
             first_to_go=self.pool.first_to_go,
-            is_home=self.pool.is_home,
             slots=node.weight,
             policy=policy,
             lease_ttl_s=lease_ttl_s,

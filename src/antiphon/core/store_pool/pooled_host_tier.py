@@ -3,11 +3,9 @@
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from antiphon.core.tiers import Declined, HostTier, PolicyFactory, Slot
+from antiphon.core.tiers import Declined, HostTier, Slot
 from antiphon.core.tiers.held_block import BlockState
 from antiphon.types import BlockKey, LeaseId, Seconds
-
-from .spread_policy import SpreadPolicy
 
 _REMEMBERED = 4
 """Positions of blocks, for each slot."""
@@ -15,7 +13,7 @@ _REMEMBERED = 4
 
 class PooledHostTier(HostTier):
     """A `HostTier`. `first_to_go` names a copy whose slot is to be used next, among blocks that are
-    idle, as `StorePool.first_to_go` does; `is_home` says which blocks live here (`SpreadPolicy`).
+    idle, as `StorePool.first_to_go` does.
 
     Parents and children of one prompt lie on different nodes, so that a block is not refused for
     want of its parent, nor read for the sake of a chain: `lend` gives each block by itself.
@@ -25,11 +23,9 @@ class PooledHostTier(HostTier):
         self,
         *,
         first_to_go: Callable[[Callable[[BlockKey], bool], Seconds], BlockKey | None],
-        is_home: Callable[[BlockKey], bool],
-        policy: PolicyFactory,
         **tier: Any,
     ) -> None:
-        super().__init__(policy=lambda: SpreadPolicy(policy(), is_home), **tier)
+        super().__init__(**tier)
         self._first_to_go = first_to_go
         self._positions: dict[BlockKey, int] = {}
         """Of blocks that are, or were, here: how many are before each."""

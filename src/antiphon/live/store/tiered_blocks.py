@@ -87,7 +87,6 @@ class TieredBlocks:
         self.memory = HostMemory(tenancy, config.memory_bytes)
         self.host = PooledHostTier(
             first_to_go=self.peers.first_to_go,
-            is_home=self.peers.is_home,
             slots=self.memory.slots,
             policy=policy_named(config.policy, spread=self.peers.possible),
             lease_ttl_s=config.lease_ttl_s,

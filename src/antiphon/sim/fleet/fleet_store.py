@@ -125,7 +125,6 @@ class FleetStore:
         self._beyond = beyond
         self._host = PooledHostTier(
             first_to_go=beyond.first_to_go if beyond is not None else _no_copies,
-            is_home=beyond.is_home if beyond is not None else _everything,
             slots=size.host_blocks,
             policy=policy_named(config.policy, spread=beyond is not None),
             lease_ttl_s=config.lease_ttl_s,
@@ -393,8 +392,3 @@ class FleetStore:
 def _no_copies(_idle: Callable[[BlockKey], bool], _now: Seconds) -> BlockKey | None:
     """A store that is in no pool has none."""
     return None
-
-
-def _everything(_key: BlockKey) -> bool:
-    """And it is home to all blocks."""
-    return True
