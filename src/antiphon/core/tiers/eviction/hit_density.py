@@ -11,10 +11,6 @@ up to the moment when blocks were given up so far.
 
 Of blocks that were used equally often, the least recently used goes first; between these, the one
 of the lowest density. With nothing measured yet, density falls with age: that is LRU.
-
-Where a chain's blocks lie on several nodes, none can see that another block continues its own.
-There `lag` makes a block count as older the farther it is from the beginning: the blocks of a
-prompt that was used as one go from its end on, as they would where all are together.
 """
 
 from collections import OrderedDict
@@ -40,12 +36,6 @@ class _Seen:
     """How often it was wanted, from 0 and at most the last level."""
     at: int
     """When it was wanted last, in blocks put."""
-    lag: float = 0.0
-    """By how much it counts as older than it is."""
-
-    @property
-    def rank(self) -> float:
-        return self.at - self.lag
 
 
 class ReuseAges:
@@ -96,13 +86,11 @@ class ReuseAges:
 class HitDensity:
     """Blocks go in the order of their hit density."""
 
-    def __init__(self, *, levels: int = 4, ghosts: float = 8.0, lag: float = 0.0) -> None:
+    def __init__(self, *, levels: int = 4, ghosts: float = 8.0) -> None:
         """`levels` numbers of uses are told apart, so many or more being one.
 
         `ghosts`: how many that went are watched, for each that is here. One takes some 250 bytes.
-        `lag`: by how many blocks put a block counts as older than the one before it in its chain.
         """
-        self._lag = lag
         self._ghosts_a_block = ghosts
         self._puts = 0
         self._observations = 0
@@ -119,7 +107,6 @@ class HitDensity:
             seen = _Seen(0, self._puts)
         else:
             self._wanted(seen)
-        seen.lag = self._lag * position
         self._blocks[key] = seen
 
     def use(self, key: BlockKey) -> None:
@@ -130,12 +117,12 @@ class HitDensity:
             self._idle[seen.level].discard(key)
         self._wanted(seen)
         if idle:
-            self._idle[seen.level].put(key, seen.rank)
+            self._idle[seen.level].put(key, seen.at)
 
     def idle(self, key: BlockKey) -> None:
         """See `EvictionPolicy`."""
         seen = self._blocks[key]
-        self._idle[seen.level].put(key, seen.rank)
+        self._idle[seen.level].put(key, seen.at)
 
     def busy(self, key: BlockKey) -> None:
         """See `EvictionPolicy`."""
@@ -156,10 +143,9 @@ class HitDensity:
             _, ghost = self._ghosts.popitem(last=False)
             self._saw(ghost.level, None)
 
-    def _worth(self, key: BlockKey) -> tuple[float, float, BlockKey]:
+    def _worth(self, key: BlockKey) -> tuple[float, int, BlockKey]:
         seen = self._blocks[key]
-        age = int(self._puts - seen.rank)
-        return self._ages[seen.level].density(age), seen.rank, key
+        return self._ages[seen.level].density(self._puts - seen.at), seen.at, key
 
     def _wanted(self, seen: _Seen) -> None:
         self._saw(seen.level, self._puts - seen.at)
