@@ -150,12 +150,13 @@ async def served(
     *,
     values: RemoteValues | None = None,
     pool: dict[str, object] | None = None,
+    network: dict[str, object] | None = None,
     **store: Any,
 ) -> AsyncIterator[Path]:
     """The socket of a store that runs on this loop, which is quicker than a process; what breaks
     it is raised at the end. `values`: its remote tier is this."""
     tables = {"store": {"memory_bytes": "1MiB", **store}, "cluster": CLUSTER}
-    config = build({**tables, "store_pool": pool or {}})
+    config = build({**tables, "store_pool": pool or {}, "network": network or {}})
     path, stop, ready = folder / STORE_SOCKET, asyncio.Event(), asyncio.Event()
     slower = slower_tiers(config)
     slower = replace(slower, remote=values) if values is not None else slower
