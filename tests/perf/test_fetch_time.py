@@ -16,7 +16,7 @@ from antiphon.perf import (
 )
 from antiphon.types import Tier
 
-STORE_TIERS = [Tier.HOST, Tier.DISK, Tier.REMOTE]
+STORE_TIERS = [Tier.HOST, Tier.PEER, Tier.DISK, Tier.REMOTE]
 
 
 @given(st.integers(1, 2**40))
@@ -32,7 +32,7 @@ def test_a_faster_tier_is_faster_and_nothing_takes_no_time(size_bytes: int) -> N
 def test_each_tier_has_its_own_set_up_and_rate(tier: Tier) -> None:
     links = {
         name: LinkTime(setup_s=number, bytes_per_s=10.0 * number)
-        for number, name in enumerate(("host", "disk", "remote"), 1)
+        for number, name in enumerate(("host", "peer", "disk", "remote"), 1)
     }
     link = links[tier.value]
     assert TierFetchTime(**links).seconds(600, tier) == link.seconds(600)
@@ -40,7 +40,7 @@ def test_each_tier_has_its_own_set_up_and_rate(tier: Tier) -> None:
 
 def test_fetch_times_are_written_and_read_and_logs_without_them_mean_the_default() -> None:
     slow = LinkTime(setup_s=1.0, bytes_per_s=1.0)
-    other = TierFetchTime(host=slow, disk=slow, remote=slow)
+    other = TierFetchTime(host=slow, peer=slow, disk=slow, remote=slow)
     text = write_times(DEFAULT_STEP_TIME, DEFAULT_LINK_TIME, other)
     assert read_times(text, step_tokens=128).fetches == other
     assert read_times("", step_tokens=128).fetches == DEFAULT_FETCH_TIME

@@ -5,12 +5,14 @@ from typing import Annotated
 
 import typer
 
+from antiphon.core.host_names import parse_host_port
+
 from . import options
 from .progress import tell
 from .settings import load
 
 
-def store(
+def store(  # noqa: PLR0913  each is an option
     socket_dir: Annotated[
         str | None,
         typer.Option(
@@ -22,6 +24,26 @@ def store(
     store_memory: options.StoreMemory = None,
     store_disk: options.StoreDisk = None,
     store_dir: options.StoreDir = None,
+    pool_listen: Annotated[
+        str | None,
+        typer.Option(help="Be one of a pool of stores, reached there.", metavar="HOST:PORT"),
+    ] = None,
+    pool_name: Annotated[
+        str | None,
+        typer.Option(
+            help="What this store is called there.",
+            metavar="NAME",
+            show_default="its host's name, with keys",
+        ),
+    ] = None,
+    peer: Annotated[
+        list[str] | None,
+        typer.Option(help="Another store of the pool; may be repeated.", metavar="NAME@HOST:PORT"),
+    ] = None,
+    keys: Annotated[
+        str | None,
+        typer.Option(help="Folder of this host's keys (`antiphon cluster keys`).", metavar="DIR"),
+    ] = None,
     config: options.ConfigFile = None,
 ) -> None:
     """Run a KV store by itself, for servers that come and go.
@@ -33,12 +55,25 @@ def store(
     \b
     antiphon store --socket-dir /run/user/1000/kv --store-memory 8GiB
     antiphon serve smollm2-135m --store /run/user/1000/kv/store.sock
+
+    Stores of several hosts form a pool: what one has, workers beside the others can fetch. Without
+    keys (`network.keys`) they must be on one host:
+
+    \b
+    antiphon store --socket-dir /run/user/1000/a --pool-name a --pool-listen 127.0.0.1:7421
+    antiphon store --socket-dir /run/user/1000/b --pool-name b --pool-listen 127.0.0.1:7422 \\
+        --peer a@127.0.0.1:7421
     """
     given = {
         ("cluster", "socket_dir"): socket_dir,
         ("store", "memory_bytes"): store_memory,
         ("store", "disk_bytes"): store_disk,
         ("store", "dir"): store_dir,
+        ("store_pool", "listen"): pool_listen,
+        ("store_pool", "name"): pool_name,
+        ("store_pool", "peers"): peer or None,
+        ("network", "keys"): keys,
+        ("network", "addresses"): _addresses(keys, pool_listen),
     }
     settings = load(config, given)
 
@@ -53,3 +88,9 @@ def store(
     folder = private_folder(Path(chosen) if chosen else runtime_folder() / "antiphon-store")
     path = folder / STORE_SOCKET
     run_store(settings, path, on_ready=lambda: tell(f"The store is reached at {path}"))
+
+
+def _addresses(keys: str | None, listen: str | None) -> list[str] | None:
+    """At which other hosts reach this one: where its store listens. None: as the file says."""
+    where = parse_host_port(listen) if keys is not None and listen is not None else None
+    return None if where is None else [where[0]]

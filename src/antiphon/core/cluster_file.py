@@ -29,12 +29,13 @@ from .host_names import (
 MAX_HOSTS = 256
 _MAX_LINKS = 4096
 _ROLES = tuple(role.value for role in Role)
-_HOST_KEYS = ("addresses", "cores", "gateway", "port", "worker_port", *_ROLES)
+_HOST_KEYS = ("addresses", "cores", "gateway", "port", "worker_port", "store_port", *_ROLES)
 _LINK_KEYS = ("between", "gbit_per_s", "delay_ms")
 _FOLLOW = {
     "cluster": _ROLES,
     "engine": ("cores",),
     "network": ("addresses", "port", "worker_port", "join", "expected", "link_bytes_per_s"),
+    "store_pool": ("listen", "name", "peers"),
 }
 """Keys that follow from the hosts, and so must not be set besides."""
 
@@ -43,7 +44,8 @@ Values = Mapping[str, object]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Host:
-    """One host of the cluster, as its table says. `workers`: how many of each role."""
+    """One host of the cluster, as its table says. `workers`: how many of each role. `store_port`:
+    where its store is one of the cluster's pool; 0: it is in none."""
 
     name: HostName
     addresses: tuple[str, ...]
@@ -51,6 +53,7 @@ class Host:
     gateway: bool
     port: int
     worker_port: int
+    store_port: int
     workers: Mapping[str, int]
 
     def names(self) -> Iterable[str]:
@@ -101,8 +104,7 @@ class ClusterFile:
                 **self._link_times(),
             },
         }
-        if not host.gateway:
-            made["store"] = {"enabled": False}
+        made |= self._store_on(host)
         values: dict[str, dict[str, Any]] = {}
         for table in dict.fromkeys((*self.rest, *made)):
             content = self.rest.get(table, {})
@@ -110,6 +112,18 @@ class ClusterFile:
                 raise ConfigError(f"[{table}]: must be a table of keys")
             values[table] = {**content, **made.get(table, {})}
         return values
+
+    def _store_on(self, host: Host) -> dict[str, dict[str, Any]]:
+        """Workers of a host use its store, if it has one; all such stores are one pool."""
+        if not host.store_port:
+            return {} if host.gateway else {"store": {"enabled": False}}
+        peers = [
+            f"{other.name}@{format_host_port(other.addresses[0], other.store_port)}"
+            for other in self.hosts.values()
+            if other.store_port and other is not host
+        ]
+        listen = format_host_port(host.addresses[0], host.store_port)
+        return {"store_pool": {"listen": listen, "peers": peers}}
 
     def _link_times(self) -> dict[str, float]:
         """The router knows one time for all transfers: that of the slowest link."""
@@ -140,6 +154,12 @@ def parse(values: Values) -> ClusterFile | None:
         raise ConfigError(f"hosts: one must have gateway = true, and only one; here {found} has it")
     if not any(host.workers["decode"] + host.workers["mixed"] for host in hosts.values()):
         raise ConfigError("hosts: nobody would decode: give one of them decode or mixed workers")
+    pooled = [name for name, host in hosts.items() if host.store_port]
+    if pooled and not hosts[gateways[0]].store_port:
+        raise ConfigError(
+            f"hosts.{pooled[0]}.store_port: the gateway hears of the pool from the store beside "
+            f"it: give hosts.{gateways[0]} a store_port, too"
+        )
     rest = {name: content for name, content in values.items() if name not in ("hosts", "links")}
     _check_not_set_twice(rest)
     return ClusterFile(hosts, _links(values.get("links", ()), hosts), rest)
@@ -174,6 +194,7 @@ def _host(name: str, content: object) -> Host:
         gateway=gateway,
         port=_whole(f"{where}.port", table.get("port", DEFAULT_PORT), 1, 65535),
         worker_port=_whole(f"{where}.worker_port", table.get("worker_port", 0), 0, 65535),
+        store_port=_whole(f"{where}.store_port", table.get("store_port", 0), 0, 65535),
         workers={role: _whole(f"{where}.{role}", table.get(role, 0), 0, 256) for role in _ROLES},
     )
 

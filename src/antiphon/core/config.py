@@ -19,6 +19,7 @@ from antiphon.types import Config, Key, KvConfig, Role, StoreConfig
 
 from .cluster_rules import check_cluster
 from .number_text import number_text
+from .pool_rules import check_store_pool
 from .tcp_endpoint import TcpEndpoint, parse_endpoint
 from .worker_spec import (
     mixed_workers,
@@ -203,6 +204,7 @@ def _check_agreement(config: Config) -> None:
     """The rules that tie keys together."""
     kv, scheduler, http = config.kv, config.scheduler, config.http
     check_cluster(config)
+    check_store_pool(config)
     _check_store(config.store)
     _check_remote(config.store)
     _check_kv_events(kv, max(1, worker_count(config.cluster)))

@@ -10,7 +10,9 @@ from antiphon.core.kv import KEY_BYTES
 from antiphon.types import KvDump, KvEvents, StoreAnswer, StoreAsk, StoreOp, Tier, TierStats
 
 WORKERS_TIERS = frozenset((Tier.DEVICE,))
-STORES_TIERS = frozenset((Tier.HOST, Tier.DISK, Tier.REMOTE))
+STORES_TIERS = frozenset((Tier.HOST, Tier.PEER, Tier.DISK, Tier.REMOTE))
+POOLED_TIERS = frozenset((Tier.HOST, Tier.DISK))
+"""What a store of a pool says of itself to the others."""
 
 _MAX_COUNT = 2**62
 _COUNTS = (

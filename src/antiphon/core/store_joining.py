@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from antiphon.types import KvShape, StoreHello, StoreRefusal, StoreRefused
+from antiphon.types import KvShape, PoolHello, StoreHello, StoreRefusal, StoreRefused
 
 from .joining import MAX_NUMERICS_CHARS, is_name, same_pages, shape_problem
 
@@ -37,25 +37,51 @@ def judge_store_hello(
             f"{len(present)} workers are here, at most {max_workers} may be: give it another store",
         )
     for there in present[:1]:
-        if there.identity != hello.identity:
-            return StoreRefused(
-                StoreRefusal.MODEL,
-                f"workers of the model {there.identity.hex()[:16]}… are here, this one has "
-                f"{hello.identity.hex()[:16]}…: give it a store of its own",
-            )
-        if not same_pages(there.kv, hello.kv):
-            return StoreRefused(
-                StoreRefusal.KV_SHAPE,
-                f"workers with other pages are here ({there.kv}): give this one the same kv and "
-                f"model settings, or a store of its own",
-            )
-    if not blocks_within(hello.kv, memory_bytes):
+        if refused := _unlike(there, hello.identity, hello.kv):
+            return refused
+    return _too_large(hello.kv, memory_bytes)
+
+
+def judge_pool_hello(
+    hello: PoolHello, there: Tenancy | None, *, in_use: bool, memory_bytes: int
+) -> StoreRefused | None:
+    """May that store be in this one's pool? None: it may. `there`: what lies here, if anything
+    does; `in_use`: workers are here. What nobody uses gives way."""
+    problem = "" if is_name(hello.name) else "name: letters, digits, dots, dashes, underscores"
+    problem = problem or _wrong_tenancy(hello.identity, hello.kv)
+    if not problem and hello.blocks < 1:
+        problem = "blocks: it has room for none"
+    if problem:
+        return StoreRefused(StoreRefusal.INVALID, problem)
+    if there is not None and in_use and (refused := _unlike(there, hello.identity, hello.kv)):
+        return refused
+    return _too_large(hello.kv, memory_bytes)
+
+
+def _unlike(there: Tenancy, identity: bytes, kv: KvShape) -> StoreRefused | None:
+    if there.identity != identity:
+        return StoreRefused(
+            StoreRefusal.MODEL,
+            f"workers of the model {there.identity.hex()[:16]}… are here, this one has "
+            f"{identity.hex()[:16]}…: give it a store of its own",
+        )
+    if not same_pages(there.kv, kv):
         return StoreRefused(
             StoreRefusal.KV_SHAPE,
-            f"a block has {block_bytes(hello.kv)} bytes, the store's memory {memory_bytes}: raise "
-            f"store.memory_bytes (--store-memory)",
+            f"workers with other pages are here ({there.kv}): give this one the same kv and "
+            f"model settings, or a store of its own",
         )
     return None
+
+
+def _too_large(kv: KvShape, memory_bytes: int) -> StoreRefused | None:
+    if blocks_within(kv, memory_bytes):
+        return None
+    return StoreRefused(
+        StoreRefusal.KV_SHAPE,
+        f"a block has {block_bytes(kv)} bytes, the store's memory {memory_bytes}: raise "
+        f"store.memory_bytes (--store-memory)",
+    )
 
 
 def pages_a_block(kv: KvShape) -> int:
@@ -79,8 +105,12 @@ def _problem(hello: StoreHello) -> str:
         return "worker: letters, digits, dots, dashes and underscores, at most 64"
     if not is_name(hello.incarnation):
         return "incarnation: letters, digits, dots, dashes and underscores, at most 64"
-    if len(hello.identity) != _IDENTITY_BYTES:
-        return f"identity has {len(hello.identity)} bytes, not {_IDENTITY_BYTES}"
     if len(hello.numerics) > MAX_NUMERICS_CHARS:
         return f"numerics is longer than {MAX_NUMERICS_CHARS} characters"
-    return shape_problem(hello.kv)
+    return _wrong_tenancy(hello.identity, hello.kv)
+
+
+def _wrong_tenancy(identity: bytes, kv: KvShape) -> str:
+    if len(identity) != _IDENTITY_BYTES:
+        return f"identity has {len(identity)} bytes, not {_IDENTITY_BYTES}"
+    return shape_problem(kv)

@@ -26,6 +26,7 @@ from .cache_folder import cache_folder
 from .loop_guard import guard_loop
 from .socket_folder import STORE_SOCKET, private_folder
 from .store.kv_store import KvStore
+from .store.pool.opened_pool import opened_pool
 from .store.port import StorePort
 from .supervisor.messages import Ready, Stop, ToRunning
 from .supervisor.parent import Parent, run_child
@@ -93,7 +94,8 @@ async def serve_store(
 ) -> None:
     """Keep blocks, reached at socket `path`, until `stop`.
 
-    Raises `UsageError` if the socket can't be had, and the first law that was broken.
+    Raises `UsageError` if the socket can't be had, or the place in a pool of stores, and the first
+    law that was broken.
     """
     broken: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
@@ -102,8 +104,14 @@ async def serve_store(
             broken.set_exception(error)
 
     guard_loop(breaks)
+    pool = opened_pool(config, clock=time.monotonic)
     kv_store = KvStore(
-        config.store, slower.folder, slower.remote, broken=breaks, clock=time.monotonic
+        config,
+        slower.folder,
+        slower.remote,
+        pool.where if pool is not None else None,
+        broken=breaks,
+        clock=time.monotonic,
     )
     port = StorePort(
         path,
@@ -115,6 +123,8 @@ async def serve_store(
     stopped = asyncio.create_task(stop.wait())
     try:
         await port.start()
+        if pool is not None:
+            await pool.port.start(kv_store, kv_store.spawn)
         on_ready()
         await asyncio.wait({stopped, broken}, return_when=asyncio.FIRST_COMPLETED)
         if broken.done():
@@ -124,6 +134,8 @@ async def serve_store(
         with contextlib.suppress(asyncio.CancelledError):
             broken.cancel()
         await port.close()
+        if pool is not None:
+            await pool.port.close()
         await kv_store.close()
 
 

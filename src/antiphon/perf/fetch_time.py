@@ -6,12 +6,16 @@ from antiphon.types import Seconds, Tier
 
 from .transfer_time import LinkTime
 
+PEER_LINK = LinkTime(setup_s=4e-3, bytes_per_s=1e9)
+"""From another store's memory over a network of 10 Gbit/s, and on through the host's own."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TierFetchTime:
     """Set-up and rate of each tier of the store, all the way into the worker's memory."""
 
     host: LinkTime
+    peer: LinkTime = PEER_LINK
     disk: LinkTime
     remote: LinkTime
 
@@ -22,6 +26,8 @@ class TierFetchTime:
         match tier:
             case Tier.HOST:
                 return self.host.seconds(size_bytes)
+            case Tier.PEER:
+                return self.peer.seconds(size_bytes)
             case Tier.DISK:
                 return self.disk.seconds(size_bytes)
             case Tier.REMOTE:

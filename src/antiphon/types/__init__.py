@@ -83,6 +83,7 @@ from .ids import (
     RequestId,
     Seconds,
     SequenceKey,
+    StoreName,
     TokenId,
     WorkerId,
 )
@@ -157,6 +158,17 @@ from .routing import (
 from .sampling import (
     SamplingParams,
 )
+from .store_pool import (
+    LentBlock,
+    PlacedBlock,
+    PoolClear,
+    PoolHello,
+    PoolLent,
+    PoolPlace,
+    PoolRead,
+    PoolWelcome,
+)
+from .store_pool_config import StorePoolConfig
 from .transfer import DataAccess
 
 __all__ = [
@@ -222,6 +234,7 @@ __all__ = [
     "LeaseRefusal",
     "LeaseRefused",
     "Leave",
+    "LentBlock",
     "LoadRun",
     "Locate",
     "Located",
@@ -242,7 +255,14 @@ __all__ = [
     "PeerRefusal",
     "PeerRefused",
     "PeerWelcome",
+    "PlacedBlock",
     "PlannerConfig",
+    "PoolClear",
+    "PoolHello",
+    "PoolLent",
+    "PoolPlace",
+    "PoolRead",
+    "PoolWelcome",
     "Preempted",
     "Prefilled",
     "Pull",
@@ -280,7 +300,9 @@ __all__ = [
     "StoreAsk",
     "StoreConfig",
     "StoreHello",
+    "StoreName",
     "StoreOp",
+    "StorePoolConfig",
     "StoreRefusal",
     "StoreRefused",
     "StoreWatch",

@@ -10,6 +10,7 @@ from typing import Annotated
 from .config_key import Key
 from .network_config import NetworkConfig
 from .planner_config import PlannerConfig
+from .store_pool_config import StorePoolConfig
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -351,4 +352,5 @@ class Config:
     router: RouterConfig = field(default_factory=RouterConfig)
     planner: PlannerConfig = field(default_factory=PlannerConfig)
     store: StoreConfig = field(default_factory=StoreConfig)
+    store_pool: StorePoolConfig = field(default_factory=StorePoolConfig)
     log: LogConfig = field(default_factory=LogConfig)

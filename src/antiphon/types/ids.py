@@ -6,6 +6,8 @@ RequestId = NewType("RequestId", str)
 WorkerId = NewType("WorkerId", str)
 Incarnation = NewType("Incarnation", str)
 """Random id of one life of a process: a restarted worker has another one."""
+StoreName = NewType("StoreName", str)
+"""A store of a pool; it keeps its name over its lives."""
 LeaseId = NewType("LeaseId", str)
 """Unguessable id of one promise to keep pages for a reader."""
 

@@ -27,6 +27,8 @@ class Tier(StrEnum):
     """A worker's own KV memory."""
     HOST = "host"
     """The store's shared memory, which workers copy from."""
+    PEER = "peer"
+    """Another store of the pool: it comes over the network, into the host tier."""
     DISK = "disk"
     REMOTE = "remote"
 

@@ -2,12 +2,15 @@
 
 from .calls import Calls
 from .codec import (
+    FROM_POOLED_STORE,
     FROM_STORE,
     FROM_STRANGE_CALLERS,
+    FROM_STRANGE_STORES,
     FROM_STRANGE_TAKERS,
     FROM_STRANGERS,
     TO_GATEWAY,
     TO_OWNER,
+    TO_POOLED_STORE,
     TO_STORE,
     TO_TAKER,
     TO_WORKER,
@@ -25,13 +28,16 @@ from .quiet_log import QuietLog
 from .stream import Ending, FrameStream
 
 __all__ = [
+    "FROM_POOLED_STORE",
     "FROM_STORE",
     "FROM_STRANGERS",
     "FROM_STRANGE_CALLERS",
+    "FROM_STRANGE_STORES",
     "FROM_STRANGE_TAKERS",
     "PROTOCOL_VERSION",
     "TO_GATEWAY",
     "TO_OWNER",
+    "TO_POOLED_STORE",
     "TO_STORE",
     "TO_TAKER",
     "TO_WORKER",

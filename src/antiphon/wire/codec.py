@@ -61,6 +61,12 @@ class Kind(IntEnum):
     STORE_ASK = 67
     STORE_ANSWER = 68
     FORGET = 69
+    POOL_HELLO = 80
+    POOL_WELCOME = 81
+    POOL_READ = 82
+    POOL_LENT = 83
+    POOL_PLACE = 84
+    POOL_CLEAR = 85
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,6 +122,12 @@ _ENTRIES: dict[int, _Entry] = {
     Kind.STORE_ASK: _entry(types.StoreAsk, _LARGE),
     Kind.STORE_ANSWER: _entry(types.StoreAnswer, _LARGE),
     Kind.FORGET: _entry(types.Forget, _LARGE),
+    Kind.POOL_HELLO: _entry(types.PoolHello),
+    Kind.POOL_WELCOME: _entry(types.PoolWelcome),
+    Kind.POOL_READ: _entry(types.PoolRead, _LISTS),
+    Kind.POOL_LENT: _entry(types.PoolLent, _LARGE),
+    Kind.POOL_PLACE: _entry(types.PoolPlace, _LISTS),
+    Kind.POOL_CLEAR: _entry(types.PoolClear, _LARGE),
 }
 
 
@@ -182,6 +194,26 @@ FROM_STORE = _limits(
     Kind.KV_DUMP,
     Kind.STORE_ANSWER,
 )
+TO_POOLED_STORE = _limits(
+    Kind.HEARTBEAT,
+    Kind.KV_REPLAY,
+    Kind.POOL_READ,
+    Kind.POOL_PLACE,
+    Kind.POOL_CLEAR,
+    Kind.FORGET,
+    Kind.RELEASE,
+)
+"""What a store of a pool may receive from another one that has called it; and from one that it has
+called itself."""
+FROM_POOLED_STORE = _limits(
+    Kind.POOL_WELCOME,
+    Kind.STORE_REFUSED,
+    Kind.HEARTBEAT,
+    Kind.KV_EVENTS,
+    Kind.KV_DUMP,
+    Kind.POOL_LENT,
+    Kind.STORE_ANSWER,
+)
 
 FROM_STRANGERS = _limits(Kind.HELLO)
 """What a gateway may receive from a worker that it has not taken in."""
@@ -189,6 +221,8 @@ FROM_STRANGE_TAKERS = _limits(Kind.PEER_HELLO)
 """Likewise an owner."""
 FROM_STRANGE_CALLERS = _limits(Kind.STORE_HELLO, Kind.STORE_WATCH)
 """Likewise a store."""
+FROM_STRANGE_STORES = _limits(Kind.POOL_HELLO)
+"""Likewise a store of a pool."""
 
 _encoder = msgspec.msgpack.Encoder()
 

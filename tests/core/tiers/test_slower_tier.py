@@ -81,16 +81,19 @@ def test_laws(steps: list[tuple[str, BlockKey]], most: int, most_blocks: int | N
 
 
 @pytest.mark.parametrize(
-    ("came_from", "written"),
+    ("came_from", "written", "elsewhere"),
     [
-        (Tier.DEVICE, (Tier.DISK, Tier.REMOTE)),
-        (Tier.REMOTE, (Tier.DISK,)),
-        (Tier.DISK, ()),
+        (Tier.DEVICE, (Tier.DISK, Tier.REMOTE), (Tier.REMOTE,)),
+        (Tier.REMOTE, (Tier.DISK,), ()),
+        (Tier.PEER, (Tier.DISK,), ()),
+        (Tier.DISK, (), ()),
     ],
 )
 def test_a_block_goes_where_it_is_not_and_is_found_sooner(
-    came_from: Tier, written: tuple[Tier, ...]
+    came_from: Tier, written: tuple[Tier, ...], elsewhere: tuple[Tier, ...]
 ) -> None:
-    assert tiers_to_write(came_from, (Tier.DISK, Tier.REMOTE)) == written
+    both = (Tier.DISK, Tier.REMOTE)
+    assert tiers_to_write(came_from, both) == written
+    assert tiers_to_write(came_from, both, at_home=False) == elsewhere, "its home has the disk"
     assert tiers_to_write(came_from, ()) == ()
     assert tiers_to_write(Tier.DEVICE, (Tier.REMOTE,)) == (Tier.REMOTE,)

@@ -38,12 +38,20 @@ from antiphon.types.kv_store import STORE
 class RealStore:
     """`python -m antiphon.live.store_process`, as the supervisor starts it."""
 
-    def __init__(self, folder: Path, store: dict[str, object], cluster: dict[str, object]) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        store: dict[str, object],
+        cluster: dict[str, object],
+        pool: dict[str, object] | None = None,
+    ) -> None:
         self.folder = folder
         self.path = folder / STORE_SOCKET
         self.log: list[str] = []
         self.refused = ""
-        self._config = build({"store": store, "cluster": {**CLUSTER, **cluster}})
+        self._config = build(
+            {"store": store, "cluster": {**CLUSTER, **cluster}, "store_pool": pool or {}}
+        )
         self._child: ChildProcess | None = None
         self._lives = 0
 
@@ -138,11 +146,17 @@ async def stopped(store: RealStore) -> AsyncIterator[None]:
 
 @asynccontextmanager
 async def served(
-    folder: Path, *, values: RemoteValues | None = None, **store: Any
+    folder: Path,
+    *,
+    values: RemoteValues | None = None,
+    pool: dict[str, object] | None = None,
+    network: dict[str, object] | None = None,
+    **store: Any,
 ) -> AsyncIterator[Path]:
     """The socket of a store that runs on this loop, which is quicker than a process; what breaks
     it is raised at the end. `values`: its remote tier is this."""
-    config = build({"store": {"memory_bytes": "1MiB", **store}, "cluster": CLUSTER})
+    tables = {"store": {"memory_bytes": "1MiB", **store}, "cluster": CLUSTER}
+    config = build({**tables, "store_pool": pool or {}, "network": network or {}})
     path, stop, ready = folder / STORE_SOCKET, asyncio.Event(), asyncio.Event()
     slower = slower_tiers(config)
     slower = replace(slower, remote=values) if values is not None else slower

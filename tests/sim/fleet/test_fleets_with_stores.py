@@ -192,12 +192,43 @@ def test_i25_the_router_knows_what_stores_have(faults: FaultPlan, reach: Reach) 
     stores = run.fleet.stores
     assert stores is not None
     for host, store in stores.by_host().items():
-        name = STORE if reach is Reach.FLEET else f"mixed-{host}"
-        for tier in (Tier.HOST, Tier.DISK):
+        assert store.stats().leases == 0
+        if reach is Reach.POOL and host:
+            continue  # it is the first host's that speaks for the pool
+        name = f"mixed-{host}" if reach is Reach.HOST else STORE
+        for tier in (Tier.HOST, Tier.DISK, *([Tier.PEER] if reach is Reach.POOL else [])):
             there = {key for key, where in store.held() if where is tier}
             assert there
             assert held_by(run, name, tier) == there
-        assert store.stats().leases == 0
+    if reach is Reach.POOL:
+        first, second = stores.by_host().values()
+        own = {key for key, where in second.held() if where is not Tier.PEER}
+        assert {key for key, where in first.held() if where is Tier.PEER} == own
+
+
+def test_what_a_pool_brings_from_another_host_takes_the_networks_time() -> None:
+    """Two hosts; the same prompt comes to one, and then, as that is busy, to the other."""
+    fleet = spec(*MIXED)
+    one, apart = plan(100), plan(100, reach=Reach.POOL)
+    pooled = ran(replace(fleet, store=apart), readers(4, 8))
+    ideal = ran(replace(fleet, store=one), readers(4, 8))
+    beside = ran(replace(fleet, store=plan(100, reach=Reach.HOST)), readers(4, 8))
+    assert all_answered(pooled)
+    assert cached(beside) <= cached(pooled) <= cached(ideal)
+    assert cached(pooled) >= 0.9 * cached(ideal)
+
+
+def test_a_pools_stores_hold_each_block_once_while_it_is_cold() -> None:
+    run = ran(replace(spec(*MIXED), store=plan(200, reach=Reach.POOL)), readers(1, 8))
+    run.fleet.cluster.run_until(run.fleet.now + 5.0)
+    assert run.fleet.stores is not None
+    for store in run.fleet.stores.by_host().values():
+        beyond = store._beyond
+        assert beyond is not None
+        own = [key for key, where in store.held() if where is Tier.HOST]
+        elsewhere = set(beyond.held())
+        assert own
+        assert all(beyond.is_home(key) or key in elsewhere for key in own)
 
 
 def test_i7_the_same_seed_gives_the_same_records() -> None:
@@ -276,20 +307,28 @@ class Watched(FleetStore):
     good: dict[BlockKey, int]
 
     def begin_put(self, block: PutBlock, tenant: bytes, writer: str) -> bool:
-        self.tenants = getattr(self, "tenants", {})
+        self._know()
         self.tenants[block.key] = tenant
         return super().begin_put(block, tenant, writer)
 
     def end_put(self, key: BlockKey, good: bool) -> None:
-        self.good = getattr(self, "good", {})
+        self._know()
         if good:
             self.good[key] = self.lives
         super().end_put(key, good)
+
+    def _know(self) -> None:
+        """What comes from another store of a pool was put there; all are lost together."""
+        known = getattr(self._beyond, "_pool", self)
+        if not hasattr(known, "tenants"):
+            known.tenants, known.good = {}, {}
+        self.tenants, self.good = known.tenants, known.good
 
 
 def check(store: FleetStore, fetch: Fetch, copied: tuple[bool, ...]) -> None:
     """What is fetched, against what was put."""
     assert isinstance(store, Watched)
+    store._know()
     for key, good in zip(fetch.keys, copied, strict=True):
         if good:
             assert store.good.get(key) == store.lives, "a block that was lost is read"

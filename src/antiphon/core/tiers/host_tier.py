@@ -92,6 +92,7 @@ class HostTier:
         *,
         writer: str = "",
         needs_parent: bool = False,
+        position: int = 0,
     ) -> Slot | Declined:
         """A slot to write the block to, evicting another block if need be.
 
@@ -100,7 +101,8 @@ class HostTier:
         ends. A block that is known counts as used, unless it was just read: its reader has it now.
 
         Blocks of a chain should come in its order. `needs_parent`: no other tier has the parent; if
-        it is not here either, the block gets a free slot or none.
+        it is not here either, the block gets a free slot or none. `position`: how many blocks are
+        before it in its chain, if the parent is not here.
         """
         self.expire(now)
         known = self._blocks.get(key)
@@ -124,7 +126,7 @@ class HostTier:
             parent=parent,
             account=account,
             slot=self._slots.take(account),
-            position=before.position + 1 if before is not None else 0,
+            position=before.position + 1 if before is not None else position,
             writer=writer,
         )
         self._slots.fill(block)

@@ -20,17 +20,21 @@ WRITTEN_AT_ONCE = 8
 Held = TypeVar("Held")
 
 
-def tiers_to_write(came_from: Tier, there: Collection[Tier]) -> tuple[Tier, ...]:
+def tiers_to_write(
+    came_from: Tier, there: Collection[Tier], *, at_home: bool = True
+) -> tuple[Tier, ...]:
     """Of the slower tiers that there are, those that a block which is in the host tier from now on
     is offered to: the faster ones than where it came from, so that it is found nearer next time,
-    and, if a worker put it, all."""
+    and, if a worker put it, all. In a pool of stores it is the block's home that writes it to its
+    disk, whoever else has a copy."""
+    disk = (Tier.DISK,) if at_home else ()
     match came_from:
-        case Tier.REMOTE:
-            slower = (Tier.DISK,)
+        case Tier.REMOTE | Tier.PEER:
+            slower = disk
         case Tier.DISK | Tier.HOST:
             slower = ()
         case Tier.DEVICE:
-            slower = (Tier.DISK, Tier.REMOTE)
+            slower = (*disk, Tier.REMOTE)
     return tuple(tier for tier in slower if tier in there)
 
 

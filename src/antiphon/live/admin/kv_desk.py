@@ -30,7 +30,7 @@ from antiphon.types import (
 from .kv_naming import KvNaming, Named
 from .kv_orders import KvDone, KvLookup, KvOrder, KvPlace, KvStats, WorkerKv
 
-_STORES = (Tier.HOST, Tier.DISK, Tier.REMOTE)
+_STORES = (Tier.HOST, Tier.PEER, Tier.DISK, Tier.REMOTE)
 _MOVED_TO = (Tier.HOST, Tier.DISK)
 _NEED_PROMPT = frozenset((StoreOp.PIN, StoreOp.UNPIN, StoreOp.PREFETCH, StoreOp.MOVE))
 ANY_TIER = "any"

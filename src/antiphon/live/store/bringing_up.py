@@ -14,9 +14,13 @@ from antiphon.types import BlockKey, OfferedPage, Seconds, Tier
 
 from .disk_blocks import DiskBlocks
 from .host_memory import HostBlocks
+from .peers import Peers
 from .remote_blocks import RemoteBlocks
 
 _NOBODY = b""
+_HOLDER = "bringing up"
+STAYS_S: Seconds = 0.1
+"""So long a block that came from a peer stays at least."""
 
 Arrived: TypeAlias = Callable[[Slot, RecordedBlock, tuple[OfferedPage, ...] | None, Tier], object]
 """A slot was filled from that tier, or (None) could not be."""
@@ -30,6 +34,7 @@ class BringingUp:
         self,
         host: HostBlocks,
         disk: DiskBlocks | None,
+        peers: Peers,
         remote: RemoteBlocks | None,
         *,
         arrived: Arrived,
@@ -37,6 +42,7 @@ class BringingUp:
     ) -> None:
         self._host = host
         self._disk = disk
+        self._peers = peers
         self._remote = remote
         self._arrived = arrived
         self._spawn = spawn
@@ -45,7 +51,8 @@ class BringingUp:
     @property
     def possible(self) -> bool:
         """Whether there are slower tiers at all."""
-        return self._disk is not None or self._remote is not None
+        there = self._disk is not None or self._remote is not None
+        return there or self._peers.possible
 
     async def bring_up(
         self,
@@ -70,6 +77,8 @@ class BringingUp:
                 return Tier.HOST
             if self._disk is not None and key in self._disk:
                 return Tier.DISK
+            if key in self._peers:
+                return Tier.PEER
             return Tier.REMOTE if key in remote else None
 
         while self._host.clock() < deadline:
@@ -80,12 +89,31 @@ class BringingUp:
             way.held(keep(turn.keys))
         return brought
 
+    async def bring_up_own(self, keys: Sequence[BlockKey], wait_s: Seconds) -> None:
+        """Have those of the keys that are on this store's disk in shared memory, wherever in their
+        chains they are, as far as that takes no longer."""
+        deadline = self._host.clock() + wait_s
+        for key in keys:
+            if key not in self._host.tier and key not in self._loads:
+                self._begin(Load(key, None, Tier.DISK), None, deadline)
+        await self._loaded(keys, deadline)
+
+    async def take_in(self, records: Sequence[RecordedBlock], wait_s: Seconds) -> None:
+        """Have these blocks of peers in shared memory, as far as that takes no longer."""
+        deadline = self._host.clock() + wait_s
+        for record in records:
+            if record.key not in self._host.tier and record.key not in self._loads:
+                fill = partial(self._peers.fill, deadline=deadline)
+                self._load(record, record.tenant, Tier.PEER, fill)
+        await self._loaded([record.key for record in records], deadline)
+
     async def close(self) -> None:
         """Return when nothing is under way."""
         await asyncio.gather(*self._loads.values(), return_exceptions=True)
 
     def _is_near(self, key: BlockKey) -> bool:
-        return key in self._host.tier or (self._disk is not None and key in self._disk)
+        near = key in self._host.tier or (self._disk is not None and key in self._disk)
+        return near or key in self._peers
 
     async def _on_remote(self, keys: Sequence[BlockKey], deadline: Seconds) -> Collection[BlockKey]:
         if self._remote is None or not keys:
@@ -97,10 +125,14 @@ class BringingUp:
         for load in turn.begin:
             if not self._begin(load, tenant, deadline):
                 break
-        loads = {self._loads[key] for key in turn.missing if key in self._loads}
+        await self._loaded(turn.missing, deadline)
+        return sum(key in self._host.tier for key in turn.missing)
+
+    async def _loaded(self, keys: Sequence[BlockKey], deadline: Seconds) -> None:
+        """Wait for those that are on their way."""
+        loads = {self._loads[key] for key in keys if key in self._loads}
         if loads:
             await asyncio.wait(loads, timeout=max(0.0, deadline - self._host.clock()))
-        return sum(key in self._host.tier for key in turn.missing)
 
     def _begin(self, load: Load, tenant: bytes | None, deadline: Seconds) -> bool:
         """Whether it is on its way. A load that has begun ends, whoever waits for it."""
@@ -108,25 +140,38 @@ class BringingUp:
         if source is None:
             return False
         record, fill = source
-        owner = record.tenant if tenant is None else tenant
-        slot = self._host.tier.begin_put(load.key, record.parent, owner, self._host.clock())
+        return self._load(record, record.tenant if tenant is None else tenant, load.tier, fill)
+
+    def _load(self, record: RecordedBlock, owner: bytes, tier: Tier, fill: Fill) -> bool:
+        """Whether there is a slot for it."""
+        slot = self._host.tier.begin_put(record.key, record.parent, owner, self._host.clock())
         if isinstance(slot, Declined):
             return False
 
         async def run() -> None:
-            self._arrived(slot, record, await fill(record, slot), load.tier)
+            self._arrived(slot, record, await fill(record, slot), tier)
+            if tier is Tier.PEER:
+                self._stays(record.key)
 
-        task = self._loads[load.key] = self._spawn(run())
-        task.add_done_callback(lambda _: self._loads.pop(load.key))
+        task = self._loads[record.key] = self._spawn(run())
+        task.add_done_callback(lambda _: self._loads.pop(record.key))
         return True
+
+    def _stays(self, key: BlockKey) -> None:
+        """A copy would be the first to go again, before who waits for it has had its turn."""
+        held = self._host.hold(key, _HOLDER)
+        if held is not None:
+            asyncio.get_running_loop().call_later(STAYS_S, self._host.release, held)
 
     def _source(
         self, load: Load, tenant: bytes | None, deadline: Seconds
     ) -> tuple[RecordedBlock, Fill] | None:
         """What is read, and how; None: it went meanwhile."""
-        if load.tier is Tier.DISK and self._disk is not None:
-            record = self._disk.record(load.key)
-            return None if record is None else (record, self._disk.fill)
-        assert self._remote is not None
+        if load.tier is Tier.DISK:
+            record = self._disk.record(load.key) if self._disk is not None else None
+            return None if record is None or self._disk is None else (record, self._disk.fill)
         record = RecordedBlock(key=load.key, parent=load.parent, tenant=tenant or _NOBODY)
+        if load.tier is Tier.PEER:
+            return record, partial(self._peers.fill, deadline=deadline)
+        assert self._remote is not None
         return record, partial(self._remote.fill, deadline=deadline)

@@ -65,9 +65,12 @@ class DiskBlocks(WrittenBehind[list[_Outcome]]):
         host: HostBlocks,
         *,
         note: Callable[[KvChange], None],
+        recovered: Callable[[BlockKey], None] = lambda key: None,
     ) -> None:
+        """`recovered` hears of each block of an earlier life, right before `note` does."""
         super().__init__(Tier.DISK, host, note=note)
         self._tier = tier
+        self._recovered = recovered
         self._quiet = QuietLog(_log, host.clock)
 
     async def run(self) -> None:
@@ -77,6 +80,8 @@ class DiskBlocks(WrittenBehind[list[_Outcome]]):
         async for part in slices(found):
             for record in part:
                 if self._tier.block(record.key) is not None:  # it may have been cleared meanwhile
+                    if record.key not in self.blocks:
+                        self._recovered(record.key)
                     self.blocks.found(record.key)
         await super().run()
 

@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from antiphon.core.joining import same_pages
-from antiphon.core.store_joining import Tenancy, judge_store_hello
+from antiphon.core.store_joining import Tenancy, judge_pool_hello, judge_store_hello
 from antiphon.errors import PeerError, UsageError
 from antiphon.live.kv_journal import KvJournal
 from antiphon.store.disk import DiskTier, Fsync, PrivateFolder
@@ -20,9 +20,12 @@ from antiphon.store.remote_values import RemoteValues
 from antiphon.store.transfer import MappedRegion
 from antiphon.types import (
     BlockKey,
+    Config,
     Incarnation,
+    KvChange,
+    PoolHello,
+    PoolWelcome,
     Seconds,
-    StoreConfig,
     StoreHello,
     StoreRefusal,
     StoreRefused,
@@ -34,6 +37,9 @@ from antiphon.types import (
 from .disk_blocks import DiskBlocks
 from .host_memory import HostBlocks, HostMemory
 from .operator import StoreOperator
+from .peers import Alone, Peers
+from .pool.pool_member import PoolMember, Whereabouts
+from .pool.pool_session import PoolSession
 from .remote_blocks import RemoteBlocks
 from .tiered_blocks import Source, TieredBlocks
 from .watcher import Watcher
@@ -47,23 +53,26 @@ _log = logging.getLogger(__name__)
 
 
 class KvStore:
-    """Implements `port.Host`. `disk_folder` or `remote` None: no such tier. The folder is closed by
-    `close`. `broken` gets the first
+    """Implements `port.Host` and `pool_port.Host`. `disk_folder` or `remote` None: no such tier;
+    `pooled` None: it is in no pool. The folder is closed by `close`. `broken` gets the first
     law that is broken in what the store does by itself: nothing can be trusted then.
     """
 
     def __init__(
         self,
-        config: StoreConfig,
+        config: Config,
         disk_folder: PrivateFolder | None,
         remote: RemoteValues | None,
+        pooled: Whereabouts | None = None,
         *,
         broken: Callable[[BaseException], None],
         clock: Callable[[], Seconds],
     ) -> None:
         self.incarnation = Incarnation(secrets.token_hex(8))
         self.journal = KvJournal(self._held)
-        self._config = config
+        self._all = config
+        self._config = config.store
+        self._pooled = pooled
         self._disk_folder = disk_folder
         self._values = remote
         self._broken = broken
@@ -125,7 +134,7 @@ class KvStore:
             blocks,
             lease_ttl_s=self._config.lease_ttl_s,
             longest_wait_s=self._config.fetch_timeout_s,
-            spawn=self._spawn,
+            spawn=self.spawn,
             on_over=self._sessions.pop,
         )
         self._sessions[session] = None
@@ -134,6 +143,30 @@ class KvStore:
         )
         return session, welcome, blocks.memory.region.fd
 
+    async def admit_store(self, hello: PoolHello) -> StoreRefused | tuple[PoolSession, PoolWelcome]:
+        """See `pool_port.Host`. A store that no worker has come to yet takes up the pool's
+        tenancy; one that has another tenancy's workers refuses."""
+        tenancy, there = Tenancy(hello.identity, hello.kv), self._blocks
+        pooled = there is not None and isinstance(there.peers, PoolMember) and there.peers.called
+        refused = judge_pool_hello(
+            hello,
+            None if there is None else there.tenancy,
+            in_use=bool(self._sessions or self._coming or pooled),
+            memory_bytes=self._config.memory_bytes,
+        )
+        if refused is not None:
+            return refused
+        try:
+            blocks = await self._blocks_of(tenancy)
+        except UsageError as error:
+            return StoreRefused(StoreRefusal.INVALID, str(error))
+        if not isinstance(blocks.peers, PoolMember):
+            return StoreRefused(StoreRefusal.INVALID, "this store is in no pool")
+        if hello.name == blocks.peers.node.name:
+            text = f"this store is called {hello.name} itself: give each a name of its own"
+            return StoreRefused(StoreRefusal.INVALID, text)
+        return blocks.peers.welcome(hello)
+
     def watch(self, watch: StoreWatch) -> StoreRefused | Watcher:
         """See `port.Host`."""
         if len(self._watchers) >= MAX_WATCHERS:
@@ -141,7 +174,7 @@ class KvStore:
         watcher = Watcher(
             self.journal.feed(),
             StoreOperator(lambda: self._blocks, self._config),
-            spawn=self._spawn,
+            spawn=self.spawn,
             on_over=self._watchers.pop,
         )
         self._watchers[watcher] = None
@@ -186,20 +219,48 @@ class KvStore:
                 return blocks
             if blocks is not None:
                 self._blocks = None
-                await asyncio.shield(self._spawn(blocks.close()))
+                await asyncio.shield(self.spawn(blocks.close()))
                 del blocks
                 gc.collect()  # its parts know each other, and its memory is large
+            peers = self._peers(tenancy)
+
+            def note(change: KvChange) -> None:
+                self.journal.note(change)
+                peers.changed(change)
+
             self._blocks = TieredBlocks(
                 tenancy,
                 self._config,
-                note=self.journal.note,
-                open_slower=lambda host: (self._disk(tenancy, host), self._remote(tenancy, host)),
-                spawn=self._spawn,
+                note=note,
+                open_slower=lambda host: (
+                    self._disk(tenancy, host, note, peers),
+                    self._remote(tenancy, host),
+                ),
+                peers=peers,
+                spawn=self.spawn,
                 clock=self._clock,
             )
             return self._blocks
 
-    def _disk(self, tenancy: Tenancy, host: HostBlocks) -> DiskBlocks | None:
+    def _peers(self, tenancy: Tenancy) -> Peers:
+        if self._pooled is None:
+            return Alone()
+        return PoolMember(
+            tenancy,
+            self._all,
+            self._pooled,
+            note=self.journal.note,
+            spawn=self.spawn,
+            clock=self._clock,
+        )
+
+    def _disk(
+        self,
+        tenancy: Tenancy,
+        host: HostBlocks,
+        note: Callable[[KvChange], None],
+        peers: Peers,
+    ) -> DiskBlocks | None:
         """A disk that can't keep these blocks costs the disk tier, no more."""
         if self._disk_folder is None:
             return None
@@ -214,7 +275,7 @@ class KvStore:
         except UsageError as error:
             _log.warning("no blocks are kept on disk: %s", error)
             return None
-        return DiskBlocks(tier, host, note=self.journal.note)
+        return DiskBlocks(tier, host, note=note, recovered=peers.recovered)
 
     def _remote(self, tenancy: Tenancy, host: HostBlocks) -> RemoteBlocks | None:
         if self._values is None:
@@ -225,7 +286,8 @@ class KvStore:
     def _held(self) -> Iterator[tuple[BlockKey, Tier]]:
         return iter(()) if self._blocks is None else self._blocks.held()
 
-    def _spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+    def spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        """A task of this store: ended by `close`, and what it raises is told to `broken`."""
         task = asyncio.create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._done)

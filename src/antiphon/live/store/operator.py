@@ -31,6 +31,10 @@ _REMOTE_SILENT = (
     "memory and disk are cleared, but the remote tier could not be asked about all that it has: "
     "what is there can be found again; clear once more when it answers"
 )
+_PEERS_SILENT = (
+    "these stores of the pool could not be asked, and have what they had: {}; clear once more when "
+    "they answer"
+)
 _REMOTE_NOT_VERIFIED = (
     "the remote tier could not be asked, so its blocks are not verified: try again when it answers"
 )
@@ -168,8 +172,16 @@ def _stats(blocks: TieredBlocks) -> tuple[TierStats, ...]:
 
 
 async def _clear(blocks: TieredBlocks, ask: StoreAsk) -> StoreAnswer:
-    count, all_asked = await blocks.clear(ask.tenant, ask.keys or None)
-    return StoreAnswer(blocks=count, problem="" if all_asked else _REMOTE_SILENT)
+    """At peers before and after: what one has read from here meanwhile goes, too."""
+    keys = ask.keys or None
+    there, silent = await blocks.peers.clear(ask.tenant, keys)
+    count, all_asked = await blocks.clear(ask.tenant, keys)
+    if blocks.peers.possible:
+        again, silent = await blocks.peers.clear(ask.tenant, keys)
+        there += again
+    problems = [_PEERS_SILENT.format(", ".join(silent))] if silent else []
+    problems += [] if all_asked else [_REMOTE_SILENT]
+    return StoreAnswer(blocks=max(count, there), problem="; ".join(problems))
 
 
 def _pin(blocks: TieredBlocks, keys: Sequence[BlockKey]) -> StoreAnswer:

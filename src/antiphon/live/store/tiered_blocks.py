@@ -1,7 +1,7 @@
 """All blocks of one tenancy: which are in shared memory, which on disk, and how they move between.
 
 Put ──► put_queue ──► begin_put ─ copy ─ end_put ──► host tier ──► write behind ──► disk, remote
-Locate ──► host tier under a lease ◄── begin_put ─ read ─ end_put ◄── disk, remote
+Locate ──► host tier under a lease ◄── begin_put ─ read ─ end_put ◄── disk, peers, remote
 """
 
 import asyncio
@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from antiphon.core.store_joining import Tenancy
+from antiphon.core.store_pool import PooledHostTier
 from antiphon.core.tiers import (
     Declined,
-    HostTier,
     PutQueue,
     Slot,
     Waiting,
@@ -38,6 +38,7 @@ from antiphon.types import (
 from .bringing_up import BringingUp
 from .disk_blocks import DiskBlocks
 from .host_memory import HostBlocks, HostMemory
+from .peers import Alone, Peers
 from .remote_blocks import RemoteBlocks
 
 _COPIES_AT_ONCE = 16
@@ -46,8 +47,11 @@ MOST_FETCHES = 32
 """Locates that may wait for slower tiers at once; others get what is in memory."""
 
 T = TypeVar("T")
-_SLOWER = ((), (Tier.DISK,), (Tier.REMOTE,), (Tier.DISK, Tier.REMOTE))
-_TIERS = [((Tier.HOST,) if which & 1 else ()) + _SLOWER[which >> 1] for which in range(8)]
+_PLACES = (Tier.HOST, Tier.PEER, Tier.DISK, Tier.REMOTE)
+_TIERS = [
+    tuple(tier for bit, tier in enumerate(_PLACES) if which >> bit & 1)
+    for which in range(1 << len(_PLACES))
+]
 """Sets of tiers, by a bit for each."""
 
 
@@ -73,15 +77,18 @@ class TieredBlocks:
         *,
         note: Callable[[KvChange], None],
         open_slower: Callable[[HostBlocks], tuple[DiskBlocks | None, RemoteBlocks | None]],
+        peers: Peers | None = None,
         spawn: Callable[[Coroutine[Any, Any, None]], "asyncio.Task[None]"],
         clock: Callable[[], Seconds],
     ) -> None:
         """Raises `UsageError`: a shape that no memory can be made for."""
         self.tenancy = tenancy
+        self.peers: Peers = peers or Alone()
         self.memory = HostMemory(tenancy, config.memory_bytes)
-        self.host = HostTier(
+        self.host = PooledHostTier(
+            first_to_go=self.peers.first_to_go,
             slots=self.memory.slots,
-            policy=policy_named(config.policy),
+            policy=policy_named(config.policy, spread=self.peers.possible),
             lease_ttl_s=config.lease_ttl_s,
             tenant_share=config.tenant_share,
             listen=note,
@@ -102,11 +109,12 @@ class TieredBlocks:
         self._fetches = 0
         self._users: set[asyncio.Task[Any]] = set()
         self._closed = False
-        self._bringing_up = BringingUp(
-            self.own_work, self.disk, self.remote, arrived=self._arrived, spawn=spawn
+        self.bringing_up = BringingUp(
+            self.own_work, self.disk, self.peers, self.remote, arrived=self._arrived, spawn=spawn
         )
         self._running = [spawn(self._carry_out_puts())]
         self._running += [spawn(tier.run()) for tier in self._slower.values()]
+        self.peers.attach(self)
 
     def now(self) -> Seconds:
         """The clock of leases."""
@@ -115,19 +123,19 @@ class TieredBlocks:
     def held(self) -> Iterator[tuple[BlockKey, Tier]]:
         """All that can be had, at this moment. May be read while it changes: what comes meanwhile
         is left out, and what goes is from then on."""
-        places = [(Tier.HOST, self.host), *self._slower.items()]
+        places = [(Tier.HOST, self.host), (Tier.PEER, self.peers), *self._slower.items()]
         now = [(name, tier, list(tier.keys)) for name, tier in places]
         return ((key, name) for name, tier, keys in now for key in keys if key in tier)
 
     def tiers_of(self, keys: Sequence[BlockKey]) -> tuple[tuple[Tier, ...], ...]:
         """Where each lies now, fastest first."""
         here = self.host.visible(keys)
-        if not self._slower:
+        if not (self._slower or self.peers.possible):
             return tuple([_TIERS[one] for one in here])
-        disk, remote = self.disk or (), self.remote or ()
+        peers, disk, remote = self.peers, self.disk or (), self.remote or ()
         return tuple(
             [
-                _TIERS[one + 2 * (key in disk) + 4 * (key in remote)]
+                _TIERS[one + 2 * (key in peers) + 4 * (key in disk) + 8 * (key in remote)]
                 for key, one in zip(keys, here, strict=True)
             ]
         )
@@ -152,11 +160,12 @@ class TieredBlocks:
     async def close(self) -> None:
         """What is under way ends, and who uses them is told; what is on disk stays there."""
         self._closed = True
+        await self.peers.close()
         ending = [*self._users, *self._running]
         for task in ending:
             task.cancel()
         await asyncio.gather(*ending, return_exceptions=True)
-        await self._bringing_up.close()
+        await self.bringing_up.close()
         if self._timer is not None:
             self._timer.cancel()
         for tier in self._slower.values():
@@ -176,12 +185,16 @@ class TieredBlocks:
     def forget(self, source: Source) -> None:
         """A worker is gone: what it wanted to put, and its leases."""
         self._drop("worker_gone", self._queue.forget(source))
-        self.host.abandon(source.name, self._clock())
-        self._wind_up()
+        self.abandon(source.name)
 
     def doubt(self, keys: Sequence[BlockKey]) -> None:
-        """Nobody finds these from now on: not in memory, and on slower tiers once each has come to
-        it. A copy that is under way comes to nothing."""
+        """Nobody finds these from now on: not in memory, and on slower tiers, and at peers, once
+        each has come to it. A copy that is under way comes to nothing."""
+        self.peers.doubt(keys)
+        self.doubt_here(keys)
+
+    def doubt_here(self, keys: Sequence[BlockKey]) -> None:
+        """`doubt`, without the peers."""
         self._drop("doubtful", self._queue.drop(frozenset(keys)))
         self.host.clear(keys=keys)
         for tier in self._slower.values():
@@ -277,8 +290,11 @@ class TieredBlocks:
             self.memory.seal(slot, record, pages)
         visible = self.host.end_put(record.key, pages is not None, self._clock())
         if visible:
-            for tier in tiers_to_write(came_from, self._slower):
+            at_home = self.peers.is_home(record.key)
+            for tier in tiers_to_write(came_from, self._slower, at_home=at_home):
                 self._slower[tier].offer(record.key)
+            if came_from is Tier.DEVICE:
+                self.peers.was_put(record.key)
 
     # ── reads ────────────────────────────────────────────────────────────────────────────────
 
@@ -288,8 +304,23 @@ class TieredBlocks:
         """The slots of the longest prefix in shared memory, under a new lease."""
         lease = LeaseId(secrets.token_hex(16))
         slots = self.host.read(keys, lease, self._clock(), holder=holder)
+        self.peers.used(keys[: len(slots)])
         self._wind_up()
         return (lease if slots else None), slots
+
+    def lend(
+        self, keys: Sequence[BlockKey], holder: str
+    ) -> tuple[LeaseId | None, dict[BlockKey, Slot]]:
+        """The slots of those of the keys that are in shared memory, under a new lease."""
+        lease = LeaseId(secrets.token_hex(16))
+        slots = self.host.lend(keys, lease, self._clock(), holder=holder)
+        self._wind_up()
+        return (lease if slots else None), slots
+
+    def abandon(self, holder: str) -> None:
+        """Who held leases under this name is gone."""
+        self.host.abandon(holder, self._clock())
+        self._wind_up()
 
     def release(self, lease: LeaseId) -> None:
         """The reader is done. A lease that is over, or never was, is fine."""
@@ -298,7 +329,7 @@ class TieredBlocks:
 
     def is_all(self, keys: Sequence[BlockKey], slots: Sequence[Slot]) -> bool:
         """Whether what `read` found is as much as `bring_up` could make it."""
-        return len(slots) == len(keys) or not self._bringing_up.possible
+        return len(slots) == len(keys) or not self.bringing_up.possible
 
     async def locate(
         self, keys: Sequence[BlockKey], tenant: bytes | None, wait_s: Seconds, holder: str
@@ -338,7 +369,7 @@ class TieredBlocks:
         rest, after = keys[len(slots) :], keys[len(slots) - 1] if slots else None
         self._fetches += 1
         try:
-            brought = await self._bringing_up.bring_up(rest, after, tenant, wait_s, keep)
+            brought = await self.bringing_up.bring_up(rest, after, tenant, wait_s, keep)
             # Looked for anew: the leases so far may have ended while something was waited for.
             return *self.read(keys, holder), brought
         finally:

@@ -9,8 +9,18 @@ each block lies, and until when. Times are of the world's clock.
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import Protocol
 
-from antiphon.core.tiers import BringUp, Declined, HostTier, Load, SlowerTier, Turn, policy_named
+from antiphon.core.store_pool import PooledHostTier
+from antiphon.core.tiers import (
+    BringUp,
+    Declined,
+    Load,
+    SlowerTier,
+    Turn,
+    policy_named,
+    tiers_to_write,
+)
 from antiphon.perf import LinkTime
 from antiphon.types import (
     BlockKey,
@@ -25,6 +35,8 @@ from antiphon.types import (
 
 from ..virtual_loop import VirtualLoop
 
+STAYS_S: Seconds = 0.1
+"""So long a block that came from a peer stays at least: it would be the first to go again."""
 _OWN = "the store"
 """Who holds what is written to the SSD."""
 
@@ -62,19 +74,59 @@ class _Look:
     leases: list[LeaseId] = field(default_factory=list)
 
 
+class Beyond(Protocol):
+    """The other stores of a pool, as one of them needs them."""
+
+    def first_to_go(self, idle: Callable[[BlockKey], bool], now: Seconds) -> BlockKey | None:
+        """See `core.store_pool.Replicas`."""
+        ...
+
+    def has(self, key: BlockKey) -> bool:
+        """Whether the block can probably be had there."""
+        ...
+
+    def held(self) -> Iterator[BlockKey]:
+        """All blocks that are there, as far as was heard."""
+        ...
+
+    def is_home(self, key: BlockKey) -> bool:
+        """Whether the block lives here while it is cold."""
+        ...
+
+    def used(self, keys: tuple[BlockKey, ...]) -> None:
+        """A worker of this store reads these."""
+        ...
+
+    def was_put(self, key: BlockKey) -> None:
+        """A worker of this store has put it."""
+        ...
+
+    def bring(self, key: BlockKey, then: Callable[[bool], None]) -> Seconds | None:
+        """Copy the block here; when that will be over. None: nobody has it."""
+        ...
+
+
 class FleetStore:
     """`listeners` hear of each block that comes in sight on a tier, or goes; `on_lost` are called
-    after all was lost. Mutable."""
+    after all was lost. `beyond`: other stores that it is in a pool with. Mutable."""
 
-    def __init__(self, size: StoreSize, config: StoreConfig, loop: VirtualLoop) -> None:
+    def __init__(
+        self,
+        size: StoreSize,
+        config: StoreConfig,
+        loop: VirtualLoop,
+        beyond: Beyond | None = None,
+    ) -> None:
         self.size = size
         self.lives = 1
         self.listeners: list[Callable[[KvChange], None]] = []
         self.on_lost: list[Callable[[], None]] = []
         self._loop = loop
-        self._host = HostTier(
+        self._beyond = beyond
+        self._host = PooledHostTier(
+            first_to_go=beyond.first_to_go if beyond is not None else _no_copies,
             slots=size.host_blocks,
-            policy=policy_named(config.policy),
+            policy=policy_named(config.policy, spread=beyond is not None),
             lease_ttl_s=config.lease_ttl_s,
             tenant_share=config.tenant_share,
             listen=self._changed,
@@ -83,7 +135,7 @@ class FleetStore:
         if size.ssd_blocks:
             self._ssd = SlowerTier(Tier.DISK, listen=self._changed, most_blocks=size.ssd_blocks)
         self._loading: dict[BlockKey, Seconds] = {}
-        """What is read from the SSD, and when that is over."""
+        """What is on its way here, and when that is over."""
         self._read_free_at: Seconds = 0.0
         self._writing = False
         self._full = 0
@@ -98,10 +150,16 @@ class FleetStore:
         yield from ((key, Tier.HOST) for key in self._host.keys if key in self._host)
         if self._ssd is not None:
             yield from ((key, Tier.DISK) for key in self._ssd.keys)
+        if self._beyond is not None:
+            yield from ((key, Tier.PEER) for key in self._beyond.held())
 
     def stats(self) -> TierStats:
         """Counts of its memory."""
         return self._host.stats(self.size.block_bytes)
+
+    def tell(self, change: KvChange) -> None:
+        """Peers have a block from now on, or have it no more: listeners hear it."""
+        self._changed(change)
 
     def _changed(self, change: KvChange) -> None:
         for listen in self.listeners:
@@ -141,8 +199,37 @@ class FleetStore:
     def end_put(self, key: BlockKey, good: bool) -> None:
         """It is here, or (not `good`) came to nothing."""
         visible = self._host.end_put(key, good, self._loop.now)
-        if visible and self._ssd is not None and self._ssd.offer(key):
+        if visible:
+            self._arrived(key, Tier.DEVICE)
+
+    def take_in(self, key: BlockKey, source: "FleetStore") -> None:
+        """This store is home to a block that `source` has: copy it, if there is room."""
+        parent = source.parent_of(key)
+        if key not in self._host and key not in self._loading and key in source._host:
+            self._host.expect(key, source._host.position_of(key))
+            self._begin_load(Load(key, parent, Tier.PEER), source.tenant_of(key))
+
+    def parent_of(self, key: BlockKey) -> BlockKey | None:
+        """Of a block that is in memory."""
+        return self._host.parent_of(key)
+
+    def tenant_of(self, key: BlockKey) -> bytes:
+        """Likewise."""
+        return self._host.tenant_of(key)
+
+    def lend(self, key: BlockKey, lease: LeaseId, holder: str) -> bool:
+        """Whether the block is in memory: it stays under this lease."""
+        return bool(self._host.lend([key], lease, self._loop.now, holder=holder))
+
+    def _arrived(self, key: BlockKey, came_from: Tier) -> None:
+        """It is in memory from now on."""
+        beyond = self._beyond
+        at_home = beyond is None or beyond.is_home(key)
+        to_ssd = self._ssd is not None and tiers_to_write(came_from, (Tier.DISK,), at_home=at_home)
+        if to_ssd and self._ssd is not None and self._ssd.offer(key):
             self._write()
+        if came_from is Tier.DEVICE and beyond is not None:
+            beyond.was_put(key)
 
     def doubt(self, key: BlockKey) -> None:
         """What computed it has failed: nobody shall find it. Mutates."""
@@ -199,7 +286,7 @@ class FleetStore:
         was brought up, as far as that takes no longer than `wait_s`."""
         now = self._loop.now
         found = self._read(keys, holder)
-        if found.blocks == len(keys) or self._ssd is None:
+        if found.blocks == len(keys) or (self._ssd is None and self._beyond is None):
             then(found)
             return
         after = keys[found.blocks - 1] if found.blocks else None
@@ -218,6 +305,8 @@ class FleetStore:
     def _read(self, keys: Sequence[BlockKey], holder: str) -> Found:
         lease = self._new_lease()
         slots = self._host.read(keys, lease, self._loop.now, holder=holder)
+        if self._beyond is not None:
+            self._beyond.used(tuple(keys[: len(slots)]))
         return Found(lease, len(slots), self.lives)
 
     def _new_lease(self) -> LeaseId:
@@ -227,9 +316,11 @@ class FleetStore:
     def _where(self, key: BlockKey) -> Tier | None:
         if key in self._host:
             return Tier.HOST
-        return Tier.DISK if self._ssd is not None and key in self._ssd else None
+        if self._ssd is not None and key in self._ssd:
+            return Tier.DISK
+        return Tier.PEER if self._beyond is not None and self._beyond.has(key) else None
 
-    # ── from the SSD ─────────────────────────────────────────────────────────────────────────
+    # ── from the SSD, and from peers ─────────────────────────────────────────────────────────
 
     def _go_on(self, look: _Look) -> None:
         """The next few blocks; at the end, or when it is time, what there is."""
@@ -265,6 +356,8 @@ class FleetStore:
         now, life = self._loop.now, self.lives
         if isinstance(self._host.begin_put(load.key, load.parent, tenant, now), Declined):
             return False
+        if load.tier is Tier.PEER:
+            return self._begin_bring(load.key)
         took_s = self.size.ssd.seconds(self.size.block_bytes)
         ends_at = self._read_free_at = max(now, self._read_free_at) + took_s
         self._loading[load.key] = ends_at
@@ -275,3 +368,27 @@ class FleetStore:
         del self._loading[key]
         good = life == self.lives and self._ssd is not None and key in self._ssd
         self._host.end_put(key, good, self._loop.now)
+
+    def _begin_bring(self, key: BlockKey) -> bool:
+        assert self._beyond is not None
+        life = self.lives
+
+        def came(good: bool) -> None:
+            del self._loading[key]
+            if self._host.end_put(key, good and life == self.lives, self._loop.now):
+                self._arrived(key, Tier.PEER)
+                lease = self._new_lease()
+                self._host.hold((key,), lease, holder=_OWN)
+                self._loop.call_at(self._loop.now + STAYS_S, lambda: self.release(lease))
+
+        ends_at = self._beyond.bring(key, came)
+        if ends_at is None:
+            self._host.end_put(key, False, self._loop.now)
+            return False
+        self._loading[key] = ends_at
+        return True
+
+
+def _no_copies(_idle: Callable[[BlockKey], bool], _now: Seconds) -> BlockKey | None:
+    """A store that is in no pool has none."""
+    return None

@@ -1,6 +1,7 @@
 """The stores of a fleet in virtual time: who uses which, and how a gateway hears of them.
 
-one pool of all hosts' memory   ──► it says what it has itself, as the live store does
+one store of all hosts' memory  ──► it says what it has itself, as the live store does
+a pool of the hosts' stores     ──► the first host's store says what it has, and what its peers have
 each host's memory for its own  ──► each worker of the host says it, as what lies beside it
 """
 
@@ -24,6 +25,7 @@ from ..virtual_cluster import VirtualCluster
 from ..virtual_loop import VirtualLoop
 from ..worker_host import WorkerHost
 from .bulk_taker import Links
+from .fleet_pool import FleetPool
 from .fleet_store import FleetStore, StoreSize
 from .fleet_store_user import Beside, FleetStoreUser
 from .store_plan import Reach, StorePlan
@@ -62,6 +64,7 @@ class FleetStores:
     def __init__(self, setup: StoreSetup, links: Links) -> None:
         self._setup, self._links = setup, links
         self._stores: dict[int, FleetStore] = {}
+        self._pool: FleetPool | None = None
         self._places: dict[Node, int] = {}
         self._free_places: list[int] = []
         """A heap: whose workers have ended."""
@@ -71,11 +74,10 @@ class FleetStores:
         plan, config = self._setup.plan, self._setup.config
         private = plan.reach is Reach.HOST
         place = self._place(life.process.name)
-        host = place // plan.workers_per_host if private else 0
+        host = 0 if plan.reach is Reach.FLEET else place // plan.workers_per_host
         store = self._stores.get(host)
         if store is None:
-            store = FleetStore(self._setup.size, config, life.network.loop)
-            self._stores[host] = store
+            store = self._stores[host] = self._new_store(host, life.network.loop)
         return FleetStoreUser(
             life,
             Beside(
@@ -86,6 +88,18 @@ class FleetStores:
                 private=private,
             ),
         )
+
+    def _new_store(self, host: int, loop: VirtualLoop) -> FleetStore:
+        setup, size = self._setup, self._setup.size
+        if setup.plan.reach is not Reach.POOL:
+            return FleetStore(size, setup.config, loop)
+        if self._pool is None:
+            self._pool = FleetPool(setup.plan.network, self._links, loop, setup.kept_changes)
+        part = self._pool.part(host, size.host_blocks, size.block_bytes)
+        store = FleetStore(size, setup.config, loop, part)
+        part.attach(store)
+        self._pool.join(part)
+        return store
 
     def ended(self, name: Node, successor: Node | None = None) -> None:
         """That worker is gone for good, and its host has room for another: `successor`, or
@@ -104,12 +118,13 @@ class FleetStores:
         return self._places[name]
 
     def attach(self, cluster: VirtualCluster) -> None:
-        """From now on the cluster's gateway hears of the pool, if there is one. Called once."""
-        if self._setup.plan.reach is Reach.FLEET and self._stores:
+        """From now on the cluster's gateway hears of the stores that all workers reach, if there
+        are any. Called once."""
+        if self._setup.plan.reach is not Reach.HOST and self._stores:
             _PoolFeed(self._stores[0], cluster, self._setup.kept_changes)
 
     def by_host(self) -> Mapping[int, FleetStore]:
-        """All that are there; the pool of all hosts is host 0's. Does not mutate."""
+        """All that are there; the one store of all hosts is host 0's. Does not mutate."""
         return dict(sorted(self._stores.items()))
 
     # ── what goes wrong ──────────────────────────────────────────────────────────────────────

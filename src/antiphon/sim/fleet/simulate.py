@@ -94,6 +94,9 @@ def fleet_text(spec: FleetSpec) -> str:
     return "; ".join(filter(None, (pools, store_text(spec))))
 
 
+_USE = {Reach.FLEET: "one pool", Reach.POOL: "pooled stores", Reach.HOST: "each for its own"}
+
+
 def store_text(spec: FleetSpec) -> str:
     """Such as "KV in 512 GB of each of 4 hosts, one pool"; empty: there is none."""
     store = spec.store
@@ -101,7 +104,7 @@ def store_text(spec: FleetSpec) -> str:
         return ""
     hosts = store.hosts(sum(pool.workers for pool in spec.pools))
     ssd = f" and {number_text(store.ssd_bytes / 1e9)} GB of SSD" if store.ssd_bytes else ""
-    use = "one pool" if store.reach is Reach.FLEET else "each for its own"
+    use = _USE[store.reach]
     where = f"each of {hosts} hosts" if hosts > 1 else "one host"
     return f"KV in {number_text(store.host_bytes / 1e9)} GB{ssd} of {where}, {use}"
 

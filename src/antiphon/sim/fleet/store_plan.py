@@ -6,6 +6,7 @@ from enum import StrEnum
 from antiphon.perf import LinkTime, TierFetchTime
 
 LINK = LinkTime(setup_s=0.002, bytes_per_s=25e9)
+NETWORK = LinkTime(setup_s=0.001, bytes_per_s=12.5e9)
 SSD = LinkTime(setup_s=0.0002, bytes_per_s=3e9)
 
 
@@ -13,7 +14,10 @@ class Reach(StrEnum):
     """Who uses a host's memory."""
 
     FLEET = "fleet"
-    """All hosts' memory is one pool: each worker fetches whatever any of them has."""
+    """All hosts' memory is one store, as near to each worker as to any other: a bound."""
+    POOL = "pool"
+    """Each host has a store, and they form a pool: a worker fetches through its own host's store
+    what any of them has, over the network between hosts."""
     HOST = "host"
     """The workers of the host alone."""
 
@@ -25,7 +29,8 @@ class StorePlan:
     Workers are on hosts in their order, `workers_per_host` on each, and each host gives equally
     much; one that has no room for a block gives none, and the fleet has no store. `link`: from the
     memory into a worker, and back, one after another for each worker. `ssd`: reads, and writes, of
-    one host's, one after another.
+    one host's, one after another. `network`: between the stores of a pool, one after another for
+    each host and way.
     """
 
     host_bytes: int
@@ -34,6 +39,7 @@ class StorePlan:
     link: LinkTime = LINK
     ssd_bytes: int = 0
     ssd: LinkTime = SSD
+    network: LinkTime = NETWORK
 
     def stores(self, workers: int) -> int:
         """How many stores so many workers see between them."""
@@ -53,10 +59,15 @@ class StorePlan:
 
     @property
     def fetch_time(self) -> TierFetchTime:
-        """What a router expects of a fetch: from an SSD all goes through memory."""
-        link, ssd = self.link, self.ssd
-        from_ssd = LinkTime(
-            setup_s=link.setup_s + ssd.setup_s,
-            bytes_per_s=1 / (1 / link.bytes_per_s + 1 / ssd.bytes_per_s),
-        )
-        return TierFetchTime(host=link, disk=from_ssd, remote=from_ssd)
+        """What a router expects of a fetch: from an SSD, and from another host, all goes through
+        memory."""
+        from_ssd = _one_after_another(self.ssd, self.link)
+        from_peer = _one_after_another(self.network, self.link)
+        return TierFetchTime(host=self.link, peer=from_peer, disk=from_ssd, remote=from_ssd)
+
+
+def _one_after_another(first: LinkTime, then: LinkTime) -> LinkTime:
+    return LinkTime(
+        setup_s=then.setup_s + first.setup_s,
+        bytes_per_s=1 / (1 / then.bytes_per_s + 1 / first.bytes_per_s),
+    )

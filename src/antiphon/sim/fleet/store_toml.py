@@ -32,6 +32,7 @@ def read_store(
     to_worker = _link(table, "", LinkTime(setup_s=link.setup_s, bytes_per_s=link.bytes_per_s))
     ssd_gigabytes = table.number("ssd-gigabytes", 0.0, 0.0, _MOST_GIGABYTES)
     ssd = _link(table, "ssd-", default.ssd)
+    network = _link(table, "network-", default.network)
     config = _config(table)
     table.finish()
     if gigabytes is None:
@@ -45,6 +46,7 @@ def read_store(
         link=to_worker,
         ssd_bytes=round(ssd_gigabytes * _GIGABYTE),
         ssd=ssd,
+        network=network,
     )
     return plan, config
 

@@ -1,0 +1,56 @@
+"""Rules of the configuration's `[store_pool]`."""
+
+from antiphon.errors import ConfigError
+from antiphon.types import Config
+
+from .host_names import is_host_name, parse_host_port
+from .store_pool.peer_address import MOST_PEERS, parse_peer
+
+_LOOPBACK = ("127.0.0.1", "::1", "localhost")
+
+
+def check_store_pool(config: Config) -> None:
+    """Addresses are some, and nobody is reached over a network without keys. Raises
+    `ConfigError`."""
+    pool = config.store_pool
+    if pool.name is not None and not is_host_name(pool.name):
+        raise ConfigError(
+            f"store_pool.name = {pool.name!r:.60}: lower-case letters, digits and dashes, at most "
+            f"32"
+        )
+    _check_peers(pool.peers)
+    if pool.listen is None:
+        if pool.peers:
+            raise ConfigError(
+                "store_pool.peers without store_pool.listen (--pool-listen): the others must "
+                "reach this store, too"
+            )
+        return
+    where = parse_host_port(pool.listen)
+    if where is None:
+        raise ConfigError(f"store_pool.listen = {pool.listen!r:.60}: must be HOST:PORT")
+    if config.network.keys is not None:
+        return
+    if where[0] not in _LOOPBACK:
+        raise ConfigError(
+            f"store_pool.listen = {pool.listen}: stores on other hosts need keys: set network.keys "
+            f"(antiphon cluster keys), or listen on 127.0.0.1"
+        )
+    if pool.name is None:
+        raise ConfigError(
+            "store_pool.name (--pool-name): without network.keys a store in a pool needs a name"
+        )
+
+
+def _check_peers(peers: tuple[str, ...]) -> None:
+    for text in peers:
+        if parse_peer(text) is None:
+            raise ConfigError(
+                f"store_pool.peers has {text!r:.60}: a store is NAME@HOST:PORT, such as "
+                f"box2@10.0.0.2:7420"
+            )
+    names = [text.partition("@")[0] for text in peers]
+    if len(set(names)) < len(names):
+        raise ConfigError("store_pool.peers names a store twice")
+    if len(peers) > MOST_PEERS:
+        raise ConfigError(f"store_pool.peers: {len(peers)} stores, at most {MOST_PEERS} can be")

@@ -1,0 +1,28 @@
+"""Decisions of a pool of stores: where a block lives, who is asked for it, and what goes first."""
+
+from .announced import Announced
+from .placing import Placing
+from .pool_index import POOLED_TIERS, Holder, PoolIndex
+from .pool_members import PoolMembers, PoolNode
+from .pooled_host_tier import PooledHostTier
+from .rendezvous import home_of
+from .replicas import ReplicaRules, Replicas
+from .sources import Sources
+from .store_pool import PoolRules, StorePool
+
+__all__ = [
+    "POOLED_TIERS",
+    "Announced",
+    "Holder",
+    "Placing",
+    "PoolIndex",
+    "PoolMembers",
+    "PoolNode",
+    "PoolRules",
+    "PooledHostTier",
+    "ReplicaRules",
+    "Replicas",
+    "Sources",
+    "StorePool",
+    "home_of",
+]

@@ -1,0 +1,131 @@
+"""The other stores of a pool, as the tiers of one store see them."""
+
+from collections.abc import Callable, Collection, Iterable, Sequence
+from typing import TYPE_CHECKING, Protocol
+
+from antiphon.core.tiers import Slot
+from antiphon.store.record import RecordedBlock
+from antiphon.types import BlockKey, KvChange, OfferedPage, Seconds
+
+if TYPE_CHECKING:
+    from .tiered_blocks import TieredBlocks
+
+
+class Peers(Protocol):
+    """What the tiers ask and tell. Never waits but where it says so."""
+
+    @property
+    def possible(self) -> bool:
+        """Whether there may be any."""
+        ...
+
+    @property
+    def keys(self) -> Collection[BlockKey]:
+        """All blocks that some peer has, as it was said. Valid until the next call of anything."""
+        ...
+
+    def __contains__(self, key: BlockKey) -> bool:
+        """Whether the block can probably be had from a peer."""
+        ...
+
+    def first_to_go(self, idle: Callable[[BlockKey], bool], now: Seconds) -> BlockKey | None:
+        """See `core.store_pool.Replicas`."""
+        ...
+
+    def is_home(self, key: BlockKey) -> bool:
+        """Whether the block lives here while it is cold."""
+        ...
+
+    def changed(self, change: KvChange) -> None:
+        """A block came to a tier of this store, or left it."""
+        ...
+
+    def recovered(self, key: BlockKey) -> None:
+        """An earlier life has left this block on disk: the next change that names it says so."""
+        ...
+
+    def was_put(self, key: BlockKey) -> None:
+        """A worker of this store has put it."""
+        ...
+
+    def used(self, keys: Iterable[BlockKey]) -> None:
+        """A worker of this store reads these."""
+        ...
+
+    def doubt(self, keys: Sequence[BlockKey]) -> None:
+        """Nobody in the pool is to find these from now on."""
+        ...
+
+    async def clear(
+        self, tenant: bytes | None, keys: Sequence[BlockKey] | None
+    ) -> tuple[int, Sequence[str]]:
+        """Have the tenant's blocks (None: anybody's) among the keys (None: all) forgotten at all
+        peers; how many it were, and which peers could not be asked."""
+        ...
+
+    async def fill(
+        self, record: RecordedBlock, slot: Slot, deadline: Seconds
+    ) -> tuple[OfferedPage, ...] | None:
+        """Read a block into a slot that is the caller's; None: nobody had it by then. The slot is
+        not touched any more when this returns."""
+        ...
+
+    def attach(self, blocks: "TieredBlocks") -> None:
+        """These are the tiers, from now on to `close`. Once."""
+        ...
+
+    async def close(self) -> None:
+        """Leave the pool: nobody reads here any more, and nothing is read."""
+        ...
+
+
+class Alone:
+    """There are none. Implements `Peers`."""
+
+    possible = False
+    keys: Collection[BlockKey] = ()
+
+    def __contains__(self, key: BlockKey) -> bool:
+        """See `Peers`; so all below."""
+        return False
+
+    def first_to_go(self, idle: Callable[[BlockKey], bool], now: Seconds) -> BlockKey | None:
+        """Nothing is a copy."""
+        return None
+
+    def is_home(self, key: BlockKey) -> bool:
+        """Where else."""
+        return True
+
+    def changed(self, change: KvChange) -> None:
+        """Nobody listens."""
+
+    def recovered(self, key: BlockKey) -> None:
+        """Nobody listens."""
+
+    def was_put(self, key: BlockKey) -> None:
+        """It stays."""
+
+    def used(self, keys: Iterable[BlockKey]) -> None:
+        """Nobody counts."""
+
+    def doubt(self, keys: Sequence[BlockKey]) -> None:
+        """Nobody else has them."""
+
+    async def clear(
+        self, tenant: bytes | None, keys: Sequence[BlockKey] | None
+    ) -> tuple[int, Sequence[str]]:
+        """Nobody else has them."""
+        return 0, ()
+
+    async def fill(
+        self, record: RecordedBlock, slot: Slot, deadline: Seconds
+    ) -> tuple[OfferedPage, ...] | None:
+        """Nobody has it."""
+        return None
+
+    def attach(self, blocks: "TieredBlocks") -> None:
+        """Nothing begins."""
+
+    async def close(self) -> None:
+        """Nothing ends."""

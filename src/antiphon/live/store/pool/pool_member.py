@@ -1,0 +1,378 @@
+"""A store's part in a pool, for one tenancy: carries out what `core.store_pool` decides.
+
+    the tiers ── changed, was_put, used ──► StorePool ──► placing ──► PoolPlace to the home
+        ▲                                      ▲  │ source
+        └── fill ◄── PeerReads ◄── PoolLink ───┘  └── first_to_go
+        └── HomeMoves ◄── PoolPlace of others
+
+Nothing that a peer does ends anything but what was asked of it.
+"""
+
+import asyncio
+import secrets
+from collections.abc import Callable, Collection, Coroutine, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any
+
+from antiphon.core.store_joining import Tenancy, block_bytes, blocks_within
+from antiphon.core.store_pool import POOLED_TIERS, Announced, PoolNode, PoolRules, StorePool
+from antiphon.core.store_pool.peer_address import MOST_PEERS, PeerAddress, parse_peer
+from antiphon.core.tiers import Slot
+from antiphon.errors import PeerError
+from antiphon.live.kv_journal import KvJournal, KvNews
+from antiphon.live.store.tiered_blocks import TieredBlocks
+from antiphon.store.record import RecordedBlock
+from antiphon.store.transfer.tcp import PageClient, PageServer
+from antiphon.types import (
+    BlockKey,
+    Config,
+    Incarnation,
+    KvChange,
+    KvReplay,
+    OfferedPage,
+    PoolClear,
+    PoolHello,
+    PoolWelcome,
+    Seconds,
+    StoreAnswer,
+    StoreName,
+    Tier,
+)
+
+from .home_moves import HomeMoves
+from .peer_reads import PeerReads
+from .pool_dial import Dial
+from .pool_link import PoolLink
+from .pool_session import PoolSession
+
+PROVED_AT_ONCE = 16
+READING_THREADS = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Whereabouts:
+    """This store among others: its name and address, where its pages are served (`sealed`: over
+    encrypted sockets only), and how it calls others."""
+
+    address: PeerAddress
+    data: tuple[str, ...]
+    sealed: bool
+    dial: Dial
+
+
+class PoolMember:
+    """Implements `Peers`, and `pool_link.Listener`. Lives from `attach` to `close`."""
+
+    def __init__(
+        self,
+        tenancy: Tenancy,
+        config: Config,
+        where: Whereabouts,
+        *,
+        note: Callable[[KvChange], None],
+        spawn: Callable[[Coroutine[Any, Any, None]], "asyncio.Task[None]"],
+        clock: Callable[[], Seconds],
+    ) -> None:
+        """`note` hears of blocks that peers have."""
+        pool = config.store_pool
+        self.tenancy = tenancy
+        self.node = PoolNode(
+            name=where.address.name,
+            incarnation=Incarnation(secrets.token_hex(8)),
+            weight=blocks_within(tenancy.kv, config.store.memory_bytes),
+        )
+        rules = PoolRules(
+            block_bytes=block_bytes(tenancy.kv),
+            bytes_per_s=pool.link_bytes_per_s,
+            most_copies=pool.most_copies,
+        )
+        self.pool = StorePool(self.node, rules, listen=note)
+        self.journal = KvJournal(self._said)
+        self.announced = Announced(self.journal.note)
+        self._config = config
+        self._where = where
+        self._spawn = spawn
+        self._clock = clock
+        self._blocks: TieredBlocks | None = None
+        self._server: PageServer | None = None
+        self._links: dict[StoreName, PoolLink] = {}
+        self._dialing: dict[StoreName, asyncio.Task[None]] = {}
+        self._reads: dict[StoreName, PeerReads] = {}
+        self._sessions: dict[PoolSession, None] = {}
+        self._moves = HomeMoves(self.pool.placing, self._links.get)
+        self._running: list[asyncio.Task[None]] = []
+        self._ending: set[asyncio.Task[None]] = set()
+        self._threads = ThreadPoolExecutor(READING_THREADS, thread_name_prefix="kv-peer")
+        self._changed_some, self._to_prove = asyncio.Event(), asyncio.Event()
+        self._closed = False
+
+    # ── life ─────────────────────────────────────────────────────────────────────────────────
+
+    def attach(self, blocks: TieredBlocks) -> None:
+        """See `Peers`. Raises `UsageError` if pages can't be served where they are to be."""
+        self._blocks = blocks
+        self._server = PageServer(
+            blocks.memory.region, self._where.data, must_seal=self._where.sealed
+        )
+        for text in self._config.store_pool.peers:
+            if (peer := parse_peer(text)) is not None:
+                self.know(peer)
+        self._moves.attach(blocks)
+        work = (self._review(), self._prove(), self._moves.place(), self._moves.take_in())
+        self._running = [self._spawn(one) for one in work]
+
+    async def close(self) -> None:
+        """See `Peers`."""
+        self._closed = True
+        ending = [*self._running, *self._dialing.values()]
+        for task in ending:
+            task.cancel()
+        for session in list(self._sessions):
+            session.end("the store leaves this pool")
+        await asyncio.gather(*ending, return_exceptions=True)
+        await asyncio.gather(*(reads.close() for reads in self._reads.values()))
+        await asyncio.gather(*self._ending, return_exceptions=True)
+        if self._server is not None:
+            await asyncio.to_thread(self._server.close)
+        self._threads.shutdown(wait=False)
+        self._blocks = None
+
+    @property
+    def called(self) -> bool:
+        """Whether another store reads here."""
+        return bool(self._sessions)
+
+    def know(self, peer: PeerAddress) -> None:
+        """There is a store at that address: call it, unless it is known there, or is this one."""
+        known = self._links.get(peer.name)
+        if self._closed or peer.name == self.node.name or (known and known.address == peer):
+            return
+        if known is not None:
+            if known.present:
+                return
+            self._dialing.pop(peer.name).cancel()
+        elif len(self._links) >= MOST_PEERS and not self._dropped_an_absent_one():
+            return
+        link = PoolLink(peer, self, self._where.dial, self._config.cluster, clock=self._clock)
+        self._links[peer.name] = link
+        self._dialing[peer.name] = self._spawn(link.run())
+
+    def _dropped_an_absent_one(self) -> bool:
+        """Whether a store that does not answer made room for another."""
+        for name, link in self._links.items():
+            if not link.present:
+                self._dialing.pop(name).cancel()
+                del self._links[name]
+                return True
+        return False
+
+    # ── stores that call ─────────────────────────────────────────────────────────────────────
+
+    def welcome(self, hello: PoolHello) -> tuple[PoolSession, PoolWelcome]:
+        """Let a store in that was found to be of this pool, and call it back."""
+        assert self._blocks is not None
+        assert self._server is not None
+        server, access = self._server, self._server.admit()
+
+        def over(session: PoolSession) -> None:
+            self._sessions.pop(session, None)
+            server.dismiss(access)
+
+        session = PoolSession(
+            hello.name,
+            f"pool/{hello.name}/{hello.incarnation}/{secrets.token_hex(4)}",
+            self._blocks,
+            self.journal.feed(),
+            lease_ttl_s=self._config.store.lease_ttl_s,
+            placed=self._moves.asked,
+            spawn=self._spawn,
+            on_over=over,
+        )
+        self._sessions[session] = None
+        known = [link.address for name, link in self._links.items() if name != hello.name]
+        if (peer := parse_peer(hello.address)) is not None and peer.name == hello.name:
+            self.know(peer)
+        welcome = PoolWelcome(
+            name=self.node.name,
+            incarnation=self.node.incarnation,
+            blocks=self.node.weight,
+            kv=self._blocks.memory.shape,
+            data=access,
+            known=tuple(map(str, known)),
+        )
+        return session, welcome
+
+    # ── pool_link.Listener ───────────────────────────────────────────────────────────────────
+
+    def hello(self) -> PoolHello:
+        """See `Listener`."""
+        return PoolHello(
+            name=self.node.name,
+            incarnation=self.node.incarnation,
+            identity=self.tenancy.identity,
+            kv=self.tenancy.kv,
+            blocks=self.node.weight,
+            address=str(self._where.address),
+        )
+
+    def came(self, link: PoolLink, node: PoolNode, welcome: PoolWelcome) -> None:
+        """See `Listener`."""
+        if self._closed or self._blocks is None:
+            raise PeerError("this store leaves the pool")
+        memory = self._blocks.memory
+        if welcome.kv.page_bytes != memory.shape.page_bytes:
+            raise PeerError("its pages are of another size")
+        self._reads[node.name] = PeerReads(
+            link,
+            PageClient(welcome.data, memory.region),
+            memory,
+            self.pool.sources,
+            threads=self._threads,
+            spawn=self._spawn,
+            clock=self._clock,
+        )
+        self.pool.joined(node)
+        self._changed_some.set()
+        for text in welcome.known[:MOST_PEERS]:
+            if (peer := parse_peer(text)) is not None:
+                self.know(peer)
+
+    def news(self, link: PoolLink, node: PoolNode, news: KvNews) -> KvReplay | None:
+        """See `Listener`."""
+        wish = self.pool.heard(node.name, node.incarnation, news, self._clock())
+        self._changed_some.set()
+        return wish
+
+    def left(self, link: PoolLink, node: PoolNode) -> None:
+        """See `Listener`."""
+        if self._closed:
+            return
+        reads = self._reads.pop(node.name)
+        task = self._spawn(reads.close())
+        self._ending.add(task)
+        task.add_done_callback(self._ending.discard)
+        self._moves.forget(node.name)
+        self.pool.left(node.name, node.incarnation)
+        self._changed_some.set()
+
+    # ── Peers ────────────────────────────────────────────────────────────────────────────────
+
+    possible = True
+
+    @property
+    def keys(self) -> Collection[BlockKey]:
+        """See `Peers`; so all below."""
+        return self.pool.pooled()
+
+    def __contains__(self, key: BlockKey) -> bool:
+        """Not at peers that rest."""
+        return self.pool.peers_have(key, self._clock())
+
+    def first_to_go(self, idle: Callable[[BlockKey], bool], now: Seconds) -> BlockKey | None:
+        """A copy, if there is any that is not hot."""
+        return self.pool.first_to_go(idle, now)
+
+    def is_home(self, key: BlockKey) -> bool:
+        """As this store sees the pool now."""
+        return self.pool.is_home(key)
+
+    def changed(self, change: KvChange) -> None:
+        """Told to the peers, if it is ours to say."""
+        if change.tier in POOLED_TIERS and not self._closed:
+            self.announced.changed(change)
+            self.pool.changed(change)
+
+    def recovered(self, key: BlockKey) -> None:
+        """Read and compared before peers hear of it."""
+        self.announced.recovered(key)
+        self._to_prove.set()
+
+    def was_put(self, key: BlockKey) -> None:
+        """Copied to its home by and by."""
+        self.pool.was_put(key)
+        self._moves.look()
+
+    def used(self, keys: Iterable[BlockKey]) -> None:
+        """Counted."""
+        self.pool.used(keys, self._clock())
+
+    def doubt(self, keys: Sequence[BlockKey]) -> None:
+        """Said to all that are there."""
+        for link in self._links.values():
+            link.forget(keys)
+
+    async def clear(
+        self, tenant: bytes | None, keys: Sequence[BlockKey] | None
+    ) -> tuple[int, Sequence[str]]:
+        """All at the same time."""
+        wish = PoolClear(tenant=tenant, keys=None if keys is None else tuple(keys))
+        links = list(self._links.values())
+        answers = await asyncio.gather(
+            *(link.clear(wish) for link in links), return_exceptions=True
+        )
+        count, silent = 0, list[str]()
+        for link, answer in zip(links, answers, strict=True):
+            match answer:
+                case StoreAnswer(blocks=blocks, problem=""):
+                    count += blocks
+                case StoreAnswer() | PeerError():
+                    silent.append(str(link.address))
+                case BaseException():
+                    raise answer
+        return count, silent
+
+    async def fill(
+        self, record: RecordedBlock, slot: Slot, deadline: Seconds
+    ) -> tuple[OfferedPage, ...] | None:
+        """From one peer after another, until one has it."""
+        tried: list[StoreName] = []
+        while not self._closed and self._clock() < deadline:
+            name = self._next_source(record.key, tried)
+            if name is None:
+                return None
+            tried.append(name)
+            reads = self._reads.get(name)
+            if reads is not None:
+                pages = await reads.read(record.key, slot, deadline)
+                if pages is not None:
+                    return pages
+        return None
+
+    def _next_source(self, key: BlockKey, tried: Sequence[StoreName]) -> StoreName | None:
+        """Who says that it has it, or who asked us to take it, which we may not have heard yet."""
+        holder = self.pool.source(key, self._clock(), tried)
+        if holder is not None:
+            return holder.name
+        hint = self._moves.comes_from(key)
+        return hint if hint is not None and hint not in tried else None
+
+    def _said(self) -> Iterator[tuple[BlockKey, Tier]]:
+        held = iter(()) if self._blocks is None else self._blocks.held()
+        return ((key, tier) for key, tier in held if self.announced.says(key, tier))
+
+    # ── work of its own ──────────────────────────────────────────────────────────────────────
+
+    async def _review(self) -> None:
+        """Look at what has changed, a part at a time."""
+        while True:
+            await self._changed_some.wait()
+            self._changed_some.clear()
+            while self.pool.review():
+                await asyncio.sleep(0)
+            self._moves.look()
+
+    async def _prove(self) -> None:
+        """Read what an earlier life has left, a few blocks at a time and no more than half of the
+        time, so that fetches find a disk that is free."""
+        while True:
+            await self._to_prove.wait()
+            keys = self.announced.to_prove(PROVED_AT_ONCE)
+            disk = self._blocks.disk if self._blocks is not None else None
+            if not keys or disk is None:
+                self._to_prove.clear()
+                continue
+            began = self._clock()
+            await disk.verify(keys)
+            self.announced.proven(keys)
+            await asyncio.sleep(self._clock() - began)
