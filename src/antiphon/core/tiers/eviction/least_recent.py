@@ -9,7 +9,7 @@ class LeastRecent:
     """Blocks go in the order of their last use; a block that was never used, of its coming."""
 
     def __init__(self, *, lag: float = 0.0) -> None:
-        """`lag`: by how many uses a block counts as older than the one before it in its chain: where
+        """`lag`: by how many uses a block counts as older than the one before it in its chain: as
         chains lie on several nodes, none can see that another block continues its own; so the
         blocks of a prompt that was used as one go from its end on all the same."""
         self._uses = 0
