@@ -1,0 +1,217 @@
+"""From samples of a model's KV to its profile.
+
+    for each part (keys or values of a section), over tokens of samples:
+        C  covariance of the vectors        M  second moment of the gradients (Fisher matrix)
+    A·Aᵀ = M, U·Λ·Uᵀ = Aᵀ·C·A      coefficients = Uᵀ·Aᵀ·(vector − mean)
+
+An error e of a vector costs ½·eᵀ·M·e nats of the tokens after it. In coefficients that is half the
+square of the error, whichever has it, so that one step for all coefficients of all layers loses
+least for its bits (reverse water-filling; Cover & Thomas, §10.3.3), and in directions of largest
+variance the fewest coefficients have any bits at all (Karhunen-Loève). The bins of layers, of keys
+and of channels, and what can be left out, follow from M.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from .coefficients import ESCAPE, ZERO, restore, whole_numbers
+from .entropy_coder import prediction
+from .profile import ProfileLevel, Transform
+from .rans import SYMBOLS, TOTAL, Distributions
+from .rows import Floats, Part
+
+_FLOOR = 0.02
+"""Of the mean curvature: added to every direction, since samples are few and texts differ."""
+_LEAST_RATIO = 0.2
+"""Coefficients that spread less than so many steps are not kept."""
+_CLASSES_AN_OCTAVE = 4
+_CLASSES = 36
+"""For keys, and as many for values: spreads of 0.2 … 100 steps."""
+_TAIL = 2e-4
+"""Share of a class that may be escapes."""
+_ESCAPE_BITS = 32
+
+
+@dataclass(slots=True, eq=False)
+class Moments:
+    """Sums over tokens of one part: of vectors, their products, the gradients' products."""
+
+    tokens: int
+    total: npt.NDArray[np.float64]
+    products: npt.NDArray[np.float64]
+    neighbours: npt.NDArray[np.float64]
+    """Of a vector and the one of the token before."""
+    curvature: npt.NDArray[np.float64]
+
+    @classmethod
+    def none(cls, size: int) -> "Moments":
+        """Of no token."""
+        square = [np.zeros((size, size)) for _ in range(3)]
+        return cls(0, np.zeros(size), *square)
+
+    def add(self, vectors: Floats, gradients: Floats, following: int) -> None:
+        """Vectors [tokens, size] of neighbouring tokens; gradients of `following` tokens."""
+        wide = vectors.astype(np.float64)
+        self.tokens += len(wide)
+        self.total += wide.sum(0)
+        self.products += wide.T @ wide
+        self.neighbours += wide[1:].T @ wide[:-1]
+        self.curvature += (gradients.T @ gradients).astype(np.float64) / following
+
+
+def transform_of(moments: Moments, floor: float = _FLOOR) -> Transform:
+    """See the top of this file."""
+    count = max(moments.tokens, 1)
+    mean = moments.total / count
+    covariance = moments.products / count - np.outer(mean, mean)
+    neighbours = moments.neighbours / count - np.outer(mean, mean)
+    curvature = moments.curvature / count
+    size = len(mean)
+    curvature += np.eye(size) * max(floor * np.trace(curvature) / size, 1e-30)
+    root = np.linalg.cholesky(curvature)
+    variances, directions = np.linalg.eigh(root.T @ covariance @ root)
+    order = np.argsort(variances, kind="stable")[::-1]
+    directions = directions[:, order]
+    forward = directions.T @ root.T
+    inverse = np.linalg.inv(root.T) @ directions
+    variances = np.maximum(variances[order], 0)
+    together = np.einsum("ij,jk,ik->i", forward, neighbours, forward)
+    following = np.clip(together / np.maximum(variances, 1e-30), 0, 0.99)
+    return Transform(
+        forward=forward.astype(np.float32),
+        inverse=inverse.astype(np.float32),
+        mean=mean.astype(np.float32),
+        spread=np.sqrt(variances).astype(np.float32),
+        following=following.astype(np.float32),
+    )
+
+
+def fit_levels(
+    bits: Sequence[float],
+    transforms: Sequence[Transform],
+    parts: Sequence[Part],
+    unseen: Sequence[Sequence[Floats]],
+    rounding: float,
+    advance: Callable[[], None] = lambda: None,
+) -> tuple[ProfileLevel, ...]:
+    """A level for each number of `bits` an element.
+
+    `unseen`: for each part runs of vectors [tokens, channels] that no transform has seen.
+    """
+    scaled = [
+        [(rows - one.mean) @ one.forward.T for rows in runs]
+        for one, runs in zip(transforms, unseen, strict=True)
+    ]
+    levels = []
+    for wanted in bits:
+        least, most = _bounds(transforms)
+        for _ in range(18):
+            step = float(np.sqrt(least * most))
+            found = _level(step, transforms, parts, scaled, rounding)
+            least, most = (step, most) if found.bits_per_element > wanted else (least, step)
+            if abs(found.bits_per_element - wanted) < 0.005 * wanted:
+                break
+        levels.append(found)
+        advance()
+    return tuple(levels)
+
+
+def _bounds(transforms: Sequence[Transform]) -> tuple[float, float]:
+    largest = max(float(one.spread[0]) for one in transforms)
+    return largest * 2.0**-20, largest * 4
+
+
+def _level(
+    step: float,
+    transforms: Sequence[Transform],
+    parts: Sequence[Part],
+    scaled: Sequence[Sequence[Floats]],
+    rounding: float,
+) -> ProfileLevel:
+    """The level of a step: each coefficient's class, and the classes' distributions."""
+    count = 2 * _CLASSES + 1
+    counts = np.zeros((count, SYMBOLS), np.int64)
+    near, ones = np.zeros(count), np.zeros(count)
+    escapes, elements = 0, 0
+    classes = []
+    for part, one, runs in zip(parts, transforms, scaled, strict=True):
+        mine, following = classes_of(one, step, part.side)
+        classes.append(mine)
+        kept = int(np.count_nonzero(mine))
+        limit = np.where(mine > 0, 127, -1).astype(np.int32)[:kept]
+        for rows in runs:
+            elements += rows.size
+            if not kept:
+                continue
+            units = np.ascontiguousarray(rows[:, :kept]) / np.float32(step)
+            zero = np.zeros(kept, np.float32)
+            made = whole_numbers(units, following[:kept], zero, limit, rounding)
+            if made is None:
+                raise ValueError("the samples hold numbers that are not finite")
+            symbols, extra = made
+            escapes += len(extra)
+            place = mine[:kept].astype(np.int64) * SYMBOLS + symbols
+            counts += np.bincount(place.ravel(), minlength=count * SYMBOLS).reshape(counts.shape)
+            back = restore(symbols, following[:kept], zero, extra)
+            above = (back - units) * np.sign(symbols.astype(np.int32) - ZERO)
+            each = np.broadcast_to(mine[:kept], symbols.shape)[symbols != ZERO]
+            near += np.bincount(each, above[symbols != ZERO], count)
+            ones += np.bincount(each, minlength=count)
+    frequencies = np.stack([_frequencies(row) for row in counts])
+    frequencies[0] = 0
+    frequencies[0, ZERO] = TOTAL
+    tables = Distributions(frequencies)
+    bits = sum(_bits(tables, klass, row) for klass, row in enumerate(counts))
+    shift = np.clip(near / np.maximum(ones, 1), 0, 0.4).astype(np.float32)
+    return ProfileLevel(
+        step=step,
+        frequencies=frequencies,
+        shift=shift,
+        classes=tuple(classes),
+        bits_per_element=bits / elements,
+    )
+
+
+def classes_of(
+    transform: Transform, step: float, side: int
+) -> tuple[npt.NDArray[np.uint8], Floats]:
+    """Each coefficient's class (0: not kept) and how far the token before predicts it.
+
+    Coefficients behind the last one that is worth it are not kept; their spreads are in order.
+    """
+    following = prediction(transform, step)
+    ratio = transform.spread / step
+    kept = ratio >= _LEAST_RATIO
+    left = ratio * np.sqrt(np.maximum(1 - following**2, 0.01))
+    place = np.rint(_CLASSES_AN_OCTAVE * np.log2(np.maximum(left, 1e-9) / _LEAST_RATIO))
+    number = 1 + side * _CLASSES + np.clip(place, 0, _CLASSES - 1)
+    return np.where(kept, number, 0).astype(np.uint8), following
+
+
+def _frequencies(counts: npt.NDArray[np.int64]) -> npt.NDArray[np.uint16]:
+    """A distribution of 4,096 parts: what was counted, both signs alike, and room for escapes."""
+    both = (counts[ZERO:ESCAPE] + counts[ZERO::-1]).astype(np.float64)
+    both[0] /= 2
+    total = both.sum() + counts[ESCAPE]
+    beyond = total - np.cumsum(both)
+    limit = max(int(np.argmax(beyond <= _TAIL * total)), 1)
+    shares = np.zeros(SYMBOLS)
+    for q in range(limit + 1):
+        shares[ZERO + q] = shares[ZERO - q] = (both[q] / 2 if q else both[0]) + 0.5
+    shares[ESCAPE] = beyond[limit] + 0.5
+    parts = np.where(shares > 0, np.maximum(np.rint(shares / shares.sum() * TOTAL), 1), 0)
+    while parts.sum() != TOTAL:
+        parts[np.argmax(parts)] += np.sign(TOTAL - parts.sum())
+    return parts.astype(np.uint16)
+
+
+def _bits(tables: Distributions, klass: int, counts: npt.NDArray[np.int64]) -> float:
+    """What symbols of a class take, those that it has no symbol for as escapes."""
+    missing = (tables.frequencies[klass] == 0) & (counts > 0)
+    shown = np.where(missing, 0, counts)
+    extra = int(counts[missing].sum())
+    shown[ESCAPE] += extra
+    return tables.bits(klass, shown) + _ESCAPE_BITS * int(shown[ESCAPE])
