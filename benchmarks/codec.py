@@ -8,8 +8,8 @@ The profile is made of Python's own reference (`pydoc_data.topics`). Contexts ar
 English news (gensim's Lee corpus, see `quality.py`) and this project's documentation, by turns.
 Each is prefilled by the engine; its KV goes through a level; the 64 tokens of the text after it are
 then fed with the decoded KV and with the exact one. KL: mean divergence of what is said next;
-top-1: share of tokens whose likeliest is the same. Lines: plain int8 and int4 (a scale for each head and
-token), and the codec that LMCache ships (`support/oss_cachegen.py`), on the same caches.
+top-1: share of tokens whose likeliest is the same. Lines: plain int8 and int4 (a scale for each
+head and token), and the codec that LMCache ships (`support/oss_cachegen.py`), on the same caches.
 
 Goals: 2.5× smaller than 8 bits an element at 95 % top-1 or more, 3.5× at 0.05 nats or less;
 int8 and int4 at 10⁹ elements a second and core or more, entropy-coded levels at 6·10⁷.

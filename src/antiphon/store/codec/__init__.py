@@ -1,6 +1,6 @@
 """Codec: blocks of KV as few bytes, exactly or nearly so, by levels."""
 
-from .blob import Blob, DecodeProblem, read_blob
+from .blob import Blob, DecodeProblem, checksum_of, read_blob
 from .block_codec import Block, decode, decode_blob, encode
 from .block_shape import BlockShape
 from .level import INT4, INT8, LOSSLESS, RAW, Level, entropy, parse_level
@@ -24,6 +24,7 @@ __all__ = [
     "Part",
     "ProfileLevel",
     "Transform",
+    "checksum_of",
     "decode",
     "decode_blob",
     "encode",

@@ -23,6 +23,7 @@ from enum import StrEnum
 import numpy as np
 import numpy.typing as npt
 
+from antiphon.errors import BugError
 from antiphon.store.record import Codec, ElementType
 from antiphon.store.transfer import LEAST_BYTES, STRIPE_BYTES
 from antiphon.store.transfer.xxh3 import hashing
@@ -133,6 +134,15 @@ def read_blob(data: bytes | bytearray | memoryview) -> Blob | DecodeProblem:
     return Blob(
         level=level, shape=shape, start=start, payload=payload, profile=profile, kept_tokens=kept
     )
+
+
+def checksum_of(data: bytes | bytearray | memoryview) -> int:
+    """XXH3-64 of an encoded block, as a record's header has it. `BugError`: it can't be one."""
+    if len(data) % STRIPE_BYTES or len(data) < LEAST_BYTES:
+        raise BugError(f"an encoded block is not of {len(data)} bytes")
+    room = _aligned(len(data))
+    room[:] = np.frombuffer(data, np.uint8)
+    return int(_hashed(room.ctypes.data, len(room)))
 
 
 def _aligned(size: int) -> npt.NDArray[np.uint8]:

@@ -28,7 +28,7 @@ class Level:
     @property
     def is_exact(self) -> bool:
         """What is decoded is what was encoded, to the bit."""
-        return self.codec in (Codec.RAW, Codec.LOSSLESS)
+        return self.codec.is_exact
 
     @property
     def needs_profile(self) -> bool:

@@ -67,8 +67,8 @@ class KvProfile:
     `identity` is the model's; `layers`, `heads`, `width` those of its blocks. `transforms`: keys
     and values of the first section, of the second, and so on; sections have `section_layers`
     layers, the last maybe fewer. `frequencies` float32 [head_dim / 2]: radians a position; none:
-    keys are taken as they are. `kept_tokens`: so many at position 0 … are kept as they are, since everything
-    attends to them. `rounding`: what is this far above a whole number of steps is rounded up.
+    keys are taken as they are. `kept_tokens`: so many at position 0 … are kept as they are, since
+    everything attends to them. `rounding`: what is this far above a whole number is rounded up.
     """
 
     identity: bytes
