@@ -124,7 +124,7 @@ def test_of_three_thousand_tokens(gbit_per_s: float, left_s: float, name: str) -
 
 
 def test_text_if_computing_it_is_in_time() -> None:
-    assert chosen_at(0.1e9, 5.0, compute_s=1.0) == FetchChoice(
+    assert chosen_at(0.01e9, 5.0, compute_s=1.0) == FetchChoice(
         computed=3, level=None, seconds=3.0, rank=0, in_time=True
     )
 

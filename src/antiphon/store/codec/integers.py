@@ -29,20 +29,31 @@ def sizes(shape: BlockShape, bits: int) -> tuple[int, int, int]:
 
 def encode(block: npt.NDArray, shape: BlockShape, bits: int) -> bytes | None:
     """None: something is not finite, or the range of a channel or token is no float32."""
-    keys, values, codes = (np.empty(size, np.uint8) for size in sizes(shape, bits))
-    ends = keys.view(np.uint16), values.view(np.uint16)
-    if not _encode(block.reshape(-1), *shape.numbers, bits, *ends, codes):
+    data = np.empty(sum(sizes(shape, bits)), np.uint8)
+    top = np.float32((1 << bits) - 1)
+    if not _encode(block.reshape(-1), shape.numbers, top, *_parts(data, shape, bits)):
         return None
-    return b"".join((keys.data, values.data, codes.data))
+    return data.tobytes()
 
 
 def decode(data: memoryview, shape: BlockShape, bits: int, into: npt.NDArray) -> None:
     """Fill `into` from `data`, which has just the bytes that `sizes` says."""
+    parts = _parts(np.frombuffer(data, np.uint8), shape, bits)
+    _decode(into.reshape(-1), shape.numbers, *parts)
+
+
+def _parts(
+    data: npt.NDArray[np.uint8], shape: BlockShape, bits: int
+) -> tuple[npt.NDArray[np.uint16], npt.NDArray[np.uint16], npt.NDArray[np.uint8]]:
+    """Scales of keys, scales of values, codes."""
     first, second, _ = sizes(shape, bits)
-    keys = np.frombuffer(data[:first], "<u2")
-    values = np.frombuffer(data[first : first + second], "<u2")
-    codes = np.frombuffer(data[first + second :], np.uint8)
-    _decode(into.reshape(-1), *shape.numbers, bits, keys, values, codes)
+    sides = shape.layers, shape.heads, 2
+    row_bytes = shape.width * bits // 8
+    return (
+        data[:first].view(np.uint16).reshape(*sides, shape.width),
+        data[first : first + second].view(np.uint16).reshape(*sides, shape.tokens),
+        data[first + second :].reshape(shape.layers, 2, shape.heads, shape.tokens, row_bytes),
+    )
 
 
 @njit(inline="always")
@@ -58,176 +69,170 @@ def _code(element, low, inverse, top):
     return np.int32(min((as_float(element) - low) * inverse + _HALF, top))
 
 
+# Rows are slices of a flat array, their elements counted from 0: where numba can't know that they
+# follow each other, or that an index is not below 0, nothing is done in vectors. One head's keys or
+# values are `at`: the element that they begin with, and how far pages are apart.
+
+
 @reducing_kernel
-def _key_scales(elements, at, stride, sizes, top, scales, low, inverse):
-    """Fills `scales`, and with what they are `low` and the steps' inverses [width]; False: see
-    `encode`."""
+def _widen_range(row, low, high):
+    """Least and largest of each channel so far; whether anything is not finite."""
+    odd = np.uint32(0)
+    for c in range(len(low)):
+        x = as_float(row[c])
+        odd |= np.uint32(not_finite(x))
+        low[c] = min(low[c], x)
+        high[c] = max(high[c], x)
+    return odd
+
+
+@reducing_kernel
+def _write_codes(row, low, inverse, top, codes):
+    """A row's codes: bytes, or, if `top` is 15, halves of bytes."""
+    if top > np.float32(15):
+        for c in range(len(codes)):
+            codes[c] = np.uint8(_code(row[c], low[c], inverse[c], top))
+    else:
+        half = len(codes)
+        upper, upper_low, upper_inverse = row[half:], low[half:], inverse[half:]
+        for c in range(half):
+            x = _code(row[c], low[c], inverse[c], top)
+            y = _code(upper[c], upper_low[c], upper_inverse[c], top)
+            codes[c] = np.uint8(x | y << 4)
+
+
+@reducing_kernel
+def _encode_keys(elements, at, sizes, top, scales, codes):
+    """One head's keys; False: see `encode`.
+
+    `sizes`: pages, page_tokens, width. `scales` [2, width], `codes` [tokens, row_bytes].
+    """
     pages, page_tokens, width = sizes
-    high = np.empty(width, np.float32)
+    low, high = np.empty(width, np.float32), np.empty(width, np.float32)
+    inverse = np.empty(width, np.float32)
     for c in range(width):
-        low[c] = high[c] = as_float(elements[at + c])
+        low[c] = high[c] = as_float(elements[at[0] + c])
     odd = np.uint32(0)
     for page in range(pages):
-        for row in range(at + page * stride, at + page * stride + page_tokens * width, width):
-            for c in range(width):
-                x = as_float(elements[row + c])
-                odd |= np.uint32(not_finite(x))
-                low[c] = min(low[c], x)
-                high[c] = max(high[c], x)
+        for t in range(page_tokens):
+            first = at[0] + page * at[1] + t * width
+            odd |= _widen_range(elements[first : first + width], low, high)
     if odd:
         return False
     for c in range(width):
-        scales[c] = below(low[c])
-        low[c] = whole(scales[c])
-        scales[width + c] = _step(low[c], high[c], top)
-        step = whole(scales[width + c])
+        scales[0, c] = below(low[c])
+        low[c] = whole(scales[0, c])
+        scales[1, c] = _step(low[c], high[c], top)
+        step = whole(scales[1, c])
         odd |= np.uint32(not_finite(step)) | np.uint32(not_finite(low[c]))
         inverse[c] = np.float32(1) / step if step > 0 else np.float32(0)
-    return odd == 0
-
-
-@reducing_kernel
-def _encode_keys(elements, at, stride, sizes, top, scales, codes):
-    """One head's keys, from element `at` on, pages `stride` apart; False: see `encode`.
-
-    `sizes`: pages, page_tokens, width. `scales` [2 · width], `codes` [tokens · row_bytes].
-    """
-    pages, page_tokens, width = sizes
-    low, inverse = np.empty(width, np.float32), np.empty(width, np.float32)
-    if not _key_scales(elements, at, stride, sizes, top, scales, low, inverse):
+    if odd:
         return False
-    out, half = 0, width // 2
     for page in range(pages):
-        for row in range(at + page * stride, at + page * stride + page_tokens * width, width):
-            if top > np.float32(15):
-                for c in range(width):
-                    codes[out + c] = np.uint8(_code(elements[row + c], low[c], inverse[c], top))
-                out += width
-            else:
-                for c in range(half):
-                    x = _code(elements[row + c], low[c], inverse[c], top)
-                    y = _code(elements[row + half + c], low[half + c], inverse[half + c], top)
-                    codes[out + c] = np.uint8(x | y << 4)
-                out += half
+        for t in range(page_tokens):
+            first = at[0] + page * at[1] + t * width
+            row = elements[first : first + width]
+            _write_codes(row, low, inverse, top, codes[page * page_tokens + t])
     return True
 
 
 @reducing_kernel
-def _token_scale(elements, row, width, top, scales, token, tokens):
-    """Fills the scale of a token's values; what it is: its least and the inverse of its step.
-
-    The first is False: see `encode`.
-    """
-    least = most = as_float(elements[row])
+def _range_of(row):
+    """Least and largest; whether anything is not finite."""
+    least = most = as_float(row[0])
     odd = np.uint32(0)
-    for c in range(width):
-        x = as_float(elements[row + c])
+    for c in range(len(row)):
+        x = as_float(row[c])
         odd |= np.uint32(not_finite(x))
         least = min(least, x)
         most = max(most, x)
-    if odd:
-        return False, np.float32(0), np.float32(0)
-    scales[token] = below(least)
-    low = whole(scales[token])
-    scales[tokens + token] = _step(low, most, top)
-    step = whole(scales[tokens + token])
-    if not_finite(step) or not_finite(low):
-        return False, np.float32(0), np.float32(0)
-    return True, low, np.float32(1) / step if step > 0 else np.float32(0)
+    return odd, least, most
 
 
 @reducing_kernel
-def _encode_values(elements, at, stride, sizes, top, scales, codes):
-    """One head's values, likewise. `scales` [2 · tokens]."""
+def _encode_values(elements, at, sizes, top, scales, codes):
+    """One head's values, likewise. `scales` [2, tokens]."""
     pages, page_tokens, width = sizes
-    token, tokens = 0, pages * page_tokens
-    out, half = 0, width // 2
+    lows, inverses = np.empty(width, np.float32), np.empty(width, np.float32)
     for page in range(pages):
-        for row in range(at + page * stride, at + page * stride + page_tokens * width, width):
-            good, low, inverse = _token_scale(elements, row, width, top, scales, token, tokens)
-            if not good:
+        for t in range(page_tokens):
+            token = page * page_tokens + t
+            first = at[0] + page * at[1] + t * width
+            row = elements[first : first + width]
+            odd, least, most = _range_of(row)
+            if odd:
                 return False
-            if top > np.float32(15):
-                for c in range(width):
-                    codes[out + c] = np.uint8(_code(elements[row + c], low, inverse, top))
-                out += width
-            else:
-                for c in range(half):
-                    x = _code(elements[row + c], low, inverse, top)
-                    y = _code(elements[row + half + c], low, inverse, top)
-                    codes[out + c] = np.uint8(x | y << 4)
-                out += half
-            token += 1
+            scales[0, token] = below(least)
+            low = whole(scales[0, token])
+            scales[1, token] = _step(low, most, top)
+            step = whole(scales[1, token])
+            if not_finite(step) or not_finite(low):
+                return False
+            lows[:] = low
+            inverses[:] = np.float32(1) / step if step > 0 else np.float32(0)
+            _write_codes(row, lows, inverses, top, codes[token])
     return True
 
 
 @kernel
-def _encode(elements, pages, layers, heads, page_tokens, width, bits, keys, values, codes):
+def _encode(elements, numbers, top, keys, values, codes):
     """Fills the three; False: see `encode`."""
-    tokens, tile = pages * page_tokens, page_tokens * width
-    stride = layers * 2 * heads * tile
-    top = np.float32((1 << bits) - 1)
-    size = tokens * width * bits // 8
-    each = (pages, page_tokens, width)
+    pages, layers, heads, page_tokens, width = numbers
+    sizes, tile = (pages, page_tokens, width), page_tokens * width
     for layer in range(layers):
         for head in range(heads):
-            row = layer * heads + head
-            first, second = (layer * 2) * heads + head, (layer * 2 + 1) * heads + head
-            scales = keys[row * 2 * width : (row + 1) * 2 * width]
-            part = codes[first * size : (first + 1) * size]
-            if not _encode_keys(elements, first * tile, stride, each, top, scales, part):
+            at = ((2 * layer * heads + head) * tile, 2 * layers * heads * tile)
+            mine = codes[layer, 0, head]
+            if not _encode_keys(elements, at, sizes, top, keys[layer, head], mine):
                 return False
-            scales = values[row * 2 * tokens : (row + 1) * 2 * tokens]
-            part = codes[second * size : (second + 1) * size]
-            if not _encode_values(elements, second * tile, stride, each, top, scales, part):
+            at = (at[0] + heads * tile, at[1])
+            mine = codes[layer, 1, head]
+            if not _encode_values(elements, at, sizes, top, values[layer, head], mine):
                 return False
     return True
 
 
 @kernel
-def _decode_rows(elements, at, stride, sizes, bits, scales, codes, of_tokens):
+def _read_codes(codes, low, step, row):
+    """A row's numbers."""
+    like = row[0]
+    if len(codes) == len(row):
+        for c in range(len(codes)):
+            row[c] = as_element(np.float32(np.int32(codes[c])) * step[c] + low[c], like)
+    else:
+        half = len(codes)
+        upper, upper_low, upper_step = row[half:], low[half:], step[half:]
+        for c in range(half):
+            both = np.int32(codes[c])
+            row[c] = as_element(np.float32(both & 15) * step[c] + low[c], like)
+            upper[c] = as_element(np.float32(both >> 4) * upper_step[c] + upper_low[c], like)
+
+
+@kernel
+def _decode_rows(elements, at, sizes, scales, codes, of_tokens):
     """One head's keys or values (`of_tokens`: a scale a token), as they were encoded."""
     pages, page_tokens, width = sizes
-    like, half = elements[0], width // 2
     low, step = np.empty(width, np.float32), np.empty(width, np.float32)
     for c in range(0 if of_tokens else width):
-        low[c], step[c] = whole(scales[c]), whole(scales[width + c])
-    token, read = 0, 0
+        low[c], step[c] = whole(scales[0, c]), whole(scales[1, c])
     for page in range(pages):
-        for row in range(at + page * stride, at + page * stride + page_tokens * width, width):
+        for t in range(page_tokens):
+            token = page * page_tokens + t
             if of_tokens:
-                low[:] = whole(scales[token])
-                step[:] = whole(scales[pages * page_tokens + token])
-            if bits == 8:
-                for c in range(width):
-                    x = np.float32(np.int32(codes[read + c])) * step[c] + low[c]
-                    elements[row + c] = as_element(x, like)
-                read += width
-            else:
-                for c in range(half):
-                    both = np.int32(codes[read + c])
-                    x = np.float32(both & 15) * step[c] + low[c]
-                    y = np.float32(both >> 4) * step[half + c] + low[half + c]
-                    elements[row + c] = as_element(x, like)
-                    elements[row + half + c] = as_element(y, like)
-                read += half
-            token += 1
+                low[:] = whole(scales[0, token])
+                step[:] = whole(scales[1, token])
+            first = at[0] + page * at[1] + t * width
+            _read_codes(codes[token], low, step, elements[first : first + width])
 
 
 @kernel
-def _decode(elements, pages, layers, heads, page_tokens, width, bits, keys, values, codes):
+def _decode(elements, numbers, keys, values, codes):
     """Fills `elements`."""
-    tokens, tile = pages * page_tokens, page_tokens * width
-    stride = layers * 2 * heads * tile
-    size = tokens * width * bits // 8
-    each = (pages, page_tokens, width)
+    pages, layers, heads, page_tokens, width = numbers
+    sizes, tile = (pages, page_tokens, width), page_tokens * width
     for layer in range(layers):
         for head in range(heads):
-            row = layer * heads + head
-            first, second = (layer * 2) * heads + head, (layer * 2 + 1) * heads + head
-            scales = keys[row * 2 * width : (row + 1) * 2 * width]
-            part = codes[first * size : (first + 1) * size]
-            _decode_rows(elements, first * tile, stride, each, bits, scales, part, False)
-            scales = values[row * 2 * tokens : (row + 1) * 2 * tokens]
-            part = codes[second * size : (second + 1) * size]
-            _decode_rows(elements, second * tile, stride, each, bits, scales, part, True)
+            at = ((2 * layer * heads + head) * tile, 2 * layers * heads * tile)
+            _decode_rows(elements, at, sizes, keys[layer, head], codes[layer, 0, head], False)
+            at = (at[0] + heads * tile, at[1])
+            _decode_rows(elements, at, sizes, values[layer, head], codes[layer, 1, head], True)
