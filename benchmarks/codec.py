@@ -64,7 +64,7 @@ def run(options: argparse.Namespace) -> None:
     torch.set_num_threads(options.threads)
     checkpoint = open_checkpoint(resolve(options.model))
     tokenizer = Tokenizer.load(checkpoint.tokenizer)
-    sizes = SampleSizes(prompts=options.prompts)
+    sizes = SampleSizes(prompts=options.prompts, prompt_tokens=options.prompt_tokens)
     windows = list(windows_of(tokenizer.encode(read_texts(None)), sizes))
     gradients = KvGradients(checkpoint.spec, load_weights(checkpoint, cache_dir=CACHE))
 
@@ -303,6 +303,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--contexts", type=int, default=24)
     parser.add_argument("--tokens", type=int, default=1024, help="of each context")
     parser.add_argument("--prompts", type=int, default=24, help="that the profile is made of")
+    parser.add_argument("--prompt-tokens", type=int, default=1024, help="of each of them")
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--variants", action="store_true", help="what each part brings")
     parser.add_argument("--loaded", action="store_true", help="others use the machine: say so")

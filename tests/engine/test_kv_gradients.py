@@ -42,7 +42,7 @@ def test_slopes_are_what_small_changes_do() -> None:
             tuple(torch.from_numpy(side).transpose(0, 1) for side in layer) for layer in values
         ]
         with torch.no_grad():
-            return model._forward(following, pairs)[0].log_softmax(1)  # type: ignore[arg-type]
+            return model._scores(model._forward(following, pairs)[0])  # type: ignore[arg-type]
 
     before = scores(sample.values)
     drawn = torch.multinomial(before.exp(), 1, generator=torch.Generator().manual_seed(3))

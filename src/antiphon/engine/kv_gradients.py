@@ -58,9 +58,10 @@ class KvGradients:
                 f"{self.spec.context_len}"
             )
         with torch.no_grad():
-            known = self._forward(torch.tensor(prompt), None)[1]
+            _, known = self._forward(torch.tensor(prompt), None)
         leaves = [(key.requires_grad_(), value.requires_grad_()) for key, value in known]
-        scores = self._forward(torch.tensor(following), leaves)[0].log_softmax(1)
+        hidden, _ = self._forward(torch.tensor(following), leaves)
+        scores = self._scores(hidden)
         draw = torch.multinomial(
             scores.detach().exp(), 1, generator=torch.Generator().manual_seed(seed)
         )
@@ -75,7 +76,7 @@ class KvGradients:
     def _forward(
         self, tokens: torch.Tensor, before: list[tuple[torch.Tensor, torch.Tensor]] | None
     ) -> tuple[torch.Tensor, list[tuple[torch.Tensor, torch.Tensor]]]:
-        """Logits [tokens, vocabulary], and each layer's keys (before RoPE) and values of them."""
+        """After the last layer [tokens, hidden], and each layer's keys (before RoPE) and values."""
         spec, weights = self.spec, self._weights
         hidden = weights["model.embed_tokens.weight"][tokens]
         made = []
@@ -90,8 +91,12 @@ class KvGradients:
             hidden = hidden + self._linear(
                 gated_silu(torch.cat(tuple(both), 1)), f"{prefix}mlp.down_proj"
             )
-        head = weights.get("lm_head.weight", weights["model.embed_tokens.weight"])
-        return F.linear(self._normed(hidden, "model.norm"), head), made
+        return hidden, made
+
+    def _scores(self, hidden: torch.Tensor) -> torch.Tensor:
+        """Log-probabilities [tokens, vocabulary] of what comes next."""
+        head = self._weights.get("lm_head.weight", self._weights["model.embed_tokens.weight"])
+        return F.linear(self._normed(hidden, "model.norm"), head).log_softmax(1)
 
     def _attend(
         self,

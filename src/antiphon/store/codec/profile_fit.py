@@ -33,6 +33,9 @@ _CLASSES = 36
 _TAIL = 2e-4
 """Share of a class that may be escapes."""
 _ESCAPE_BITS = 32
+_FEW_TOKENS = 256
+"""Of each run: enough to find a level's step."""
+_CLOSE, _TRIES = 0.005, 12
 
 
 @dataclass(slots=True, eq=False)
@@ -54,11 +57,10 @@ class Moments:
 
     def add(self, vectors: Floats, gradients: Floats, following: int) -> None:
         """Vectors [tokens, size] of neighbouring tokens; gradients of `following` tokens."""
-        wide = vectors.astype(np.float64)
-        self.tokens += len(wide)
-        self.total += wide.sum(0)
-        self.products += wide.T @ wide
-        self.neighbours += wide[1:].T @ wide[:-1]
+        self.tokens += len(vectors)
+        self.total += vectors.sum(0, np.float64)
+        self.products += vectors.T @ vectors
+        self.neighbours += vectors[1:].T @ vectors[:-1]
         self.curvature += (gradients.T @ gradients).astype(np.float64) / following
 
 
@@ -105,23 +107,34 @@ def fit_levels(
         [(rows - one.mean) @ one.forward.T for rows in runs]
         for one, runs in zip(transforms, unseen, strict=True)
     ]
-    levels = []
+    few = [[rows[:_FEW_TOKENS] for rows in runs] for runs in scaled]
+    levels, near = [], max(float(one.spread[0]) for one in transforms) / 2
     for wanted in bits:
-        least, most = _bounds(transforms)
-        for _ in range(18):
-            step = float(np.sqrt(least * most))
-            found = _level(step, transforms, parts, scaled, rounding)
-            least, most = (step, most) if found.bits_per_element > wanted else (least, step)
-            if abs(found.bits_per_element - wanted) < 0.005 * wanted:
-                break
-        levels.append(found)
+        near = _step_for(wanted, near, lambda step: _level(step, transforms, parts, few, rounding))
+        levels.append(_level(near, transforms, parts, scaled, rounding))
         advance()
     return tuple(levels)
 
 
-def _bounds(transforms: Sequence[Transform]) -> tuple[float, float]:
-    largest = max(float(one.spread[0]) for one in transforms)
-    return largest * 2.0**-20, largest * 4
+def _step_for(wanted: float, near: float, level: Callable[[float], ProfileLevel]) -> float:
+    """The step whose level takes so many bits, from one that is thought to be near.
+
+    A step twice as large saves a bit of each coefficient that is kept: at most one an element.
+    """
+    least, most = 0.0, np.inf
+    step, slope, last = near, 0.7, None
+    for _ in range(_TRIES):
+        bits = level(step).bits_per_element
+        if abs(bits - wanted) < _CLOSE * wanted or not bits:
+            break
+        least, most = (step, most) if bits > wanted else (least, step)
+        if last is not None and last[1] != bits:
+            slope = np.clip((last[1] - bits) / np.log2(step / last[0]), 0.1, 1.2)
+        last = step, bits
+        step = float(step * 2 ** ((bits - wanted) / slope))
+        if not least < step < most:
+            step = float(np.sqrt(least * most))
+    return step
 
 
 def _level(
@@ -183,7 +196,7 @@ def classes_of(
     Coefficients behind the last one that is worth it are not kept; their spreads are in order.
     """
     following = prediction(transform, step)
-    ratio = transform.spread / step
+    ratio = transform.spread / max(step, 1e-30)
     kept = ratio >= _LEAST_RATIO
     left = ratio * np.sqrt(np.maximum(1 - following**2, 0.01))
     place = np.rint(_CLASSES_AN_OCTAVE * np.log2(np.maximum(left, 1e-9) / _LEAST_RATIO))

@@ -48,7 +48,9 @@ class Distributions:
         self.classes = len(wide)
         self.decoding = (symbols.astype(np.uint32) | (own - 1) << 8 | bias << 20).ravel()
         """[classes · 4096]: symbol, frequency − 1, place within it."""
-        self.encoding = (np.maximum(wide, 1) - 1 | np.minimum(starts, TOTAL - 1) << 12 | (wide > 0) << 24).ravel()
+        self.encoding = (
+            np.maximum(wide, 1) - 1 | np.minimum(starts, TOTAL - 1) << 12 | (wide > 0) << 24
+        ).ravel()
         """[classes · 256]: frequency − 1, start, whether there is any."""
         self.frequencies = frequencies
 
