@@ -1,4 +1,4 @@
-"""Records of encoded blocks: a header says which codec, and a lossy one is never without lineage."""
+"""Records of encoded blocks: a header says which codec, and no lossy one is without lineage."""
 
 from dataclasses import replace
 

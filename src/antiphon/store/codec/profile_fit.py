@@ -108,7 +108,7 @@ def fit_levels(
         for one, runs in zip(transforms, unseen, strict=True)
     ]
     few = [[rows[:_FEW_TOKENS] for rows in runs] for runs in scaled]
-    levels, near = [], max(float(one.spread[0]) for one in transforms) / 2
+    levels, near = [], float(np.median(np.concatenate([one.spread for one in transforms])))
     for wanted in bits:
         near = _step_for(wanted, near, lambda step: _level(step, transforms, parts, few, rounding))
         levels.append(_level(near, transforms, parts, scaled, rounding))
@@ -131,7 +131,7 @@ def _step_for(wanted: float, near: float, level: Callable[[float], ProfileLevel]
         if last is not None and last[1] != bits:
             slope = np.clip((last[1] - bits) / np.log2(step / last[0]), 0.1, 1.2)
         last = step, bits
-        step = float(step * 2 ** ((bits - wanted) / slope))
+        step = float(step * 2 ** np.clip((bits - wanted) / slope, -2, 2))
         if not least < step < most:
             step = float(np.sqrt(least * most))
     return step
