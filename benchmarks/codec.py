@@ -1,7 +1,7 @@
 """KV as few bytes: size, quality and speed of each level, on a real model and real text.
 
     .venv/bin/python benchmarks/codec.py                        profile, levels, lines: 10 minutes
-    .venv/bin/python benchmarks/codec.py --variants             and what each part brings
+    .venv/bin/python benchmarks/codec.py --parts variants       what each part of the codec brings
     .venv/bin/python benchmarks/codec.py --contexts 4 --prompts 8 --keep nothing  to see it work
 
 The profile is made of Python's own reference (`pydoc_data.topics`). Contexts are of other texts:
@@ -16,8 +16,9 @@ int8 and int4 at 10⁹ elements a second and core or more, entropy-coded levels 
 """
 
 import argparse
+import json
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -28,13 +29,13 @@ from quality import corpus
 from support import result
 from support.oss_cachegen import OSS_LEVELS, oss_codec, plain_codec
 
-from antiphon.checkpoint import open_checkpoint, resolve
+from antiphon.checkpoint import Checkpoint, open_checkpoint, resolve
 from antiphon.cli.kv_codec import read_texts
 from antiphon.engine import kv_dtype_of, load_llama, load_weights, numerics_id
 from antiphon.engine.kv_gradients import KvGradients, KvSample
 from antiphon.live.kv_levels import LevelTrial, TrialSizes, contexts_of, try_level
 from antiphon.live.kv_profiler import Fit, SampleSizes, fitted, windows_of
-from antiphon.live.kv_trial import KvTrial, Trial
+from antiphon.live.kv_trial import KvTrial
 from antiphon.store.codec import (
     INT4,
     INT8,
@@ -44,6 +45,7 @@ from antiphon.store.codec import (
     Moments,
     Transform,
     entropy,
+    read_kv_profile,
     transform_of,
 )
 from antiphon.text import Tokenizer
@@ -51,6 +53,7 @@ from antiphon.text import Tokenizer
 DOCS = Path(__file__).parents[1] / "docs"
 CACHE = Path("~/.cache/antiphon").expanduser()
 KEPT = ("values", "gradients")
+VARIANT_BITS = (3.2, 2.25)
 
 
 def main() -> None:
@@ -64,58 +67,71 @@ def run(options: argparse.Namespace) -> None:
     torch.set_num_threads(options.threads)
     checkpoint = open_checkpoint(resolve(options.model))
     tokenizer = Tokenizer.load(checkpoint.tokenizer)
-    sizes = SampleSizes(prompts=options.prompts, prompt_tokens=options.prompt_tokens)
-    windows = list(windows_of(tokenizer.encode(read_texts(None)), sizes))
-    gradients = KvGradients(checkpoint.spec, load_weights(checkpoint, cache_dir=CACHE))
-
-    def made(fit: Fit, transform: Callable[[Moments], Transform] = transform_of) -> KvProfile:
-        seen = map(loaded, range(len(windows)))
-        name, count = options.model, len(windows)
-        return fitted(checkpoint, name, seen, count, sizes, fit, transform=transform)
-
-    def loaded(number: int) -> KvSample:
-        return KvSample(**{part: np.load(file_of(number, part)) for part in KEPT})
-
-    def file_of(number: int, part: str) -> Path:
-        return options.scratch / f"{number}.{part}.npy"
-
-    for number, window in enumerate(windows):
-        if not file_of(number, KEPT[-1]).exists():
-            ends = sizes.prompt_tokens
-            sample = gradients.sample(window[:ends], window[ends:], number)
-            for part in KEPT:
-                np.save(file_of(number, part), getattr(sample, part))
-        print(f"\rsample {number + 1} of {len(windows)}", end="\n" * (number + 1 == len(windows)))
-    profile = made(Fit())
+    samples = Samples(checkpoint, tokenizer, options)
+    profile = read_kv_profile(options.profile) if options.profile else samples.profile(Fit())
     model = load_llama(checkpoint, dtype=options.dtype, cache_dir=CACHE)
     kv_dtype = kv_dtype_of("auto", options.dtype)
     tried = KvTrial(model, kv_dtype, contexts(tokenizer, options), 64)
-    levels = [try_level(tried, level, profile) for level in levels_of(profile)]
-    show_levels(levels)
-    lines = [tried.run(name, codec) for name, codec in line_codecs()]
-    for line in lines:
-        show(line)
-    variants = []
-    if options.variants:
-        for name, fit, transform in variant_fits():
-            bits = replace(fit, bits=(3.2, 2.25))
-            other = made(bits, transform)
-            for number in (1, 2):
-                found = try_level(tried, entropy(number), other, speed=False)
-                variants.append(replace(found.trial, name=f"{name}, {bits.bits[number - 1]}"))
-                show(variants[-1])
+    found: dict[str, list[dict[str, Any]]] = {}
+    if "levels" in options.parts:
+        found["levels"] = [shown(try_level(tried, one, profile)) for one in levels_of(profile)]
+    if "lines" in options.parts:
+        lines = (tried.run(name, codec) for name, codec in line_codecs())
+        found["lines"] = [shown(LevelTrial(trial=line, speed=None)) for line in lines]
+    if "variants" in options.parts:
+        found["variants"] = [
+            shown(replace(one, trial=replace(one.trial, name=f"{name}, {bits}")))
+            for name, fit, transform in variant_fits()
+            for bits, one in variant_trials(tried, samples.profile(fit, transform))
+        ]
     if options.keep == "all":
         setup = {
             "model": options.model,
             "numerics": numerics_id(options.dtype, kv_dtype),
             "profile": "pydoc_data.topics",
-            "contexts": "gensim Lee corpus, docs/ by turns",
+            "texts": "gensim's Lee corpus, docs/, by turns",
             **{name: getattr(options, name) for name in ("contexts", "tokens", "prompts")},
-            "speeds": "taken on a loaded machine" if options.loaded else "taken on a quiet machine",
+            "prompt_tokens": options.prompt_tokens,
+            "speeds": "CPU time on a loaded machine" if options.loaded else "CPU time",
         }
-        kept = kept_results(setup, levels, lines, variants)
+        kept = with_earlier(options.name, {"setup": setup} | found)
         print(result.write(options.name, kept))
-        print(plot(levels, lines, result.RESULTS / f"{options.name}.svg"))
+        if "levels" in kept and "lines" in kept:
+            print(plot(kept, result.RESULTS / f"{options.name}.svg"))
+
+
+class Samples:
+    """KV and gradients of the text that profiles are made of, on disk once they are computed."""
+
+    def __init__(
+        self, checkpoint: Checkpoint, tokenizer: Tokenizer, options: argparse.Namespace
+    ) -> None:
+        self._checkpoint = checkpoint
+        self._sizes = SampleSizes(prompts=options.prompts, prompt_tokens=options.prompt_tokens)
+        self._windows = list(windows_of(tokenizer.encode(read_texts(None)), self._sizes))
+        self._folder = options.scratch
+
+    def profile(
+        self, fit: Fit, transform: Callable[[Moments], Transform] = transform_of
+    ) -> KvProfile:
+        """Fitted to them."""
+        name, count = self._checkpoint.name, len(self._windows)
+        seen = self._all()
+        return fitted(self._checkpoint, name, seen, count, self._sizes, fit, transform=transform)
+
+    def _all(self) -> Iterator[KvSample]:
+        model = None
+        for number, window in enumerate(self._windows):
+            files = [self._folder / f"{number}.{part}.npy" for part in KEPT]
+            if not all(file.exists() for file in files):
+                weights = load_weights(self._checkpoint, cache_dir=CACHE)
+                model = model or KvGradients(self._checkpoint.spec, weights)
+                ends = self._sizes.prompt_tokens
+                sample = model.sample(window[:ends], window[ends:], number)
+                for file, part in zip(files, KEPT, strict=True):
+                    np.save(file, getattr(sample, part))
+            values, gradients = map(np.load, files)
+            yield KvSample(values=values, gradients=gradients)
 
 
 def contexts(tokenizer: Tokenizer, options: argparse.Namespace) -> list[Sequence[int]]:
@@ -167,7 +183,7 @@ def bf16_of(values: np.ndarray) -> np.ndarray:
 
 def variant_fits() -> list[tuple[str, Fit, Callable[[Moments], Transform]]]:
     """The codec without one of its parts, or with another choice, by what is left."""
-    usual = Fit()
+    usual = Fit(bits=VARIANT_BITS)
     return [
         ("as it is", usual, transform_of),
         ("keys after RoPE", replace(usual, before_rope=False), transform_of),
@@ -187,6 +203,11 @@ def variant_fits() -> list[tuple[str, Fit, Callable[[Moments], Transform]]]:
             for floor in (0.002, 0.1)
         ],
     ]
+
+
+def variant_trials(tried: KvTrial, profile: KvProfile) -> Iterator[tuple[float, LevelTrial]]:
+    for number, bits in enumerate(VARIANT_BITS, 1):
+        yield bits, try_level(tried, entropy(number), profile, speed=False)
 
 
 def by_channel(sums: Moments) -> Transform:
@@ -228,38 +249,28 @@ def without_prediction(sums: Moments) -> Transform:
 # ── results ──────────────────────────────────────────────────────────────────────────────────────
 
 
-def show_levels(levels: Sequence[LevelTrial]) -> None:
-    for one in levels:
-        show(one.trial, one.speed)
-
-
-def show(trial: Trial, speed: Any = None) -> None:
-    more = ""
-    if speed is not None:
-        more = f"  {speed.encode_per_s / 1e6:7.0f} {speed.decode_per_s / 1e6:7.0f} M elements/s"
+def shown(one: LevelTrial) -> dict[str, Any]:
+    """Print a line; what is kept of it."""
+    trial, speed = one.trial, one.speed
+    rates = asdict(speed) if speed else {}
+    more = "".join(f"{rate / 1e6:8.0f}" for rate in rates.values())
     print(
         f"{trial.name:<36}{trial.bits:6.2f} bits {8 / trial.bits:5.2f}x  "
         f"KL {trial.divergence:.5f}  top-1 {trial.top1:6.1%}  "
         f"perplexity {trial.perplexity / trial.exact_perplexity - 1:+.2%}{more}",
         flush=True,
     )
+    return asdict(trial) | rates
 
 
-def kept_results(
-    setup: Mapping[str, Any],
-    levels: Sequence[LevelTrial],
-    lines: Sequence[Trial],
-    variants: Sequence[Trial],
-) -> dict[str, Any]:
-    return {
-        "setup": setup,
-        "levels": [asdict(one.trial) | asdict(one.speed) for one in levels if one.speed],
-        "lines": [asdict(line) for line in lines],
-        "variants": [{k: v for k, v in asdict(one).items() if k != "each"} for one in variants],
-    }
+def with_earlier(name: str, found: dict[str, Any]) -> dict[str, Any]:
+    """With the parts that an earlier run with the same set-up has measured."""
+    path = result.RESULTS / f"{name}.json"
+    earlier = json.loads(path.read_text())["results"] if path.exists() else {}
+    return earlier | found if earlier.get("setup") == found["setup"] else found
 
 
-def plot(levels: Sequence[LevelTrial], lines: Sequence[Trial], path: Path) -> Path:
+def plot(kept: Mapping[str, Any], path: Path) -> Path:
     """Size against divergence, and against top-1 agreement."""
     import matplotlib as mpl
 
@@ -267,19 +278,19 @@ def plot(levels: Sequence[LevelTrial], lines: Sequence[Trial], path: Path) -> Pa
     from matplotlib import pyplot as plt
 
     figure, (left, right) = plt.subplots(1, 2, figsize=(11, 4.5), layout="constrained")
-    lossy = [one.trial for one in levels if one.trial.divergence > 0]
-    coded = [one for one in lossy if one.name.startswith("entropy")]
-    oss = [one for one in lines if one.name.startswith("OSS")]
+    lossy = [one for one in kept["levels"] if one["divergence"] > 0]
+    coded = [one for one in lossy if one["name"].startswith("entropy")]
+    oss = [one for one in kept["lines"] if one["name"].startswith("OSS")]
     groups = [
         ("entropy-1 …", coded, "o-"),
         ("int8, int4", [one for one in lossy if one not in coded], "s"),
-        ("plain int8, int4", [one for one in lines if one not in oss], "x"),
+        ("plain int8, int4", [one for one in kept["lines"] if one not in oss], "x"),
         ("OSS CacheGen", oss, "^--"),
     ]
     for name, group, style in groups:
-        bits = [one.bits for one in group]
-        left.plot(bits, [one.divergence for one in group], style, label=name)
-        right.plot(bits, [100 * one.top1 for one in group], style, label=name)
+        bits = [one["bits"] for one in group]
+        left.plot(bits, [one["divergence"] for one in group], style, label=name)
+        right.plot(bits, [100 * one["top1"] for one in group], style, label=name)
     left.set_yscale("log")
     left.axhline(0.05, color="grey", lw=0.7)
     left.axvline(8 / 3.5, color="grey", lw=0.7)
@@ -305,7 +316,14 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--prompts", type=int, default=24, help="that the profile is made of")
     parser.add_argument("--prompt-tokens", type=int, default=1024, help="of each of them")
     parser.add_argument("--threads", type=int, default=1)
-    parser.add_argument("--variants", action="store_true", help="what each part brings")
+    parser.add_argument(
+        "--parts",
+        nargs="+",
+        default=["levels", "lines"],
+        choices=("levels", "lines", "variants"),
+        help="what is measured; others stay as an earlier run with the same set-up left them",
+    )
+    parser.add_argument("--profile", type=Path, help="one that was made before")
     parser.add_argument("--loaded", action="store_true", help="others use the machine: say so")
     parser.add_argument("--scratch", type=Path, help="where samples are kept, for another run")
     parser.add_argument("--keep", choices=("all", "nothing"), default="all")

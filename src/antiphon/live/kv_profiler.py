@@ -50,7 +50,7 @@ class Fit:
     section_layers: int = 2
     before_rope: bool = True
     kept_tokens: int = 1
-    rounding: float = 0.6
+    rounding: float = 0.5
     bits: tuple[float, ...] = BITS
 
 

@@ -5,15 +5,15 @@
                         stream of the section (keys and values of its layers) ◄──────┘
 
     payload  the tokens that are kept as they are [layers, 2, heads, tokens, width]
-             a section: uint32 bytes of its stream, uint32 escapes
-             a section: its stream, then its escapes (int32)
+             a section: uint32 bytes of its stream, of its keys' escapes, of its values'
+             a section: its stream, then its escapes (see `escapes.py`)
 
 What a distribution has no symbol for is an escape: its value stands behind the stream. Sections
 follow each other as layers do, so that a reader may begin with the first before the last is there.
 """
 
 import struct
-from collections.abc import Iterator
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -21,11 +21,12 @@ import numpy.typing as npt
 
 from . import rans
 from .block_shape import BlockShape
-from .coefficients import ESCAPE, count_escapes, restore, whole_numbers
-from .profile import SKIPPED, KvProfile, ProfileLevel, Transform, padded
-from .rows import Floats, Part, read_rows, rotation, write_rows
+from .coefficients import ESCAPE, ZERO, Coded, Rule, restore, whole_numbers
+from .escapes import pack_escapes, unpack_escapes
+from .profile import MOST_LOW_BITS, SKIPPED, KvProfile, ProfileLevel, Transform, padded
+from .rows import Floats, Part, Rotation, read_rows, rotation, write_rows
 
-_ROW = struct.Struct("<2I")
+_ROW = struct.Struct("<3I")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -38,11 +39,10 @@ class _Columns:
     """[channels, columns]"""
     inverse: Floats
     """[columns, channels]"""
-    following: Floats
-    shift: Floats
-    limit: npt.NDArray[np.int32]
-    """The largest whole number that has a symbol; −1: the coefficient is not kept."""
+    rule: Rule
     classes: npt.NDArray[np.uint8]
+    low_classes: npt.NDArray[np.uint8]
+    """Of the low parts, whole lanes of them."""
 
 
 class EntropyCoder:
@@ -51,7 +51,7 @@ class EntropyCoder:
     def __init__(self, profile: KvProfile, level: ProfileLevel) -> None:
         self.profile = profile
         self.tables = rans.Distributions(level.frequencies)
-        parts = zip(profile.parts(), profile.transforms, level.classes, strict=True)
+        parts = zip(profile.parts(), profile.transforms, level.classes, level.low_bits, strict=True)
         columns = [_columns(*one, level, self.tables) for one in parts]
         self._sections = list(zip(columns[::2], columns[1::2], strict=True))
 
@@ -64,26 +64,23 @@ class EntropyCoder:
     def encode(self, block: npt.NDArray, shape: BlockShape, start: int, kept: int) -> bytes | None:
         """The payload; None: a number is not finite, or far out of what is possible."""
         table, data = [], []
-        turn = rotation(self.profile.frequencies, start, shape.tokens)
+        profile = self.profile
+        turn = rotation(profile.frequencies, start, shape.tokens)
         for section in self._sections:
             symbols, escapes = [], []
             for columns in section:
                 rows = read_rows(block, shape, columns.part, turn)
                 rows -= columns.mean
                 rows[:kept] = 0
-                scaled = rows @ columns.forward
-                made = whole_numbers(
-                    scaled, columns.following, columns.shift, columns.limit, self.profile.rounding
-                )
-                if made is None:
+                coded = whole_numbers(rows @ columns.forward, columns.rule, profile.rounding)
+                if coded is None:
                     return None
-                symbols.append(made[0])
-                escapes.append(made[1])
-            classes = np.concatenate([columns.classes for columns in section])
-            stream = rans.encode(np.concatenate(symbols, 1), classes, self.tables)
-            extra = np.concatenate(escapes).astype("<i4")
-            table.append(_ROW.pack(len(stream), len(extra)))
-            data += [stream, extra.tobytes()]
+                symbols += [coded.symbols, _in_lanes(coded.lows, len(columns.low_classes))]
+                limits = _limits(coded.symbols, columns.rule.limit)
+                escapes.append(pack_escapes(coded.escapes, limits))
+            stream = rans.encode(np.concatenate(symbols, 1), _classes(section), self.tables)
+            table.append(_ROW.pack(len(stream), *map(len, escapes)))
+            data += [stream, *escapes]
         return b"".join([_kept(block, kept).tobytes(), *table, *data])
 
     def decode(
@@ -95,24 +92,17 @@ class EntropyCoder:
         if len(payload) < table_end:
             return False
         sizes = list(_ROW.iter_unpack(payload[head.nbytes : table_end]))
-        if len(payload) != table_end + sum(stream + 4 * extra for stream, extra in sizes):
+        if len(payload) != table_end + sum(map(sum, sizes)):
             return False
         turn = rotation(self.profile.frequencies, start, shape.tokens)
         at = table_end
-        for section, (size, extra) in zip(self._sections, sizes, strict=True):
-            stream = payload[at : at + size]
-            escapes = np.frombuffer(payload[at + size : at + size + 4 * extra], "<i4")
-            at += size + 4 * extra
-            symbols = np.empty((shape.tokens, sum(len(c.classes) for c in section)), np.uint8)
-            classes = np.concatenate([columns.classes for columns in section])
-            if not rans.decode(stream, classes, self.tables, symbols):
+        for section, row in zip(self._sections, sizes, strict=True):
+            parts = []
+            for size in row:
+                parts.append(payload[at : at + size])
+                at += size
+            if not self._decode_section(section, parts, into, shape, turn):
                 return False
-            if count_escapes(symbols) != extra:
-                return False
-            for columns, scaled in _restored(section, symbols, escapes):
-                rows = scaled @ columns.inverse
-                rows += columns.mean
-                write_rows(rows, into, shape, columns.part, turn)
         raw = np.frombuffer(payload[: head.nbytes], into.dtype).reshape(head.shape)
         by_token = into.transpose(0, 4, 1, 2, 3, 5)
         for token in range(kept):
@@ -120,20 +110,50 @@ class EntropyCoder:
             by_token[place] = raw[:, :, :, token]
         return True
 
+    def _decode_section(
+        self,
+        section: tuple[_Columns, _Columns],
+        parts: Sequence[memoryview],
+        into: npt.NDArray,
+        shape: BlockShape,
+        turn: Rotation,
+    ) -> bool:
+        """Fill the layers of one section from its stream and its escapes."""
+        classes = _classes(section)
+        symbols = np.empty((shape.tokens, len(classes)), np.uint8)
+        if not rans.decode(parts[0], classes, self.tables, symbols):
+            return False
+        at = 0
+        for columns, extra in zip(section, parts[1:], strict=True):
+            mine = symbols[:, at : at + len(columns.classes)]
+            at += len(columns.classes)
+            lows = symbols[:, at : at + len(columns.rule.wide)]
+            at += len(columns.low_classes)
+            numbers = unpack_escapes(extra, _limits(mine, columns.rule.limit))
+            if numbers is None:
+                return False
+            rows = restore(Coded(mine, lows, numbers), columns.rule) @ columns.inverse
+            rows += columns.mean
+            write_rows(rows, into, shape, columns.part, turn)
+        return True
 
-def _restored(
-    section: tuple[_Columns, _Columns],
-    symbols: npt.NDArray[np.uint8],
-    escapes: npt.NDArray[np.int32],
-) -> Iterator[tuple[_Columns, Floats]]:
-    """Keys' and values' coefficients of a section, in steps."""
-    first = 0
-    for columns in section:
-        mine = symbols[:, first : first + len(columns.classes)]
-        first += len(columns.classes)
-        here = count_escapes(mine)
-        yield columns, restore(mine, columns.following, columns.shift, escapes[:here])
-        escapes = escapes[here:]
+
+def _classes(section: tuple[_Columns, _Columns]) -> npt.NDArray[np.uint8]:
+    """Of all columns of a section's stream."""
+    both = [(columns.classes, columns.low_classes) for columns in section]
+    return np.concatenate([classes for pair in both for classes in pair])
+
+
+def _in_lanes(lows: npt.NDArray[np.uint8], columns: int) -> npt.NDArray[np.uint8]:
+    """Low parts with columns behind them that take nothing."""
+    wide = np.full((len(lows), columns), ZERO, np.uint8)
+    wide[:, : lows.shape[1]] = lows
+    return wide
+
+
+def _limits(symbols: npt.NDArray[np.uint8], limit: npt.NDArray[np.int32]) -> npt.NDArray[np.int32]:
+    """The limit of each escape's column, in the order of the escapes."""
+    return np.broadcast_to(limit, symbols.shape)[symbols == ESCAPE]
 
 
 def coder_of(profile: KvProfile, number: int) -> EntropyCoder | None:
@@ -170,6 +190,7 @@ def _columns(
     part: Part,
     transform: Transform,
     classes: npt.NDArray[np.uint8],
+    low_bits: npt.NDArray[np.uint8],
     level: ProfileLevel,
     tables: rans.Distributions,
 ) -> _Columns:
@@ -188,15 +209,26 @@ def _columns(
     following[mine == SKIPPED] = 0
     limits = [_limit(row) for row in tables.frequencies]
     limits[SKIPPED] = -1
+    low = np.zeros(columns, np.uint8)
+    low[:used] = low_bits[:used]
+    low[mine == SKIPPED] = 0
+    rule = Rule(
+        following=following,
+        shift=level.shift[mine],
+        limit=np.array(limits, np.int32)[mine],
+        low_bits=low,
+    )
+    low_classes = np.full(padded(len(rule.wide)), SKIPPED, np.uint8)
+    first = tables.classes - MOST_LOW_BITS
+    low_classes[: len(rule.wide)] = first + low[rule.wide] - 1
     return _Columns(
         part=part,
         mean=transform.mean,
         forward=forward,
         inverse=inverse,
-        following=following,
-        shift=level.shift[mine],
-        limit=np.array(limits, np.int32)[mine],
+        rule=rule,
         classes=mine,
+        low_classes=low_classes,
     )
 
 

@@ -18,10 +18,12 @@ import numpy as np
 import numpy.typing as npt
 
 from .blob import PROFILE_ID_BYTES
-from .rans import LANES, Distributions
+from .rans import LANES, SYMBOLS, TOTAL, Distributions
 from .rows import Floats, Part
 
 _PERSON = b"antiphon.kvprof1"
+MOST_LOW_BITS = 7
+"""Of a coefficient. The last classes of a level are those of low parts: of 1 bit, of 2 …"""
 SKIPPED = 0
 """The class of coefficients that a level does not keep: one symbol, which takes no bits."""
 
@@ -47,15 +49,16 @@ class ProfileLevel:
 
     `step`: the distance of what they are rounded to. `frequencies` uint16 [classes, 256] (see
     `rans.Distributions`), the first of which is that of what is not kept; `shift` float32
-    [classes]: by how much of a step what is rounded lies nearer to zero. `classes`: one uint8
-    [size] for each transform. `bits_per_element` and `divergence` (nats, where it was measured) are
-    what to expect.
+    [classes]: by how much of a step what is rounded lies nearer to zero. `classes` and `low_bits`:
+    one uint8 [size] each for each transform. `bits_per_element` and `divergence` (nats, where it is
+    known) are what to expect.
     """
 
     step: float
     frequencies: npt.NDArray[np.uint16]
     shift: Floats
     classes: tuple[npt.NDArray[np.uint8], ...]
+    low_bits: tuple[npt.NDArray[np.uint8], ...]
     bits_per_element: float
     divergence: float | None = None
 
@@ -107,7 +110,8 @@ class KvProfile:
         for one in self.transforms:
             arrays += [one.inverse, one.mean, one.spread, one.following]
         for level in self.levels:
-            arrays += [np.float64(level.step), level.frequencies, level.shift, *level.classes]
+            arrays += [np.float64(level.step), level.frequencies, level.shift]
+            arrays += [*level.classes, *level.low_bits]
         for array in arrays:
             digest.update(np.ascontiguousarray(array).tobytes())
         return digest.digest()
@@ -146,12 +150,24 @@ def _level_flaw(level: ProfileLevel, sizes: Sequence[int]) -> str | None:
         return str(problem)
     if len(level.shift) != classes or not (np.abs(level.shift) < 1).all():
         return "a shift is a step or more"
-    if len(level.classes) != len(sizes):
-        return "not as many lists of classes as transforms"
-    for size, mine in zip(sizes, level.classes, strict=True):
+    if not np.array_equal(level.frequencies[-MOST_LOW_BITS:], low_frequencies()):
+        return "the last classes are not those of low bits"
+    if not len(level.classes) == len(level.low_bits) == len(sizes):
+        return "not as many lists of classes, or of low bits, as transforms"
+    for size, mine, low in zip(sizes, level.classes, level.low_bits, strict=True):
         if mine.shape != (size,) or mine.dtype != np.uint8 or (mine >= classes).any():
             return "a class that does not exist, or not one for each channel"
+        if low.shape != (size,) or low.dtype != np.uint8 or (low > MOST_LOW_BITS).any():
+            return f"low bits beyond {MOST_LOW_BITS}, or not for each channel"
     return None
+
+
+def low_frequencies() -> npt.NDArray[np.uint16]:
+    """Distributions of low parts of 1, 2 … bits: all alike."""
+    rows = np.zeros((MOST_LOW_BITS, SYMBOLS), np.uint16)
+    for bits, row in enumerate(rows, 1):
+        row[: 1 << bits] = TOTAL >> bits
+    return rows
 
 
 def padded(columns: int) -> int:

@@ -49,8 +49,9 @@ def encode_kv_profile(profile: KvProfile) -> bytes:
     for number, level in enumerate(profile.levels, 1):
         arrays[f"level.{number}.frequencies"] = level.frequencies
         arrays[f"level.{number}.shift"] = level.shift
-        for place, classes in enumerate(level.classes):
-            arrays[f"level.{number}.classes.{place}"] = classes
+        for name in ("classes", "low_bits"):
+            for place, mine in enumerate(getattr(level, name)):
+                arrays[f"level.{number}.{name}.{place}"] = mine
     said = {
         "format": _FORMAT,
         "version": _VERSION,
@@ -124,6 +125,7 @@ def _parsed(file: Any) -> tuple[KvProfile, str]:
             frequencies=array(f"level.{number}.frequencies", np.uint16),
             shift=array(f"level.{number}.shift"),
             classes=tuple(array(f"level.{number}.classes.{n}", np.uint8) for n in range(count)),
+            low_bits=tuple(array(f"level.{number}.low_bits.{n}", np.uint8) for n in range(count)),
             bits_per_element=float(one["bits_per_element"]),
             divergence=None if one["divergence"] is None else float(one["divergence"]),
         )

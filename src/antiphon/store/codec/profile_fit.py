@@ -17,22 +17,25 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from .coefficients import ESCAPE, ZERO, restore, whole_numbers
+from .coefficients import ESCAPE, ZERO, Rule, restore, whole_numbers
 from .entropy_coder import prediction
-from .profile import ProfileLevel, Transform
+from .profile import MOST_LOW_BITS, SKIPPED, ProfileLevel, Transform, low_frequencies
 from .rans import SYMBOLS, TOTAL, Distributions
 from .rows import Floats, Part
 
-_FLOOR = 0.02
+_FLOOR = 0.5
 """Of the mean curvature: added to every direction, since samples are few and texts differ."""
 _LEAST_RATIO = 0.2
 """Coefficients that spread less than so many steps are not kept."""
+_WIDE = 16.0
+"""Steps: what spreads further has low bits."""
 _CLASSES_AN_OCTAVE = 4
-_CLASSES = 36
-"""For keys, and as many for values: spreads of 0.2 … 100 steps."""
-_TAIL = 2e-4
+_CLASSES = 27
+"""For keys, and as many for values: spreads of 0.2 … 18 steps."""
+_ALL_CLASSES = 1 + 2 * _CLASSES + MOST_LOW_BITS
+_TAIL = 5e-4
 """Share of a class that may be escapes."""
-_ESCAPE_BITS = 32
+_ESCAPE_BITS = 8
 _FEW_TOKENS = 256
 """Of each run: enough to find a level's step."""
 _CLOSE, _TRIES = 0.005, 12
@@ -108,7 +111,8 @@ def fit_levels(
         for one, runs in zip(transforms, unseen, strict=True)
     ]
     few = [[rows[:_FEW_TOKENS] for rows in runs] for runs in scaled]
-    levels, near = [], float(np.median(np.concatenate([one.spread for one in transforms])))
+    spreads = np.concatenate([one.spread for one in transforms])
+    levels, near = [], max(float(np.median(spreads)), 1e-9)
     for wanted in bits:
         near = _step_for(wanted, near, lambda step: _level(step, transforms, parts, few, rounding))
         levels.append(_level(near, transforms, parts, scaled, rounding))
@@ -145,63 +149,62 @@ def _level(
     rounding: float,
 ) -> ProfileLevel:
     """The level of a step: each coefficient's class, and the classes' distributions."""
-    count = 2 * _CLASSES + 1
-    counts = np.zeros((count, SYMBOLS), np.int64)
-    near, ones = np.zeros(count), np.zeros(count)
-    escapes, elements = 0, 0
-    classes = []
+    counts = np.zeros((_ALL_CLASSES, SYMBOLS), np.int64)
+    near, ones = np.zeros(_ALL_CLASSES), np.zeros(_ALL_CLASSES)
+    raw_bits, elements = 0, 0
+    all_classes, all_low = [], []
     for part, one, runs in zip(parts, transforms, scaled, strict=True):
-        mine, following = classes_of(one, step, part.side)
-        classes.append(mine)
-        kept = int(np.count_nonzero(mine))
-        limit = np.where(mine > 0, 127, -1).astype(np.int32)[:kept]
+        classes, rule = _rule(one, step, part.side)
+        all_classes.append(classes)
+        all_low.append(rule.low_bits)
         for rows in runs:
             elements += rows.size
-            if not kept:
-                continue
-            units = np.ascontiguousarray(rows[:, :kept]) / np.float32(step)
-            zero = np.zeros(kept, np.float32)
-            made = whole_numbers(units, following[:kept], zero, limit, rounding)
-            if made is None:
+            units = np.ascontiguousarray(rows) / np.float32(step)
+            coded = whole_numbers(units, rule, rounding)
+            if coded is None:
                 raise ValueError("the samples hold numbers that are not finite")
-            symbols, extra = made
-            escapes += len(extra)
-            place = mine[:kept].astype(np.int64) * SYMBOLS + symbols
-            counts += np.bincount(place.ravel(), minlength=count * SYMBOLS).reshape(counts.shape)
-            back = restore(symbols, following[:kept], zero, extra)
-            above = (back - units) * np.sign(symbols.astype(np.int32) - ZERO)
-            each = np.broadcast_to(mine[:kept], symbols.shape)[symbols != ZERO]
-            near += np.bincount(each, above[symbols != ZERO], count)
-            ones += np.bincount(each, minlength=count)
+            raw_bits += len(rows) * int(rule.low_bits.sum())
+            place = classes.astype(np.int64) * SYMBOLS + coded.symbols
+            counts += np.bincount(place.ravel(), minlength=counts.size).reshape(counts.shape)
+            other = coded.symbols != ZERO
+            below = coded.symbols < ZERO
+            error = restore(coded, rule) - units
+            each = np.broadcast_to(classes, other.shape)[other]
+            near += np.bincount(each, np.where(below, -error, error)[other], _ALL_CLASSES)
+            ones += np.bincount(each, minlength=_ALL_CLASSES)
     frequencies = np.stack([_frequencies(row) for row in counts])
-    frequencies[0] = 0
-    frequencies[0, ZERO] = TOTAL
+    frequencies[SKIPPED] = 0
+    frequencies[SKIPPED, ZERO] = TOTAL
+    frequencies[-MOST_LOW_BITS:] = low_frequencies()
     tables = Distributions(frequencies)
-    bits = sum(_bits(tables, klass, row) for klass, row in enumerate(counts))
+    bits = raw_bits + sum(_bits(tables, klass, row) for klass, row in enumerate(counts))
     shift = np.clip(near / np.maximum(ones, 1), 0, 0.4).astype(np.float32)
     return ProfileLevel(
         step=step,
         frequencies=frequencies,
         shift=shift,
-        classes=tuple(classes),
+        classes=tuple(all_classes),
+        low_bits=tuple(all_low),
         bits_per_element=bits / elements,
     )
 
 
-def classes_of(
-    transform: Transform, step: float, side: int
-) -> tuple[npt.NDArray[np.uint8], Floats]:
-    """Each coefficient's class (0: not kept) and how far the token before predicts it.
-
-    Coefficients behind the last one that is worth it are not kept; their spreads are in order.
-    """
+def _rule(transform: Transform, step: float, side: int) -> tuple[npt.NDArray[np.uint8], Rule]:
+    """Each coefficient's class (0: not kept), and how it is rounded while nothing is known yet."""
     following = prediction(transform, step)
     ratio = transform.spread / max(step, 1e-30)
-    kept = ratio >= _LEAST_RATIO
     left = ratio * np.sqrt(np.maximum(1 - following**2, 0.01))
-    place = np.rint(_CLASSES_AN_OCTAVE * np.log2(np.maximum(left, 1e-9) / _LEAST_RATIO))
-    number = 1 + side * _CLASSES + np.clip(place, 0, _CLASSES - 1)
-    return np.where(kept, number, 0).astype(np.uint8), following
+    low_bits = np.clip(np.ceil(np.log2(np.maximum(left, 1e-9) / _WIDE)), 0, MOST_LOW_BITS)
+    place = _CLASSES_AN_OCTAVE * np.log2(np.maximum(left / 2**low_bits, 1e-9) / _LEAST_RATIO)
+    number = 1 + side * _CLASSES + np.clip(np.rint(place), 0, _CLASSES - 1)
+    kept = ratio >= _LEAST_RATIO
+    rule = Rule(
+        following=np.where(kept, following, 0).astype(np.float32),
+        shift=np.zeros(len(kept), np.float32),
+        limit=np.where(kept, ZERO, -1).astype(np.int32),
+        low_bits=low_bits.astype(np.uint8),
+    )
+    return np.where(kept, number, SKIPPED).astype(np.uint8), rule
 
 
 def _frequencies(counts: npt.NDArray[np.int64]) -> npt.NDArray[np.uint16]:
