@@ -91,7 +91,7 @@ def profile(seed: int = 100) -> KvProfile:
     slopes = np.random.default_rng(seed + 2)
     transforms, parts, held = [], list(empty.parts()), []
     for part in parts:
-        layers = slice(part.first, part.first + part.count)
+        layers = slice(part.first, part.first + part.layers)
         mine, other = (
             content[:, layers, part.side].reshape(len(content), -1) for content in (seen, unseen)
         )

@@ -116,7 +116,7 @@ def fitted(  # noqa: PLR0913 - what to fit, how, and whom to tell
         levels=(),
     )
     parts = list(empty.parts())
-    moments = [Moments.none(part.count * spec.kv_heads * width) for part in parts]
+    moments = [Moments.none(part.layers * spec.kv_heads * width) for part in parts]
     unseen: list[list[np.ndarray]] = [[] for _ in parts]
     for number, sample in enumerate(samples):
         for part, sums, runs in zip(parts, moments, unseen, strict=True):
@@ -136,7 +136,7 @@ def fitted(  # noqa: PLR0913 - what to fit, how, and whom to tell
 
 def rows_of(values: np.ndarray, part: Part, width: int) -> np.ndarray:
     """[tokens, layers · heads · width] of one part of [layers, 2, heads, tokens, head_dim]."""
-    mine = values[part.first : part.first + part.count, part.side]
+    mine = values[part.first : part.first + part.layers, part.side]
     mine = np.pad(mine, ((0, 0), (0, 0), (0, 0), (0, width - mine.shape[-1])))
     return np.ascontiguousarray(mine.transpose(2, 0, 1, 3)).reshape(mine.shape[2], -1)
 

@@ -80,7 +80,7 @@ class Blob:
         room = _aligned(size)
         shape = self.shape
         _HEADER.pack_into(
-            room,
+            room.data,
             0,
             *(MAGIC, VERSION, self.level.codec, self.level.number, shape.element),
             self.kept_tokens,

@@ -3,6 +3,9 @@
 Plain functions here are for kernels only: numba puts what fits the element's type in their place.
 """
 
+from collections.abc import Callable
+from typing import Any
+
 import numpy as np
 from llvmlite import ir
 from numba import njit, types
@@ -11,7 +14,12 @@ from numba.extending import intrinsic, overload
 _EXPONENT = np.uint32(0x7F800000)
 
 
-@intrinsic
+def _instruction(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Numba's `intrinsic`, typed as what kernels call: without the typing context."""
+    return intrinsic(function)
+
+
+@_instruction
 def bits_of(typingctx, value):
     """The bits of a float32 as uint32."""
 
@@ -21,7 +29,7 @@ def bits_of(typingctx, value):
     return types.uint32(types.float32), codegen
 
 
-@intrinsic
+@_instruction
 def float_of(typingctx, bits):
     """The float32 that has these bits."""
 

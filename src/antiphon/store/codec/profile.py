@@ -119,7 +119,7 @@ class KvProfile:
 
 def find_flaw(profile: KvProfile) -> str | None:
     """What makes a profile impossible; None: it can be used. Does not mutate."""
-    sizes = [part.count * profile.heads * profile.width for part in profile.parts()]
+    sizes = [part.layers * profile.heads * profile.width for part in profile.parts()]
     if len(profile.transforms) != len(sizes):
         return f"{len(profile.transforms)} transforms for {len(sizes)} parts"
     for number, (size, one) in enumerate(zip(sizes, profile.transforms, strict=True)):

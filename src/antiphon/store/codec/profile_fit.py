@@ -106,8 +106,8 @@ def fit_levels(
 
     `unseen`: for each part runs of vectors [tokens, channels] that no transform has seen.
     """
-    scaled = [
-        [(rows - one.mean) @ one.forward.T for rows in runs]
+    scaled: list[list[Floats]] = [
+        [((rows - one.mean) @ one.forward.T).astype(np.float32) for rows in runs]
         for one, runs in zip(transforms, unseen, strict=True)
     ]
     few = [[rows[:_FEW_TOKENS] for rows in runs] for runs in scaled]

@@ -20,11 +20,11 @@ Floats = npt.NDArray[np.float32]
 
 
 class Part(NamedTuple):
-    """Which rows: `side` 0 keys, 1 values; `count` layers from `first` on."""
+    """Which rows: `side` 0 keys, 1 values; so many layers from `first` on."""
 
     side: int
     first: int
-    count: int
+    layers: int
 
 
 class Rotation(NamedTuple):
@@ -43,7 +43,7 @@ def rotation(frequencies: Floats, start: int, tokens: int) -> Rotation:
 
 def read_rows(block: npt.NDArray, shape: BlockShape, part: Part, turn: Rotation) -> Floats:
     """Rows of a block."""
-    rows = np.empty((shape.tokens, part.count * shape.heads * shape.width), np.float32)
+    rows = np.empty((shape.tokens, part.layers * shape.heads * shape.width), np.float32)
     _read(block.reshape(-1), *shape.numbers, part, turn, rows)
     return rows
 
@@ -58,7 +58,7 @@ def write_rows(
 @kernel
 def _read(elements, pages, layers, heads, page_tokens, width, part, turn, rows):
     half = turn.cosines.shape[1] if part.side == 0 else 0
-    for layer in range(part.count):
+    for layer in range(part.layers):
         for head in range(heads):
             to = (layer * heads + head) * width
             for token in range(pages * page_tokens):
@@ -78,7 +78,7 @@ def _read(elements, pages, layers, heads, page_tokens, width, part, turn, rows):
 def _write(rows, elements, pages, layers, heads, page_tokens, width, part, turn):
     half = turn.cosines.shape[1] if part.side == 0 else 0
     like = elements[0]
-    for layer in range(part.count):
+    for layer in range(part.layers):
         for head in range(heads):
             to = (layer * heads + head) * width
             for token in range(pages * page_tokens):
