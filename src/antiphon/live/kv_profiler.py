@@ -15,6 +15,7 @@ from antiphon.store.codec import (
     Part,
     Transform,
     fit_levels,
+    rotation,
     transform_of,
 )
 from antiphon.text import Tokenizer
@@ -119,6 +120,8 @@ def fitted(  # noqa: PLR0913 - what to fit, how, and whom to tell
     moments = [Moments.none(part.layers * spec.kv_heads * width) for part in parts]
     unseen: list[list[np.ndarray]] = [[] for _ in parts]
     for number, sample in enumerate(samples):
+        if not fit.before_rope:
+            sample = turned(sample, rotary_frequencies(spec).numpy())
         for part, sums, runs in zip(parts, moments, unseen, strict=True):
             vectors = rows_of(sample.values, part, width)[fit.kept_tokens :]
             if number % 4 == 3:
@@ -132,6 +135,23 @@ def fitted(  # noqa: PLR0913 - what to fit, how, and whom to tell
     levels = fit_levels(fit.bits, transforms, parts, unseen, fit.rounding)
     advance(1.0)
     return replace(empty, transforms=transforms, levels=levels, coders={})
+
+
+def turned(sample: KvSample, frequencies: np.ndarray) -> KvSample:
+    """With keys as they are after the rotary embedding, and the gradients of those."""
+    turn = rotation(frequencies, 0, sample.values.shape[3])
+    half = len(frequencies)
+    both = []
+    for array in (sample.values, sample.gradients):
+        array = array.copy()
+        first, second = array[:, 0, :, :, :half], array[:, 0, :, :, half:]
+        pair = (
+            first * turn.cosines - second * turn.sines,
+            second * turn.cosines + first * turn.sines,
+        )
+        array[:, 0] = np.concatenate(pair, -1)
+        both.append(array)
+    return KvSample(values=both[0], gradients=both[1])
 
 
 def rows_of(values: np.ndarray, part: Part, width: int) -> np.ndarray:

@@ -7,7 +7,7 @@ from .level import INT4, INT8, LOSSLESS, RAW, Level, entropy, parse_level
 from .profile import KvProfile, ProfileLevel, Transform, find_flaw
 from .profile_file import encode_kv_profile, read_kv_profile, write_kv_profile
 from .profile_fit import Moments, fit_levels, transform_of
-from .rows import Part
+from .rows import Part, rotation
 
 __all__ = [
     "INT4",
@@ -35,6 +35,7 @@ __all__ = [
     "parse_level",
     "read_blob",
     "read_kv_profile",
+    "rotation",
     "transform_of",
     "write_kv_profile",
 ]
