@@ -9,6 +9,7 @@ import typer
 from antiphon.errors import PeerError, UsageError
 
 from . import kv_prompt, options
+from .kv_codec import compress, profile
 from .kv_cost import cost
 from .kv_prompt import KvCall, takes_kv_call
 from .kv_tables import lookup_text, stats_text
@@ -20,6 +21,8 @@ kv_app = typer.Typer(
     epilog="See where a prompt is: antiphon kv lookup --text 'You are a helpful assistant. …'",
 )
 kv_app.command()(cost)
+kv_app.command()(profile)
+kv_app.command()(compress)
 _USUAL = KvCall()
 _PATIENT = KvCall(timeout=600.0)
 _DONE = {

@@ -8,6 +8,7 @@ from .model import Model, load_llama
 from .numerics import numerics_id
 from .quantized_llama import QuantizedLlama
 from .rope import runs_long
+from .rope import frequencies as rotary_frequencies
 from .thread_team import use_cores
 from .torch_engine import TorchEngine
 from .weights import load_quantized, load_weights
@@ -30,5 +31,6 @@ __all__ = [
     "load_weights",
     "numerics_id",
     "runs_long",
+    "rotary_frequencies",
     "use_cores",
 ]

@@ -21,11 +21,15 @@
              0 up to the last 16 bytes
     -16  16  BLAKE2b-128 of all from byte 8 on
 
-A chunk is a page. The digest binds key, layout and checksums together: what passes is what one
-writer wrote for this key. Magic, version and the two sizes stay where they are in all versions.
+A chunk of a raw record is a page. One of any other codec has a single chunk, the whole block as
+`store/codec` has encoded it, and the checksum is that of the encoded bytes. A record of a lossy
+codec has a lineage: without one it would answer exact look-ups. The digest binds key, layout and
+checksums together: what passes is what one writer wrote for this key. Magic, version and the two
+sizes stay where they are in all versions.
 """
 
 import struct
+from collections.abc import Container
 from dataclasses import dataclass, field
 from enum import IntEnum, StrEnum
 from hashlib import blake2b
@@ -62,13 +66,18 @@ def most_header_bytes(origin: KvOrigin) -> int:
 
 
 class Codec(IntEnum):
-    """How chunks are kept. Numbers are frozen; those beyond RAW are not written yet."""
+    """How chunks are kept. Numbers are frozen."""
 
     RAW = 0
     LOSSLESS = 1
     INT8 = 2
     INT4 = 3
     ENTROPY = 4
+
+    @property
+    def is_exact(self) -> bool:
+        """What is decoded is what was encoded, to the bit."""
+        return self in (Codec.RAW, Codec.LOSSLESS)
 
 
 class RecordProblem(StrEnum):
@@ -126,7 +135,7 @@ class RecordHeader:
             problem = f"{len(checksums)} checksums for {origin.pages_per_block} pages"
         if problem is not None:
             raise BugError(f"no record can be made: {problem}")
-        size, first = origin.page_bytes, _header_bytes(origin, block)
+        size, first = origin.page_bytes, _header_bytes(origin, block, len(checksums))
         return cls(
             origin=origin,
             block=block,
@@ -136,6 +145,31 @@ class RecordHeader:
             ),
         )
 
+    @classmethod
+    def of_encoded(
+        cls,
+        origin: KvOrigin,
+        block: RecordedBlock,
+        codec: Codec,
+        *,
+        stored_bytes: int,
+        checksum: int,
+    ) -> Self:
+        """The header of a record of an encoded block: so many bytes, with that XXH3-64.
+
+        Raises `BugError` for what `unrecordable` names, a raw codec, or a size that no record has.
+        """
+        problem = unrecordable(origin, block, codec)
+        if codec is Codec.RAW:
+            problem = "a raw record is one of pages"
+        elif not 0 < stored_bytes <= MOST_RECORD_BYTES - MOST_HEADER_BYTES:
+            problem = f"{stored_bytes} encoded bytes"
+        if problem is not None:
+            raise BugError(f"no record can be made: {problem}")
+        at = _header_bytes(origin, block, 1)
+        chunk = Chunk(at, stored_bytes, origin.block_bytes, checksum)
+        return cls(origin=origin, block=block, chunks=(chunk,), codec=codec)
+
     @property
     def checksums(self) -> tuple[int, ...]:
         """XXH3-64 of each page."""
@@ -144,7 +178,7 @@ class RecordHeader:
     @property
     def header_bytes(self) -> int:
         """Where the first chunk begins."""
-        return _header_bytes(self.origin, self.block)
+        return _header_bytes(self.origin, self.block, len(self.chunks))
 
     @property
     def record_bytes(self) -> int:
@@ -181,8 +215,10 @@ def digest_of(data: bytes | bytearray | memoryview) -> bytes:
     return blake2b(data[len(LIVE) :], digest_size=DIGEST_BYTES, person=_PERSON).digest()
 
 
-def unrecordable(origin: KvOrigin, block: RecordedBlock) -> str | None:
+def unrecordable(origin: KvOrigin, block: RecordedBlock, codec: Codec = Codec.RAW) -> str | None:
     """Why no record can be made of such a block; None: it can."""
+    if not codec.is_exact and not block.lineage:
+        return f"{codec.name.lower()} is lossy, and there is no lineage that says so"
     if len(block.key) != _KEY_BYTES or len(block.parent or block.key) != _KEY_BYTES:
         return f"keys have {_KEY_BYTES} bytes"
     limits = (MOST_NAME_BYTES,) * 3 + (MOST_TEXT_BYTES,) * 2
@@ -212,10 +248,13 @@ def peek(data: bytes | bytearray | memoryview) -> Peek | RecordProblem:
     return Peek(header_bytes, record_bytes)
 
 
-def decode_header(data: bytes | bytearray | memoryview) -> RecordHeader | RecordProblem:
+def decode_header(
+    data: bytes | bytearray | memoryview, codecs: Container[int] = (Codec.RAW,)
+) -> RecordHeader | RecordProblem:
     """Read a header off the beginning of `data`; raises nothing, whatever the bytes are.
 
-    What is returned is consistent: encoding it gives the same bytes again.
+    What is returned is consistent: encoding it gives the same bytes again. `codecs`: those that
+    the caller can read.
     """
     sizes = peek(data)
     if isinstance(sizes, RecordProblem):
@@ -225,20 +264,32 @@ def decode_header(data: bytes | bytearray | memoryview) -> RecordHeader | Record
     data = bytes(data[: sizes.header_bytes])
     if digest_of(data[:-DIGEST_BYTES]) != data[-DIGEST_BYTES:]:
         return RecordProblem.DIGEST
-    if data[10] != Codec.RAW:
+    if data[10] not in codecs:
         return RecordProblem.CODEC
     try:
         header = _parsed(data)
     except (ValueError, struct.error):
         return RecordProblem.CONTRADICTION
     problem = (
-        unrecordable(header.origin, header.block)
-        or len(header.chunks) != header.origin.pages_per_block
+        unrecordable(header.origin, header.block, header.codec)
         or header.header_bytes != sizes.header_bytes
         or header.encoded() != data
-        or RecordHeader.of(header.origin, header.block, header.checksums).chunks != header.chunks
+        or _made_again(header) != header.chunks
     )
     return RecordProblem.CONTRADICTION if problem else header
+
+
+def _made_again(header: RecordHeader) -> tuple[Chunk, ...] | None:
+    """The chunks that a writer makes of such a block; None: it makes none."""
+    origin, block, chunks = header.origin, header.block, header.chunks
+    wanted = origin.pages_per_block if header.codec is Codec.RAW else 1
+    stored = chunks[0].stored_bytes
+    if len(chunks) != wanted or not 0 < stored <= MOST_RECORD_BYTES - MOST_HEADER_BYTES:
+        return None
+    if header.codec is Codec.RAW:
+        return RecordHeader.of(origin, block, header.checksums).chunks
+    one = {"stored_bytes": stored, "checksum": chunks[0].checksum}
+    return RecordHeader.of_encoded(origin, block, header.codec, **one).chunks
 
 
 def _parsed(data: bytes) -> RecordHeader:
@@ -303,7 +354,7 @@ def _table_at(names_bytes: int) -> int:
     return FIXED_BYTES + -(-names_bytes // 8) * 8
 
 
-def _header_bytes(origin: KvOrigin, block: RecordedBlock) -> int:
+def _header_bytes(origin: KvOrigin, block: RecordedBlock, chunks: int) -> int:
     names_bytes = sum(map(len, _names(origin, block)))
-    end = _table_at(names_bytes) + origin.pages_per_block * _ROW.size + DIGEST_BYTES
+    end = _table_at(names_bytes) + chunks * _ROW.size + DIGEST_BYTES
     return -(-end // ALIGNMENT) * ALIGNMENT

@@ -1,0 +1,138 @@
+"""At which level to fetch the next chunks of a context's KV, or whether to compute them instead.
+
+Liu et al. 2024 ("CacheGen", §6) take for each chunk the best level at which all that is left
+arrives in time, and text if computing does. Three things are done otherwise:
+
+* What a level takes is the longer of moving its bytes and of decoding them, chunk by chunk: on a
+  fast link a smaller level may be the slower one, since it takes longer to decode.
+* The first chunks may be computed while the link brings those behind them, if that is sooner (Jin
+  et al. 2024, "Compute or Load KV Cache? Why Not Both").
+* KV that is computed on top of lossy KV is lossy too: it counts as no better than what is there.
+
+Ask again before each chunk, with what was measured meanwhile.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from antiphon.types import Seconds
+
+_REMEMBERED = 4
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FetchLevel:
+    """What a chunk's KV may come as. `rank`: 0 is exact, and each larger number is worse.
+
+    Bytes of a token; tokens that this machine decodes in a second. Raises `ValueError` for a rate
+    that is not above 0, or a number below 0.
+    """
+
+    name: str
+    rank: int
+    bytes_per_token: float
+    tokens_per_s: float
+
+    def __post_init__(self) -> None:
+        if not (self.tokens_per_s > 0 and self.bytes_per_token >= 0 and self.rank >= 0):
+            raise ValueError(f"{self.name}: rank, bytes or rate are below what they can be")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FetchState:
+    """What is left to do, in order of position.
+
+    `tokens`: of each chunk. `compute_s`: what computing each takes once those before it are here;
+    empty: they can't be computed. `left_s`: until the SLO's end (below 0: it is over; then what is
+    soonest is best). `here_rank`: of the worst KV that is here already. `shares_cores`: decoding
+    takes from the same cores that compute.
+    """
+
+    tokens: tuple[int, ...]
+    compute_s: tuple[Seconds, ...]
+    bytes_per_s: float
+    left_s: Seconds
+    setup_s: Seconds = 0.0
+    here_rank: int = 0
+    shares_cores: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FetchChoice:
+    """Compute the first `computed` chunks, and fetch the others at `level` meanwhile.
+
+    `level` None: all are computed. `seconds`: until all are here, as predicted. `rank`: of the
+    worst of it, and of what was here. `in_time`: within `left_s`.
+    """
+
+    computed: int
+    level: FetchLevel | None
+    seconds: Seconds
+    rank: int
+    in_time: bool
+
+
+def choose_level(state: FetchState, levels: Sequence[FetchLevel]) -> FetchChoice:
+    """The best that is in time, of those the soonest; if nothing is, the soonest of all.
+
+    Of equals: what computes less, then what stands first in `levels`. Raises `ValueError` if there
+    is neither a level nor a way to compute, or `compute_s` is not one a chunk. Does not mutate.
+    """
+    if state.compute_s and len(state.compute_s) != len(state.tokens):
+        raise ValueError(f"{len(state.compute_s)} times for {len(state.tokens)} chunks")
+    options = [
+        _option(state, computed, level)
+        for level in levels
+        for computed in range(len(state.tokens) if state.compute_s else 1)
+    ]
+    if state.compute_s:
+        options.append(_option(state, len(state.tokens), None))
+    if not options:
+        raise ValueError("there is neither a level to fetch nor a way to compute")
+    timely = [option for option in options if option.in_time]
+    if timely:
+        best = min(option.rank for option in timely)
+        options = [option for option in timely if option.rank == best]
+    return min(options, key=lambda option: (option.seconds, option.computed))
+
+
+def fetch_s(state: FetchState, computed: int, level: FetchLevel) -> Seconds:
+    """Until the chunks from number `computed` on are moved and decoded, each once it is moved."""
+    moved = decoded = state.setup_s
+    for tokens in state.tokens[computed:]:
+        moved += tokens * level.bytes_per_token / state.bytes_per_s
+        decoded = max(moved, decoded) + tokens / level.tokens_per_s
+    return decoded
+
+
+def expected_bytes_per_s(measured: Sequence[float]) -> float:
+    """What a link will carry, from what it carried chunk by chunk, the latest last.
+
+    The harmonic mean of the last four, which is what they did together, and no more than the
+    latest: a link that became slow counts at once, one that became fast when it has been for a
+    while.
+    Raises `ValueError` for none, or a rate that is not above 0.
+    """
+    recent = measured[-_REMEMBERED:]
+    if not recent or min(recent) <= 0:
+        raise ValueError("no rate was measured, or one that is not above 0")
+    return min(recent[-1], len(recent) / sum(1 / rate for rate in recent))
+
+
+def _option(state: FetchState, computed: int, level: FetchLevel | None) -> FetchChoice:
+    compute = sum(state.compute_s[:computed])
+    if level is None:
+        seconds, rank = compute, state.here_rank
+    else:
+        rank = max(state.here_rank, level.rank)
+        seconds = fetch_s(state, computed, level)
+        if computed and state.shares_cores:
+            compute += sum(state.tokens[computed:]) / level.tokens_per_s
+        seconds = max(seconds, compute)
+    return FetchChoice(
+        computed=computed,
+        level=level,
+        seconds=seconds,
+        rank=rank,
+        in_time=seconds <= state.left_s,
+    )

@@ -1,0 +1,136 @@
+"""Levels of the codec tried on a model and a text: size, quality of the next tokens, speed."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from antiphon.checkpoint import open_checkpoint, resolve
+from antiphon.engine import kv_dtype_of, load_llama, use_cores
+from antiphon.errors import UsageError
+from antiphon.store.codec import KvProfile, Level, decode, encode
+from antiphon.text import Tokenizer
+from antiphon.types import Config, TokenId
+
+from .cache_folder import cache_folder
+from .kv_trial import PAGE_TOKENS, CodecSpeed, KvTrial, Trial, speed_of
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrialSizes:
+    """So many contexts of so many tokens are encoded; quality is that of the tokens after them."""
+
+    contexts: int = 8
+    tokens: int = 1024
+    following: int = 64
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LevelTrial:
+    """What came of a level."""
+
+    trial: Trial
+    speed: CodecSpeed | None
+
+
+def try_levels(
+    config: Config,
+    text: str,
+    levels: Sequence[Level],
+    profile: KvProfile | None,
+    *,
+    sizes: TrialSizes,
+    say: Callable[[str], None],
+    advance: Callable[[float], None],
+) -> list[LevelTrial]:
+    """Each level on contexts that are spread over `text`, in the model's own KV memory.
+
+    Raises `UsageError`: no such model, a profile of another one, one that is needed and not there
+    or does not have the level, or a text that is too short.
+    """
+    use_cores(config.engine.cores)
+    say(f"Opening {config.model.name}")
+    checkpoint = open_checkpoint(resolve(config.model.name))
+    check_profile(profile, levels, checkpoint.identity)
+    if sizes.tokens + sizes.following > checkpoint.spec.context_len:
+        raise UsageError(
+            f"--tokens {sizes.tokens} and --following {sizes.following} are more than the context "
+            f"of {checkpoint.name}: {checkpoint.spec.context_len} tokens"
+        )
+    tokens = Tokenizer.load(checkpoint.tokenizer).encode(text)
+    contexts = contexts_of(tokens, sizes)
+    say("Loading weights (the first time converts them)")
+    cache_dir = cache_folder(config.engine)
+    model = load_llama(checkpoint, dtype=config.model.dtype, cache_dir=cache_dir)
+    say(f"Computing {len(contexts)} contexts of {sizes.tokens} tokens")
+    kv_dtype = kv_dtype_of(config.kv.dtype, config.model.dtype)
+    share = 1 / (len(levels) + 1)
+    tried = KvTrial(model, kv_dtype, contexts, sizes.following, lambda done: advance(done * share))
+    found = []
+    for number, level in enumerate(levels, 1):
+        say(f"Trying {level.name}")
+        found.append(try_level(tried, level, profile))
+        advance((number + 1) * share)
+    return found
+
+
+def try_level(
+    tried: KvTrial, level: Level, profile: KvProfile | None, *, speed: bool = True
+) -> LevelTrial:
+    """One level on contexts that have been computed; `speed`: how fast it is, too."""
+
+    def encoded(block: np.ndarray, start: int) -> bytes:
+        data = encode(block, level, start=start, profile=profile)
+        if data is None:
+            raise UsageError(f"{level.name}: this KV holds numbers that are not finite")
+        return data
+
+    def decoded(data: bytes, block: np.ndarray) -> None:
+        problem = decode(data, block, profile=profile)
+        assert problem is None, problem
+
+    def through(blocks: Sequence[np.ndarray]) -> int:
+        taken = 0
+        for number, block in enumerate(blocks):
+            data = encoded(block, number * PAGE_TOKENS)
+            decoded(data, block)
+            taken += len(data)
+        return taken
+
+    measured = speed_of(encoded, decoded, tried.blocks(0)) if speed else None
+    return LevelTrial(trial=tried.run(level.name, through), speed=measured)
+
+
+def check_profile(profile: KvProfile | None, levels: Sequence[Level], identity: bytes) -> None:
+    """Raise `UsageError` unless `profile` is of this model and has these levels, if need be."""
+    for level in levels:
+        if not level.needs_profile:
+            continue
+        if profile is None:
+            raise UsageError(
+                f"{level.name} needs the model's profile: make it with `antiphon kv profile` and "
+                f"name it with --profile"
+            )
+        if level.number > len(profile.levels):
+            raise UsageError(
+                f"{level.name}: the profile has entropy-1 … entropy-{len(profile.levels)}"
+            )
+    if profile is not None and profile.identity != identity:
+        raise UsageError(
+            f"the profile is of {profile.model}, or of another version of it: make one of this "
+            f"model with `antiphon kv profile`"
+        )
+
+
+def contexts_of(tokens: Sequence[TokenId], sizes: TrialSizes) -> list[Sequence[TokenId]]:
+    """Contexts and what follows them, spread evenly over a text, none over another."""
+    whole = sizes.tokens // PAGE_TOKENS * PAGE_TOKENS
+    size = whole + sizes.following
+    count = min(sizes.contexts, len(tokens) // size)
+    if not whole or count < 1:
+        raise UsageError(
+            f"the text has {len(tokens)} tokens: a context takes {size} of them "
+            f"(whole blocks of {PAGE_TOKENS}, and {sizes.following} after them): give more text"
+        )
+    starts = [number * (len(tokens) - size) // max(count - 1, 1) for number in range(count)]
+    return [tokens[start : start + size] for start in starts]

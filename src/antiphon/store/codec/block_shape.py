@@ -1,0 +1,82 @@
+"""What a block of KV is: so many pages of one layout, in memory as workers have them."""
+
+from dataclasses import dataclass
+from typing import Self
+
+import numpy as np
+import numpy.typing as npt
+
+from antiphon.errors import BugError
+from antiphon.store.record import ElementType
+
+_DTYPES = {ElementType.FP32: np.dtype(np.float32), ElementType.BF16: np.dtype(np.uint16)}
+MOST_ELEMENTS = 1 << 30
+"""Of a block that is decoded: whatever claims more is refused."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BlockShape:
+    """A block is an array [pages, layers, 2 (keys, values), heads, page_tokens, width].
+
+    C-contiguous; float32, or bfloat16 as uint16. It is a view of pages that follow each other.
+    """
+
+    pages: int
+    layers: int
+    heads: int
+    page_tokens: int
+    width: int
+    element: ElementType
+
+    @classmethod
+    def of(cls, block: npt.NDArray) -> Self:
+        """The shape of an array. Raises `BugError` if it is no such block."""
+        elements = {dtype: element for element, dtype in _DTYPES.items()}
+        if block.ndim != 6 or block.shape[2] != 2 or not block.flags.c_contiguous:
+            raise BugError(f"{block.shape} is no block [pages, layers, 2, heads, tokens, width]")
+        if block.dtype not in elements:
+            raise BugError(f"a block holds float32, or bfloat16 as uint16, not {block.dtype}")
+        pages, layers, _, heads, page_tokens, width = block.shape
+        shape = cls(
+            pages=pages,
+            layers=layers,
+            heads=heads,
+            page_tokens=page_tokens,
+            width=width,
+            element=elements[block.dtype],
+        )
+        if not shape.is_possible:
+            raise BugError(f"{block.shape}: a side is empty, odd in width, or the whole too large")
+        return shape
+
+    @property
+    def is_possible(self) -> bool:
+        """No side is 0, the width is even, and it is not too large."""
+        sides = self.numbers
+        known = self.element in _DTYPES
+        return known and min(sides) > 0 and self.width % 2 == 0 and self.elements <= MOST_ELEMENTS
+
+    @property
+    def numbers(self) -> tuple[int, int, int, int, int]:
+        """As kernels take them: pages, layers, heads, page_tokens, width."""
+        return self.pages, self.layers, self.heads, self.page_tokens, self.width
+
+    @property
+    def tokens(self) -> int:
+        """Of the block."""
+        return self.pages * self.page_tokens
+
+    @property
+    def elements(self) -> int:
+        """Numbers of the block."""
+        return 2 * self.pages * self.layers * self.heads * self.page_tokens * self.width
+
+    @property
+    def dtype(self) -> np.dtype:
+        """Of the array."""
+        return _DTYPES[self.element]
+
+    @property
+    def raw_bytes(self) -> int:
+        """Of the array."""
+        return self.elements * self.dtype.itemsize

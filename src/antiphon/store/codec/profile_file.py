@@ -1,0 +1,143 @@
+"""A profile as a file: safetensors, whose metadata say whose it is. No code runs when it is read.
+
+`metadata["antiphon"]` is JSON: format, version, and the numbers of `KvProfile`.
+Only a whole file is ever seen under its name.
+"""
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from safetensors import SafetensorError, safe_open
+from safetensors.numpy import save
+
+from antiphon.errors import UsageError
+
+from .level import MOST_LEVELS
+from .profile import KvProfile, ProfileLevel, Transform, find_flaw
+
+_FORMAT = "antiphon-kv-profile"
+_VERSION = 1
+_MOST_BYTES = 4 << 30
+_COUNTS = ("layers", "heads", "width", "section_layers", "kept_tokens")
+_LARGEST_COUNT = 1 << 16
+
+
+def write_kv_profile(profile: KvProfile, path: Path) -> None:
+    """Write `path`, and its folder where there is none. Raises `UsageError` if that can't be."""
+    beside = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            beside.write_bytes(encode_kv_profile(profile))
+            beside.replace(path)
+        finally:
+            beside.unlink(missing_ok=True)
+    except OSError as error:
+        raise UsageError(f"{path}: can't be written: {error.strerror or error}") from None
+
+
+def encode_kv_profile(profile: KvProfile) -> bytes:
+    """The content of a profile's file."""
+    arrays: dict[str, npt.NDArray] = {"frequencies": profile.frequencies}
+    for number, one in enumerate(profile.transforms):
+        for name in ("forward", "inverse", "mean", "spread", "following"):
+            arrays[f"transform.{number}.{name}"] = getattr(one, name)
+    for number, level in enumerate(profile.levels, 1):
+        arrays[f"level.{number}.frequencies"] = level.frequencies
+        arrays[f"level.{number}.shift"] = level.shift
+        for name in ("classes", "low_bits"):
+            for place, mine in enumerate(getattr(level, name)):
+                arrays[f"level.{number}.{name}.{place}"] = mine
+    said = {
+        "format": _FORMAT,
+        "version": _VERSION,
+        "id": profile.id.hex(),
+        "identity": profile.identity.hex(),
+        "model": profile.model,
+        **{name: getattr(profile, name) for name in _COUNTS},
+        "rounding": profile.rounding,
+        "levels": [
+            {
+                "step": level.step,
+                "bits_per_element": level.bits_per_element,
+                "divergence": level.divergence,
+            }
+            for level in profile.levels
+        ],
+    }
+    kept = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
+    return save(kept, {"antiphon": json.dumps(said)})
+
+
+def read_kv_profile(path: Path) -> KvProfile:
+    """The profile in `path`. Raises `UsageError` that names the file and what is wrong with it."""
+    try:
+        if path.stat().st_size > _MOST_BYTES:
+            raise UsageError(f"{path}: is larger than any profile")
+        with safe_open(path, "numpy") as file:
+            profile, said = _parsed(file)
+    except OSError as error:
+        raise UsageError(f"{path}: can't be read: {error.strerror or error}") from None
+    except (SafetensorError, ValueError, KeyError, TypeError, RecursionError) as error:
+        raise UsageError(
+            f"{path}: is no profile that `antiphon kv profile` wrote: {error}"
+        ) from None
+    flaw = find_flaw(profile)
+    if flaw is None and profile.id.hex() != said:
+        flaw = "its content is not what its id says: it was damaged or changed"
+    if flaw is not None:
+        raise UsageError(f"{path}: {flaw}: make it anew with `antiphon kv profile`")
+    return profile
+
+
+def _parsed(file: Any) -> tuple[KvProfile, str]:
+    """The profile, and what it says its id is."""
+    said = json.loads((file.metadata() or {})["antiphon"])
+    if said["format"] != _FORMAT or said["version"] != _VERSION:
+        raise ValueError(f"format {said['format']!r}, version {said['version']!r}")
+    counts = {name: said[name] for name in _COUNTS}
+    for name, count in counts.items():
+        least = 0 if name == "kept_tokens" else 1
+        if type(count) is not int or not least <= count < _LARGEST_COUNT:
+            raise ValueError(f"{name} is {count!r}")
+    if not isinstance(said["levels"], list) or not 1 <= len(said["levels"]) <= MOST_LEVELS:
+        raise ValueError(f"levels: not 1 … {MOST_LEVELS} of them")
+
+    def array(name: str, dtype: Any = np.float32) -> npt.NDArray:
+        found = file.get_tensor(name)
+        if found.dtype != dtype:
+            raise ValueError(f"{name} is {found.dtype}")
+        return found
+
+    count = 2 * -(-counts["layers"] // counts["section_layers"])
+    names = ("forward", "inverse", "mean", "spread", "following")
+    transforms = tuple(
+        Transform(**{name: array(f"transform.{number}.{name}") for name in names})
+        for number in range(count)
+    )
+    levels = tuple(
+        ProfileLevel(
+            step=float(one["step"]),
+            frequencies=array(f"level.{number}.frequencies", np.uint16),
+            shift=array(f"level.{number}.shift"),
+            classes=tuple(array(f"level.{number}.classes.{n}", np.uint8) for n in range(count)),
+            low_bits=tuple(array(f"level.{number}.low_bits.{n}", np.uint8) for n in range(count)),
+            bits_per_element=float(one["bits_per_element"]),
+            divergence=None if one["divergence"] is None else float(one["divergence"]),
+        )
+        for number, one in enumerate(said["levels"], 1)
+    )
+    profile = KvProfile(
+        identity=bytes.fromhex(said["identity"]),
+        model=str(said["model"]),
+        frequencies=array("frequencies"),
+        rounding=float(said["rounding"]),
+        transforms=transforms,
+        levels=levels,
+        **counts,
+    )
+    return profile, said["id"]

@@ -1,0 +1,146 @@
+"""Which level is fetched: laws over drawn links, levels and contexts, then cases by hand."""
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from antiphon.core.codec_choice import (
+    FetchChoice,
+    FetchLevel,
+    FetchState,
+    choose_level,
+    expected_bytes_per_s,
+    fetch_s,
+)
+
+rates = st.floats(1.0, 1e9)
+times = st.floats(0.0, 100.0)
+
+
+@st.composite
+def levels(draw: st.DrawFn) -> list[FetchLevel]:
+    return [
+        FetchLevel(
+            name=f"level {number}",
+            rank=draw(st.integers(0, 4)),
+            bytes_per_token=draw(st.floats(0.0, 1e5)),
+            tokens_per_s=draw(rates),
+        )
+        for number in range(draw(st.integers(1, 5)))
+    ]
+
+
+@st.composite
+def states(draw: st.DrawFn) -> FetchState:
+    tokens = draw(st.lists(st.integers(1, 2000), max_size=6))
+    return FetchState(
+        tokens=tuple(tokens),
+        compute_s=tuple(draw(times) for _ in tokens) if draw(st.booleans()) else (),
+        bytes_per_s=draw(rates),
+        left_s=draw(st.floats(-1.0, 100.0)),
+        setup_s=draw(st.floats(0.0, 1.0)),
+        here_rank=draw(st.integers(0, 4)),
+        shares_cores=draw(st.booleans()),
+    )
+
+
+def fixed(state: FetchState, known: list[FetchLevel]) -> list[tuple[float, int]]:
+    """(seconds, rank) of each choice that a reader who never adapts may make: a level, or text."""
+    made = [(fetch_s(state, 0, one), max(one.rank, state.here_rank)) for one in known]
+    if state.compute_s:
+        made.append((sum(state.compute_s), state.here_rank))
+    return made
+
+
+@given(states(), levels())
+def test_no_fixed_choice_is_better(state: FetchState, known: list[FetchLevel]) -> None:
+    chosen = choose_level(state, known)
+    for seconds, rank in fixed(state, known):
+        if chosen.in_time:
+            assert seconds > state.left_s or (chosen.rank, chosen.seconds) <= (rank, seconds)
+        else:
+            assert seconds > state.left_s
+            assert chosen.seconds <= seconds
+
+
+@given(states(), levels(), st.floats(1.0, 10.0), st.floats(0.0, 10.0))
+def test_more_room_never_makes_it_worse(
+    state: FetchState, known: list[FetchLevel], faster: float, later: float
+) -> None:
+    before = choose_level(state, known)
+    roomier = replace(state, bytes_per_s=state.bytes_per_s * faster, left_s=state.left_s + later)
+    after = choose_level(roomier, known)
+    assert after.in_time >= before.in_time
+    if before.in_time:
+        assert after.rank <= before.rank
+
+
+@given(states(), levels())
+def test_what_was_lossy_stays_lossy(state: FetchState, known: list[FetchLevel]) -> None:
+    chosen = choose_level(state, known)
+    assert chosen.rank >= state.here_rank
+    assert chosen.rank >= (0 if chosen.level is None else chosen.level.rank)
+    assert 0 <= chosen.computed <= len(state.tokens)
+    assert chosen.computed == 0 or state.compute_s
+
+
+@given(st.lists(rates, min_size=1, max_size=10))
+def test_a_link_is_never_believed_to_be_faster_than_it_was(measured: list[float]) -> None:
+    assert 0 < expected_bytes_per_s(measured) <= measured[-1] * (1 + 1e-9)
+
+
+RAW = FetchLevel(name="raw", rank=0, bytes_per_token=23_040, tokens_per_s=1e6)
+INT4 = FetchLevel(name="int4", rank=2, bytes_per_token=6_480, tokens_per_s=150_000)
+SMALL = FetchLevel(name="entropy-4", rank=4, bytes_per_token=2_880, tokens_per_s=8_000)
+LEVELS = [RAW, INT4, SMALL]
+
+
+def chosen_at(bits_per_s: float, left_s: float, compute_s: float = 1e9) -> FetchChoice:
+    state = FetchState(
+        tokens=(1000,) * 3,
+        compute_s=(compute_s,) * 3,
+        bytes_per_s=bits_per_s / 8,
+        left_s=left_s,
+    )
+    return choose_level(state, LEVELS)
+
+
+@pytest.mark.parametrize(
+    ("gbit_per_s", "left_s", "name"),
+    [
+        (10, 1.0, "raw"),  # 0.06 s
+        (0.3, 1.0, "int4"),  # raw 1.8 s, int4 0.52 s
+        (0.3, 0.1, "entropy-4"),  # nothing is in time: the soonest, decoding included
+        (10, 0.02, "int4"),  # a core decodes entropy-4 in 0.38 s: the larger int4 is sooner
+    ],
+)
+def test_of_three_thousand_tokens(gbit_per_s: float, left_s: float, name: str) -> None:
+    chosen = chosen_at(gbit_per_s * 1e9, left_s)
+    assert chosen.level is not None
+    assert chosen.level.name == name
+    assert chosen.in_time == (left_s == 1.0)
+
+
+def test_text_if_computing_it_is_in_time() -> None:
+    assert chosen_at(0.01e9, 5.0, compute_s=1.0) == FetchChoice(
+        computed=3, level=None, seconds=3.0, rank=0, in_time=True
+    )
+
+
+def test_the_link_and_the_cores_share_the_work() -> None:
+    # Raw: 0.92 s a chunk. Computing: 1 s a chunk. One is computed while two are moved.
+    chosen = chosen_at(0.2e9, 1.9, compute_s=1.0)
+    assert (chosen.computed, chosen.level) == (1, RAW)
+    assert chosen.seconds == pytest.approx(2 * 0.9216, rel=0.01)
+
+
+def test_nothing_to_choose_from_is_an_error() -> None:
+    state = FetchState(tokens=(1,), compute_s=(), bytes_per_s=1.0, left_s=1.0)
+    with pytest.raises(ValueError, match="neither"):
+        choose_level(state, [])
+    with pytest.raises(ValueError, match="2 times for 1"):
+        choose_level(replace(state, compute_s=(1.0, 1.0)), LEVELS)
+    with pytest.raises(ValueError, match="level"):
+        FetchLevel(name="level", rank=0, bytes_per_token=1.0, tokens_per_s=0.0)

@@ -1,0 +1,177 @@
+"""Profiles: what the fit promises, and files that are read strictly."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from codec_kit import BITS, block_of, floats, profile
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from safetensors import safe_open
+from safetensors.numpy import save_file
+
+from antiphon.errors import UsageError
+from antiphon.store.codec import (
+    KvProfile,
+    Moments,
+    Part,
+    decode,
+    encode,
+    entropy,
+    find_flaw,
+    fit_levels,
+    read_kv_profile,
+    transform_of,
+    write_kv_profile,
+)
+from antiphon.store.codec.block_shape import BlockShape
+from antiphon.store.codec.rows import read_rows, rotation, write_rows
+
+
+def moments_of(seed: int, size: int = 12) -> tuple[Moments, np.ndarray]:
+    chance = np.random.default_rng(seed)
+    vectors = chance.normal(size=(400, size)) @ chance.normal(size=(size, size)) + 5
+    slopes = chance.normal(size=(400, size)) @ chance.normal(size=(size, size))
+    sums = Moments.none(size)
+    for part in range(0, 400, 100):
+        ends = slice(part, part + 100)
+        sums.add(vectors[ends].astype(np.float32), slopes[ends].astype(np.float32), 2)
+    return sums, vectors
+
+
+@given(st.integers(0, 2**32))
+@settings(deadline=None, max_examples=20)
+def test_coefficients_are_uncorrelated_and_an_error_in_any_costs_the_same(seed: int) -> None:
+    sums, vectors = moments_of(seed)
+    one = transform_of(sums, floor=0.0)
+    assert one.forward @ one.inverse == pytest.approx(np.eye(12), abs=1e-2)
+    coefficients = (vectors - one.mean) @ one.forward.T
+    assert coefficients.T @ coefficients / 400 == pytest.approx(
+        np.diag(one.spread**2), abs=1e-3 * float(one.spread[0]) ** 2
+    )
+    assert (np.diff(one.spread) <= 0).all()
+    # eᵀ·M·e of an error of one coefficient is the square of it
+    curvature = sums.curvature / 400
+    costs = one.inverse.T @ curvature @ one.inverse
+    assert costs == pytest.approx(np.eye(12), abs=2e-2)
+
+
+def test_levels_take_the_bits_that_were_asked_for() -> None:
+    assert [level.bits_per_element for level in profile().levels] == pytest.approx(BITS, rel=0.06)
+    steps = [level.step for level in profile().levels]
+    assert steps == sorted(steps)
+    assert find_flaw(profile()) is None
+
+
+def test_a_level_of_what_is_all_alike_is_still_one() -> None:
+    sums = Moments.none(32)
+    sums.add(np.zeros((10, 32), np.float32), np.zeros((10, 32), np.float32), 1)
+    transforms = (transform_of(sums),) * 2
+    parts = (Part(0, 0, 1), Part(1, 0, 1))
+    [level] = fit_levels([2.0], transforms, parts, [[np.zeros((10, 32), np.float32)]] * 2, 0.6)
+    assert not any(mine.any() for mine in level.classes)
+
+
+@given(st.integers(0, 1000), st.integers(0, 2**20), st.booleans())
+@settings(deadline=None, max_examples=30)
+def test_rotation_is_undone(seed: int, start: int, half: bool) -> None:
+    block = block_of(seed, start=start, half=half)
+    shape, turn = BlockShape.of(block), rotation(profile().frequencies, start, 64)
+    found = np.zeros_like(block)
+    for part in profile().parts():
+        write_rows(read_rows(block, shape, part, turn), found, shape, part, turn)
+    if half:  # a rounding, and hardly ever
+        assert (found != block).mean() < 0.02
+    error = np.abs(floats(found) - floats(block))
+    assert (error <= np.abs(floats(block)) * (2.0**-7 if half else 1e-5) + 2e-5).all()
+
+
+# ── files ────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_a_file_is_the_profile(tmp_path: Path) -> None:
+    path = tmp_path / "new" / "made-up.kvprofile"
+    write_kv_profile(profile(), path)
+    again = read_kv_profile(path)
+    assert again.id == profile().id
+    assert [file.name for file in path.parent.iterdir()] == [path.name]
+    block = block_of(3)
+    data = encode(block, entropy(2), profile=profile())
+    assert data == encode(block, entropy(2), profile=again)
+    found = np.zeros_like(block)
+    assert decode(data or b"", found, profile=again) is None
+
+
+def changed(path: Path, **said: object) -> None:
+    """The file with other words in its metadata."""
+    with safe_open(path, "numpy") as file:
+        arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+        words = json.loads(file.metadata()["antiphon"])
+    save_file(arrays, path, {"antiphon": json.dumps(words | said)})
+
+
+@pytest.mark.parametrize(
+    ("said", "told"),
+    [
+        ({"version": 2}, "version 2"),
+        ({"format": "other"}, "format"),
+        ({"layers": 0}, "layers is 0"),
+        ({"layers": 4}, "transform 2 is not of 64 channels"),
+        ({"kept_tokens": True}, "kept_tokens is True"),
+        ({"rounding": 7.0}, "rounding"),
+        ({"levels": []}, "levels"),
+        ({"id": "00"}, "damaged"),
+        ({"identity": "00"}, "damaged"),
+    ],
+)
+def test_a_file_that_contradicts_itself_is_refused(
+    tmp_path: Path, said: dict[str, object], told: str
+) -> None:
+    path = tmp_path / "made-up.kvprofile"
+    write_kv_profile(profile(), path)
+    changed(path, **said)
+    with pytest.raises(UsageError, match=told):
+        read_kv_profile(path)
+
+
+@given(st.data())
+@settings(deadline=None, max_examples=60)
+def test_damage_is_a_refusal(tmp_path_factory: pytest.TempPathFactory, data: st.DataObject) -> None:
+    path = tmp_path_factory.mktemp("profile") / "made-up.kvprofile"
+    write_kv_profile(profile(), path)
+    content = bytearray(path.read_bytes())
+    if data.draw(st.booleans()):
+        del content[data.draw(st.integers(0, len(content) - 1)) :]
+    else:
+        place = data.draw(st.integers(0, 4000) | st.integers(0, len(content) - 1))
+        content[place] ^= data.draw(st.integers(1, 255))
+    path.write_bytes(content)
+    try:
+        found: KvProfile | None = read_kv_profile(path)
+    except UsageError as error:
+        assert str(path) in str(error)
+        return
+    # A change that nothing depends on, such as one of the words for people.
+    assert found is not None
+    assert found.id == profile().id
+
+
+def test_a_missing_file_is_named(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"no\.kvprofile: can't be read"):
+        read_kv_profile(tmp_path / "no.kvprofile")
+
+
+def test_the_id_covers_what_decoding_depends_on() -> None:
+    one = profile()
+    level = one.levels[0]
+    others = [
+        replace(one, identity=b"another"),
+        replace(one, kept_tokens=2),
+        replace(one, frequencies=one.frequencies * 2),
+        replace(one, levels=one.levels[1:]),
+        replace(one, levels=(replace(level, step=level.step * 2), *one.levels[1:])),
+        replace(one, levels=(replace(level, shift=level.shift + 1), *one.levels[1:])),
+    ]
+    assert len({other.id for other in (one, *others)}) == 1 + len(others)
