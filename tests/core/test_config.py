@@ -117,6 +117,11 @@ def valid_values(draw: st.DrawFn) -> dict[str, dict[str, Any]]:
     values.pop("network", None)
     if draw(st.booleans()):
         values["network"] = draw(networks(alone=planner.get("mode") == "act"))
+    pool = values.setdefault("store_pool", {})
+    pool.update(name="box1", peers=draw(st.sampled_from([(), ("box2@10.0.0.2:7420",)])))
+    pool["listen"] = "127.0.0.1:7420"
+    if values.get("network", {}).get("keys") and draw(st.booleans()):
+        pool["listen"] = "10.0.0.1:7420"
     remotes = st.sampled_from(["redis://host:6379/0", "unix:///path?db=1"])
     values.setdefault("store", {})["remote"] = draw(remotes)
     return values

@@ -12,9 +12,12 @@ from hypothesis import strategies as st
 from antiphon import types
 from antiphon.testing.typed_values import values
 from antiphon.wire import (
+    FROM_POOLED_STORE,
     FROM_STORE,
+    FROM_STRANGE_STORES,
     TO_GATEWAY,
     TO_OWNER,
+    TO_POOLED_STORE,
     TO_STORE,
     TO_TAKER,
     TO_WORKER,
@@ -70,8 +73,15 @@ PAYLOADS: dict[Kind, Any] = {
     Kind.STORE_ASK: types.StoreAsk,
     Kind.STORE_ANSWER: types.StoreAnswer,
     Kind.FORGET: types.Forget,
+    Kind.POOL_HELLO: types.PoolHello,
+    Kind.POOL_WELCOME: types.PoolWelcome,
+    Kind.POOL_READ: types.PoolRead,
+    Kind.POOL_LENT: types.PoolLent,
+    Kind.POOL_PLACE: types.PoolPlace,
+    Kind.POOL_CLEAR: types.PoolClear,
 }
-EVERY_KIND = TO_GATEWAY | TO_WORKER | TO_OWNER | TO_TAKER | TO_STORE | FROM_STORE
+OF_POOLS = FROM_STRANGE_STORES | TO_POOLED_STORE | FROM_POOLED_STORE
+EVERY_KIND = TO_GATEWAY | TO_WORKER | TO_OWNER | TO_TAKER | TO_STORE | FROM_STORE | OF_POOLS
 
 
 def plain(value: object) -> object:

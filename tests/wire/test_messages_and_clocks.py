@@ -15,6 +15,8 @@ DURATIONS = {
     "Locate": {"wait_s"},
     "Located": {"ttl_s"},
     "Offer": {"ttl_s"},
+    "PoolLent": {"ttl_s"},
+    "PoolRead": {"wait_s"},
     "Pulled": {"seconds"},
     "Rejected": {"retry_after_s"},
     "Slo": {"ttft_s", "tpot_s"},

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from antiphon.core.store_pool import Announced, Holder, Placing, ReplicaRules, Replicas, Sources
 from antiphon.core.store_pool.heat import Heat
+from antiphon.core.tiers import policy_named
 from antiphon.types import BlockKey, KvChange, StoreName, Tier
 
 A, B, C = map(StoreName, "abc")
@@ -205,3 +206,20 @@ def test_what_an_earlier_life_left_is_said_once_it_is_proven() -> None:
     assert announced.unproven == 0
     announced.changed(KvChange(b"old", Tier.DISK, False))
     assert said[3:] == [KvChange(b"old", Tier.DISK, False)]
+
+
+# ── what goes where chains are spread ────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize("name", ["lru", "hit-density"])
+def test_a_prompt_whose_blocks_are_spread_goes_from_its_end(name: str) -> None:
+    policy = policy_named(name, spread=True)()
+    for position in range(4):
+        key = bytes([position])
+        policy.add(key, position)
+        policy.idle(key)
+    gone = []
+    while (key := policy.victim()) is not None:
+        policy.remove(key, evicted=True)
+        gone.append(key)
+    assert gone == [b"\3", b"\2", b"\1", b"\0"]
