@@ -22,6 +22,7 @@ from antiphon.checkpoint import BLOCK_LAYOUT, ModelSpec, StorageType, expected_s
 
 from .family_config import Arrays, hf_config, hf_tensors
 from .family_metadata import add_metadata, gguf_architecture, gguf_tensors
+from .ggml_quants import quantize
 
 SPECIAL_TOKENS = ("<|endoftext|>", "<|im_start|>", "<|im_end|>")
 CHAT_TEMPLATE = (
@@ -114,7 +115,7 @@ def write_gguf(
     for name, array in gguf_tensors(spec, tensors).items():
         fits = quantised(name, array, storage)
         kind = gguf.GGMLQuantizationType[storage if fits else StorageType.F32]
-        writer.add_tensor(name, gguf.quants.quantize(array, kind), raw_dtype=kind)
+        writer.add_tensor(name, quantize(array, StorageType(kind.name)), raw_dtype=kind)
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()
