@@ -168,7 +168,6 @@ def test_lying_counts(
         ("llama.rope.scaling.type", "dynamic", "RoPE scaling 'dynamic' is not supported"),
         ("llama.rope.scaling.type", "yarn", "'llama.rope.scaling.factor' is missing"),
         ("llama.rope.scaling.type", "longrope", "'rope_factors_long.weight': is missing"),
-        ("split.count", 3, "llama-gguf-split --merge"),
         ("llama.expert_count", 8, "'llama.expert_used_count' is missing"),
         ("llama.attention.sliding_window", -1, "must be at least 0"),
     ],

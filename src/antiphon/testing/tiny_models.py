@@ -103,16 +103,24 @@ def write_hf_folder(
 
 
 def write_gguf(
-    path: Path, spec: ModelSpec, tensors: Arrays, *, storage: StorageType = StorageType.F32
+    path: Path,
+    spec: ModelSpec,
+    tensors: Arrays,
+    *,
+    storage: StorageType = StorageType.F32,
+    parts: int = 1,
 ) -> Path:
     """Write a GGUF file as llama.cpp's converter does (q and k interleaved); returns `path`.
 
-    Matrices are stored as `storage` (see `quantised`), all else as F32.
+    Matrices are stored as `storage` (see `quantised`), all else as F32. Of several `parts` the
+    path of the first is returned.
     """
-    writer = gguf.GGUFWriter(path, gguf_architecture(spec))
+    stored = gguf_tensors(spec, tensors)
+    each = -(-len(stored) // parts) if parts > 1 else 0
+    writer = gguf.GGUFWriter(path, gguf_architecture(spec), split_max_tensors=each)
     add_metadata(writer, spec)
     _add_tokenizer(writer, spec)
-    for name, array in gguf_tensors(spec, tensors).items():
+    for name, array in stored.items():
         fits = quantised(name, array, storage)
         kind = gguf.GGMLQuantizationType[storage if fits else StorageType.F32]
         writer.add_tensor(name, quantize(array, StorageType(kind.name)), raw_dtype=kind)
@@ -120,7 +128,7 @@ def write_gguf(
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()
     writer.close()
-    return path
+    return path if parts == 1 else path.with_name(f"{path.stem}-00001-of-{parts:05}.gguf")
 
 
 def quantised(name: str, array: npt.NDArray[np.float32], storage: StorageType) -> bool:
