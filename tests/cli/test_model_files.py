@@ -48,11 +48,13 @@ def a_part_is_missing(folder: Path) -> tuple[Path, str]:
 
 
 def an_unknown_storage_type(folder: Path) -> tuple[Path, str]:
-    name = b"token_embd.weight"
-    model = damaged(
-        gguf(folder),  # the type (0: F32) stands behind the number of dimensions and two of them
-        lambda c: (at := c.index(name) + len(name) + 20) and c[:at] + b"\x10" + c[at + 1 :],
-    )
+    def change(content: bytes) -> bytes:
+        name = b"token_embd.weight"
+        at = content.index(name) + len(name) + 4 + 2 * 8  # behind the count of dimensions and two
+        assert content[at] == 0  # F32
+        return content[:at] + b"\x10" + content[at + 1 :]
+
+    model = damaged(gguf(folder), change)
     return model, f"{model}: tensor 'token_embd.weight': storage type IQ2_XXS is not supported"
 
 

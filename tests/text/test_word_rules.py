@@ -7,7 +7,7 @@ from unicodedata import normalize
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tokenizers import pre_tokenizers
+from tokenizers import Regex, pre_tokenizers
 from transformers.integrations.gguf import gguf_tokenizer_mapping as transformers_rules
 
 from antiphon.checkpoint.tokenizer_source import GgufTokenizer
@@ -67,7 +67,7 @@ def test_the_words_that_transformers_cuts(pre: str, text: str) -> None:
     pattern = transformers_rules.GGUF_PRE_TOKENIZER_SPLITS[pre]
     theirs = pre_tokenizers.Sequence(
         [
-            pre_tokenizers.Split(transformers_rules.Regex(pattern), behavior="isolated"),
+            pre_tokenizers.Split(Regex(pattern), behavior="isolated"),
             pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False),
         ]
     )

@@ -17,7 +17,7 @@ import torch
 
 from antiphon.checkpoint import BLOCK_LAYOUT, StorageType
 
-from .k_blocks import q4_k, q5_k, q6_k
+from .k_blocks import float16s, q4_k, q5_k, q6_k
 
 
 def dequantize(raw: torch.Tensor, storage: StorageType, shape: tuple[int, ...]) -> torch.Tensor:
@@ -39,26 +39,26 @@ def dequantize(raw: torch.Tensor, storage: StorageType, shape: tuple[int, ...]) 
 
 
 def _q4_0(blocks: torch.Tensor) -> torch.Tensor:
-    return _nibbles(blocks[:, 2:]).float().sub_(8).mul_(_half(blocks[:, :2]))
+    return _nibbles(blocks[:, 2:]).float().sub_(8).mul_(float16s(blocks[:, :2]))
 
 
 def _q4_1(blocks: torch.Tensor) -> torch.Tensor:
     values = _nibbles(blocks[:, 4:]).float()
-    return values.mul_(_half(blocks[:, :2])).add_(_half(blocks[:, 2:4]))
+    return values.mul_(float16s(blocks[:, :2])).add_(float16s(blocks[:, 2:4]))
 
 
 def _q5_0(blocks: torch.Tensor) -> torch.Tensor:
     values = _fives(blocks[:, 2:6], blocks[:, 6:])
-    return values.sub_(16).mul_(_half(blocks[:, :2]))
+    return values.sub_(16).mul_(float16s(blocks[:, :2]))
 
 
 def _q5_1(blocks: torch.Tensor) -> torch.Tensor:
     values = _fives(blocks[:, 4:8], blocks[:, 8:])
-    return values.mul_(_half(blocks[:, :2])).add_(_half(blocks[:, 2:4]))
+    return values.mul_(float16s(blocks[:, :2])).add_(float16s(blocks[:, 2:4]))
 
 
 def _q8_0(blocks: torch.Tensor) -> torch.Tensor:
-    return blocks[:, 2:].view(torch.int8).float().mul_(_half(blocks[:, :2]))
+    return blocks[:, 2:].view(torch.int8).float().mul_(float16s(blocks[:, :2]))
 
 
 _BLOCKS = {
@@ -72,11 +72,6 @@ _BLOCKS = {
     StorageType.Q6_K: q6_k,
 }
 """Each takes uint8 [blocks, bytes of a block] and returns float32 [blocks, elements]."""
-
-
-def _half(columns: torch.Tensor) -> torch.Tensor:
-    """(blocks, 2) bytes of a float16 → (blocks, 1) float32."""
-    return columns.contiguous().view(torch.float16).float()
 
 
 def _nibbles(packed: torch.Tensor) -> torch.Tensor:

@@ -27,7 +27,7 @@ def q6_k(blocks: torch.Tensor) -> torch.Tensor:
     """uint8 [blocks, 210] → float32 [blocks, 256]."""
     upper = _shifted(blocks[:, 128:192].reshape(-1, 2, 32), (0, 2, 4, 6)) & 3
     values = _halves(blocks[:, :128], 64).add_(upper << 4).float().sub_(32)
-    scales = blocks[:, 192:208].view(torch.int8).float().mul_(_half(blocks[:, 208:]))
+    scales = blocks[:, 192:208].view(torch.int8).float().mul_(float16s(blocks[:, 208:]))
     return values.view(-1, 16, 16).mul_(scales.unsqueeze(2)).view(-1, 256)
 
 
@@ -36,8 +36,8 @@ def _scaled_parts(head: torch.Tensor, quants: torch.Tensor) -> torch.Tensor:
     low, high, both = head[:, 4:8], head[:, 8:12], head[:, 12:]
     scales = torch.cat((low & 0x3F, (both & 0x0F) | ((low >> 2) & 0x30)), dim=1)
     minima = torch.cat((high & 0x3F, (both >> 4) | ((high >> 2) & 0x30)), dim=1)
-    scale = scales.float().mul_(_half(head[:, :2])).unsqueeze(2)
-    minimum = minima.float().mul_(_half(head[:, 2:4])).unsqueeze(2)
+    scale = scales.float().mul_(float16s(head[:, :2])).unsqueeze(2)
+    minimum = minima.float().mul_(float16s(head[:, 2:4])).unsqueeze(2)
     return quants.float().mul_(scale).sub_(minimum).view(-1, 256)
 
 
@@ -52,6 +52,6 @@ def _shifted(packed: torch.Tensor, shifts: tuple[int, ...]) -> torch.Tensor:
     return (packed.unsqueeze(2) >> by).flatten(1, 2)
 
 
-def _half(columns: torch.Tensor) -> torch.Tensor:
+def float16s(columns: torch.Tensor) -> torch.Tensor:
     """(blocks, 2) bytes of a float16 → (blocks, 1) float32."""
     return columns.contiguous().view(torch.float16).float()

@@ -43,7 +43,7 @@ def _pack_with_minimum(blocks: Floats, levels: int) -> Bytes:
     above = blocks + (minimum.astype(np.float32) * minima)[..., None]
     quants = np.rint(above / np.where(step == 0, 1, step)).clip(0, levels).astype(np.uint8)
     pairs = quants.reshape(-1, 4, 2, 32)
-    halves = (pairs[:, :, 0] & 15) | ((pairs[:, :, 1] & 15) << 4)
+    halves = _halves(pairs)
     parts = [_bytes(scale), _bytes(minimum), _pack_scales(scales, minima)]
     if levels == 31:
         parts.append(np.packbits(quants >> 4, axis=1, bitorder="little").reshape(-1, 32))
@@ -57,11 +57,17 @@ def _pack_q6_k(blocks: Floats) -> Bytes:
     whole = np.rint(blocks / np.where(step == 0, 1, step)).clip(-32, 31)
     quants = (whole + 32).astype(np.uint8)
     runs = quants.reshape(-1, 2, 2, 64)
-    halves = (runs[:, :, 0] & 15) | ((runs[:, :, 1] & 15) << 4)
+    halves = _halves(runs)
     pairs = quants.reshape(-1, 2, 4, 32) >> 4
     upper = (pairs << np.array([0, 2, 4, 6], np.uint8)[:, None]).sum(axis=2, dtype=np.uint8)
     head = [halves.reshape(-1, 128), upper.reshape(-1, 64)]
     return np.concatenate([*head, scales.astype(np.uint8), _bytes(scale)], axis=1)
+
+
+def _halves(runs: Bytes) -> Bytes:
+    """[blocks, n, 2, run] → [blocks, n, run]: the four low bits of each two runs in one byte."""
+    low = runs & np.uint8(15)
+    return low[:, :, 0] | (low[:, :, 1] << np.uint8(4))
 
 
 def _steps(wanted: Floats, most: int) -> tuple[npt.NDArray[np.float16], Bytes]:
@@ -73,9 +79,10 @@ def _steps(wanted: Floats, most: int) -> tuple[npt.NDArray[np.float16], Bytes]:
 
 def _pack_scales(scales: Bytes, minima: Bytes) -> Bytes:
     """Two times 8 six-bit numbers in 12 bytes."""
-    first = scales[:, :4] | ((scales[:, 4:] >> 4) << 6)
-    second = minima[:, :4] | ((minima[:, 4:] >> 4) << 6)
-    third = (scales[:, 4:] & 15) | ((minima[:, 4:] & 15) << 4)
+    four, six = np.uint8(4), np.uint8(6)
+    first = scales[:, :4] | ((scales[:, 4:] >> four) << six)
+    second = minima[:, :4] | ((minima[:, 4:] >> four) << six)
+    third = _halves(np.stack([scales[:, 4:], minima[:, 4:]], axis=1)[:, None])[:, 0]
     return np.concatenate([first, second, third], axis=1)
 
 
