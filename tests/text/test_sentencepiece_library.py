@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from antiphon.checkpoint.tokenizer_source import GgufTokenizer
 from antiphon.testing.text_corpus import CORPUS
-from antiphon.text import Tokenizer
+from antiphon.text import TextStream, Tokenizer
 
 USER_DEFINED = ("<tool>", "\n\n", "\t\t\t")
 
@@ -93,3 +93,11 @@ def test_the_same_text_of_any_ids(pair: Pair, data: st.DataObject) -> None:
     ours = pair.ours.decode(ids)
     if "\ufffd" not in ours:
         assert ours == pair.theirs.decode(ids)
+
+
+@given(text=TEXTS)
+@settings(max_examples=100, deadline=None)
+def test_a_stream_is_the_text_too(pair: Pair, text: str) -> None:
+    stream = TextStream(pair.ours)
+    deltas = [stream.push(token_id) for token_id in pair.ours.encode(text)]
+    assert "".join(d.text for d in (*deltas, stream.finish())) == text.replace("▁", " ")
