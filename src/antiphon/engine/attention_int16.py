@@ -260,13 +260,15 @@ def _attend_tile(first, last, before, here, group, width, window, room):
             _score(height, query, (base + query) * half, half, (here + LANES - 1) // LANES, room)
         for query in range(some):
             at = before + (base + query) // group
-            low, seen = _low(at, window), min(TILE, at + 1)
+            low = 0 if whole else _low(at, window)
+            seen = TILE if whole else min(TILE, at + 1)
             room.tops[query] = _top(room.weights, query * TILE, low, seen)
             room.reaches[query] = reach if whole else _reach(room.value_scales, low, seen)
         _fade(base, some, room)
         for query in range(some):
             at = before + (base + query) // group
-            low, seen = _low(at, window), min(TILE, at + 1)
+            low = 0 if whole else _low(at, window)
+            seen = TILE if whole else min(TILE, at + 1)
             _soften(query, low, seen, base + query, room)
         for query in range(0, some, TALLEST):
             height = min(TALLEST, some - query)
@@ -306,12 +308,12 @@ def _reach(scales, low, count):
 
 @njit(inline="always")
 def _top(weights, at, low, count):
+    cut = count < TILE or low > 0
     highest = simd.splat(_MINUS_INFINITY)
     for strip in range(0, count, LANES):
         scores = simd.load(weights, at + strip)
-        if count < TILE:
+        if cut:
             scores = simd.keep_first(scores, count - strip, simd.splat(_MINUS_INFINITY))
-        if low > strip:
             scores = simd.keep_first(simd.splat(_MINUS_INFINITY), low - strip, scores)
         highest = simd.at_least(scores, highest)
     return simd.peak(highest)
@@ -342,18 +344,17 @@ def _soften(query, low, seen, number, room):
     scale, top = simd.splat(room.query_scales[number]), simd.splat(room.tops[query])
     factor, zero = simd.splat(room.reaches[query]), simd.splat(_ZERO)
     at, total = query * TILE, zero
+    cut = seen < TILE or low > 0
     for strip in range(0, TILE, LANES):
         score = simd.mul(simd.load(room.weights, at + strip), scale)
         weight = halves.power_of_two(simd.sub(score, top))
-        if seen < TILE:
+        if cut:
             weight = simd.keep_first(weight, seen - strip, zero)
-        if low > strip:
             weight = simd.keep_first(zero, low - strip, weight)
         total = simd.add(total, weight)
         weight = simd.mul(weight, simd.load(room.value_scales, strip))
-        if seen < TILE:
+        if cut:
             weight = simd.keep_first(weight, seen - strip, zero)
-        if low > strip:
             weight = simd.keep_first(zero, low - strip, weight)
         halves.store_halves(room.weights, 2 * at + strip, halves.rounded(weight, factor))
     former = simd.mul(simd.load(room.sums, number * LANES), simd.splat(room.fades[query]))

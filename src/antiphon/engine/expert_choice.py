@@ -21,7 +21,7 @@ _LEAST_SUM = np.float32(1e-20)
 class ChoiceRules(NamedTuple):
     """See `checkpoint.Experts`; numba takes a named tuple apart at compile time."""
 
-    count: int
+    routed: int
     active: int
     shared: int
     groups: int
@@ -38,13 +38,13 @@ NO_EXPERTS = ChoiceRules(0, 0, 0, 1, 1, False, False, _ONE)
 def choose_experts(rows, router, correction, rules, chosen, weights):
     """Fill `chosen` and `weights` for normalised rows.
 
-    `rows` float32 [n, hidden], `router` float32 [count, hidden], hidden whole vectors;
-    `correction` float32 [count]. `chosen` int64 [n, active + shared]: routed experts in ascending
-    order, then the shared ones, numbered from `count` on; `weights` float32, as large: 1 for the
+    `rows` float32 [n, hidden], `router` float32 [routed, hidden], hidden whole vectors;
+    `correction` float32 [routed]. `chosen` int64 [n, active + shared]: routed experts in ascending
+    order, then the shared ones, numbered from `routed` on; `weights` float32, as large: 1 for the
     shared. A row that is not finite gets some experts and weights that are NaN. Of equal scores
     the lower number is better.
     """
-    count = rules.count
+    count = rules.routed
     wide = -(-count // LANES) * LANES
     scores, judged = np.empty(wide, np.float32), np.empty(count, np.float32)
     for row in range(len(rows)):
@@ -70,7 +70,7 @@ def choose_experts(rows, router, correction, rules, chosen, weights):
 def _score(row, router, rules, scores):
     """Router's logits as probabilities."""
     scores[:] = _MINUS_INFINITY
-    for expert in range(rules.count):
+    for expert in range(rules.routed):
         products = simd.splat(_ZERO)
         gate = router[expert]
         for at in range(0, len(row), LANES):
@@ -83,22 +83,22 @@ def _score(row, router, rules, scores):
             simd.store(scores, at, simd.div(one, simd.add(one, grown)))
         return
     peak = _MINUS_INFINITY
-    for expert in range(rules.count):
+    for expert in range(rules.routed):
         peak = max(peak, scores[expert])
     total = _ZERO
     for at in range(0, len(scores), LANES):
         grown = simd.exp(simd.sub(simd.load(scores, at), simd.splat(np.float32(peak))))
-        grown = simd.keep_first(grown, rules.count - at, simd.splat(_ZERO))
+        grown = simd.keep_first(grown, rules.routed - at, simd.splat(_ZERO))
         simd.store(scores, at, grown)
         total += simd.total(grown)
-    for expert in range(rules.count):
+    for expert in range(rules.routed):
         scores[expert] /= total
 
 
 @njit
 def _leave_groups(judged, rules):
     """Experts outside of the best groups can't be chosen any more."""
-    size = rules.count // rules.groups
+    size = rules.routed // rules.groups
     values = np.empty(rules.groups, np.float32)
     for group in range(rules.groups):
         first, second = _MINUS_INFINITY, _MINUS_INFINITY

@@ -29,7 +29,7 @@ class ExpertWeights:
 def rules_of(experts: Experts) -> ChoiceRules:
     """What the choice of experts needs to know."""
     return ChoiceRules(
-        count=experts.count,
+        routed=experts.count,
         active=experts.active,
         shared=experts.shared,
         groups=experts.groups,

@@ -13,6 +13,7 @@ import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import gguf
 import numpy as np
@@ -77,9 +78,10 @@ def random_tokens(spec: ModelSpec) -> list[int]:
 def oracle_of(folder: Path) -> PreTrainedModel:
     """transformers' model of a folder: float32, eager attention, every tensor used."""
     logging.disable_progress_bar()
-    model, report = AutoModelForCausalLM.from_pretrained(
+    loaded: Any = AutoModelForCausalLM.from_pretrained(
         folder, dtype=torch.float32, attn_implementation="eager", output_loading_info=True
     )
+    model, report = loaded
     unused = [*report["missing_keys"], *report["unexpected_keys"], *report["mismatched_keys"]]
     if unused:
         raise ValueError(f"{folder}: transformers doesn't read it whole: {unused}")

@@ -5,7 +5,7 @@ from itertools import pairwise
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from antiphon.engine.int8 import llama_forward
+from antiphon.engine.int8 import llama_forward, mlp_steps
 
 ROWS_APART = llama_forward._ROWS_APART
 
@@ -15,7 +15,7 @@ ROWS_APART = llama_forward._ROWS_APART
 def test_threads_go_apart_only_if_each_has_rows_enough(rows: int, threads: int) -> None:
     """The decision knows no thread, so all of them take the same one."""
     apart = llama_forward._apart.py_func(rows, threads)
-    shares = [llama_forward._share.py_func(rows, (one, threads)) for one in range(threads)]
+    shares = [mlp_steps.share_of.py_func(rows, (one, threads)) for one in range(threads)]
     assert apart == all(last - first >= ROWS_APART for first, last in shares)
     assert shares[0][0] == 0
     assert shares[-1][1] == rows

@@ -23,8 +23,8 @@ _MOST_ROWS = 64
 def choose(gain_at, router_at, correction_at, sizes, rules, epsilon, room, team):
     """Fill `room.chosen` and `room.shares` for this thread's rows of the stream."""
     gain = carray(floats_at(gain_at), (sizes.hidden,))
-    router = carray(floats_at(router_at), (rules.count, sizes.hidden))
-    correction = carray(floats_at(correction_at), (rules.count,))
+    router = carray(floats_at(router_at), (rules.routed, sizes.hidden))
+    correction = carray(floats_at(correction_at), (rules.routed,))
     normed = np.empty((1, sizes.hidden), np.float32)
     first, last = share_of(len(room.hidden), team)
     for row in range(first, last):
