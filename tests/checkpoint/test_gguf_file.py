@@ -126,7 +126,7 @@ def test_damaged_header(read: Callable[[bytes], GgufFile], content: bytes, probl
         ([tensor("t", 0, shape=())], "0 dimensions"),
         ([tensor("t", 0, shape=(1, 1, 1, 1, 8))], "5 dimensions"),
         ([tensor("t", 0, shape=(31,), kind=2)], "no multiple of 32, the block of Q4_0"),
-        ([tensor("t", 0, kind=14)], "'t': storage type Q6_K is not supported"),
+        ([tensor("t", 0, kind=16)], "'t': storage type IQ2_XXS is not supported"),
         ([tensor("t", 0, kind=999)], "'t': storage type number 999 is not supported"),
     ],
 )

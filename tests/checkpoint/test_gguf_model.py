@@ -168,7 +168,6 @@ def test_lying_counts(
         ("llama.rope.scaling.type", "dynamic", "RoPE scaling 'dynamic' is not supported"),
         ("llama.rope.scaling.type", "yarn", "'llama.rope.scaling.factor' is missing"),
         ("llama.rope.scaling.type", "longrope", "'rope_factors_long.weight': is missing"),
-        ("split.count", 3, "llama-gguf-split --merge"),
         ("llama.expert_count", 8, "'llama.expert_used_count' is missing"),
         ("llama.attention.sliding_window", -1, "must be at least 0"),
     ],
@@ -223,6 +222,7 @@ def altered(path: Path, **changes: object) -> GgufFile:
         ({"token_type": np.zeros(5)}, "must be a list of 271 numbers, one for each token"),
         ({"scores": "high"}, "must be a list of 271 numbers"),
         ({"add_bos_token": 1}, "must be true or false"),
+        ({"add_space_prefix": "no"}, "must be true or false"),
     ],
 )
 def test_tokenizer_refused(tiny_gguf: Path, changes: dict[str, object], problem: str) -> None:
@@ -245,6 +245,12 @@ def test_tokenizer_refused(tiny_gguf: Path, changes: dict[str, object], problem:
 def test_add_bos(tiny_gguf: Path, changes: dict[str, object], add_bos: bool) -> None:
     file = altered(tiny_gguf, **changes)
     assert tokenizer_from_gguf(file, spec_from_gguf(file)).add_bos is add_bos
+
+
+@pytest.mark.parametrize(("said", "found"), [(None, True), (True, True), (False, False)])
+def test_space_prefix(tiny_gguf: Path, said: bool | None, found: bool) -> None:
+    file = altered(tiny_gguf, add_space_prefix=said)
+    assert tokenizer_from_gguf(file, spec_from_gguf(file)).space_prefix is found
 
 
 def test_scores_and_every_end_token(tiny_gguf: Path) -> None:

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from antiphon.checkpoint import BLOCK_LAYOUT, StorageType
 from antiphon.engine.dequantize import dequantize
+from antiphon.testing.ggml_quants import quantize, rounded
 
 
 def reference(raw: np.ndarray, storage: StorageType, shape: tuple[int, ...]) -> np.ndarray:
@@ -43,11 +44,29 @@ def test_any_bytes(storage: StorageType, data: st.DataObject) -> None:
 def test_random_weights(storage: StorageType) -> None:
     chance = np.random.default_rng(5)
     values = chance.normal(0, 0.5, (64, 256)).astype(np.float32)
-    raw = gguf.quants.quantize(values, gguf.GGMLQuantizationType[storage])
+    raw = quantize(values, storage)
     raw = np.ascontiguousarray(raw).view(np.uint8).reshape(-1)
     found = dequantize(torch.from_numpy(raw), storage, values.shape)
     assert_same_bits(found, reference(raw, storage, values.shape))
     assert np.abs(found.numpy() - values).max() < 0.3
+
+
+@pytest.mark.parametrize(("storage", "levels"), [("Q4_K", 15), ("Q5_K", 31), ("Q6_K", 62)])
+def test_k_types_keep_values_to_a_step(storage: str, levels: int) -> None:
+    """Each element is back where it was, to a bit more than half of its part's step: were two
+    elements, scales or bits exchanged in packing or unpacking, it would not be."""
+    chance = np.random.default_rng(7)
+    spread = np.repeat(np.exp(chance.normal(0, 0.4, (16, 32))), 16, axis=1)
+    values = (chance.normal(0, 1, (16, 512)) * spread).astype(np.float32)
+    part = 16 if storage == "Q6_K" else 32
+    parts = values.reshape(16, -1, part)
+    span = parts.max(2).clip(0) - parts.min(2).clip(max=0)
+    if storage == "Q6_K":
+        span = 2 * np.abs(parts).max(2)
+    error = np.abs(rounded(values, StorageType(storage)) - values).reshape(parts.shape).max(2)
+    coarse = np.abs(values).max() / 40  # the parts' scales and minima are in 6 or 8 bits
+    assert (error <= 0.5 * span / levels + coarse).all()
+    assert error.mean() < 0.75 * (span / levels).mean()
 
 
 @pytest.mark.parametrize("storage", StorageType)

@@ -23,8 +23,10 @@ from antiphon.engine.model import load_llama
 from antiphon.engine.weights import deinterleave, load_weights
 from antiphon.errors import ModelFileError, UsageError
 from antiphon.testing.family_metadata import interleave
+from antiphon.testing.ggml_quants import rounded
 from antiphon.testing.tiny_models import (
     TINY_SPEC,
+    quantised,
     random_tensors,
     write_gguf,
     write_hf_folder,
@@ -44,19 +46,17 @@ def assert_equal(found: dict[str, torch.Tensor], expected: Arrays) -> None:
 
 def expected_values(spec: ModelSpec, tensors: Arrays, storage: StorageType) -> Arrays:
     """What the `gguf` library makes of the quantised tensors; rows stay in our order."""
-    kind = gguf.GGMLQuantizationType[storage]
-    expected = {}
-    for name, array in tensors.items():
-        fits = array.ndim == 2 and array.shape[1] % gguf.GGML_QUANT_SIZES[kind][0] == 0
-        stored = gguf.quants.quantize(array, kind) if fits else array
-        expected[name] = gguf.quants.dequantize(stored, kind) if fits else array
-    return expected
+    return {
+        name: rounded(array, storage) if quantised(name, array, storage) else array
+        for name, array in tensors.items()
+    }
 
 
 @pytest.mark.parametrize("storage", StorageType)
 @pytest.mark.parametrize("changes", [{}, {"qkv_bias": True, "out_bias": True, "mlp_bias": True}])
 def test_gguf(tmp_path: Path, storage: StorageType, changes: dict[str, bool]) -> None:
-    spec = replace(TINY_SPEC, **changes)
+    wide = {"hidden": 256, "intermediate": 256} if storage.endswith("_K") else {}
+    spec = replace(TINY_SPEC, **wide, **changes)
     tensors = random_tensors(spec, seed=3)
     checkpoint = open_checkpoint(write_gguf(tmp_path / "a.gguf", spec, tensors, storage=storage))
     expected = expected_values(spec, tensors, storage)

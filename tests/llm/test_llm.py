@@ -134,6 +134,16 @@ def test_chat_is_the_template_and_one_or_many(llm: LLM) -> None:
     assert len(many[1].prompt_token_ids) > len(many[0].prompt_token_ids)
 
 
+def test_chat_gives_the_template_its_variables(llm: LLM) -> None:
+    talk = [{"role": "user", "content": "the"}]
+    plain = llm.chat(talk, GREEDY)
+    assert ids(llm.chat(talk, GREEDY, chat_template_kwargs={"enable_thinking": False})) == ids(
+        plain
+    )
+    with pytest.raises(ClientError, match="'messages' is not the caller's to set"):
+        llm.chat(talk, GREEDY, chat_template_kwargs={"messages": []})
+
+
 def test_without_parameters_a_completion_is_short(llm: LLM) -> None:
     assert len(ids(llm.generate("the"))[0]) <= 16
     assert llm.generate([]) == []

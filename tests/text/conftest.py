@@ -26,6 +26,7 @@ def smollm_source(gguf_path) -> GgufTokenizer:
         return fields[f"tokenizer.{key}"].contents()
 
     return GgufTokenizer(
+        path=gguf_path,
         model=read("ggml.model"),
         pre=read("ggml.pre"),
         tokens=tuple(read("ggml.tokens")),

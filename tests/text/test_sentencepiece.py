@@ -1,6 +1,7 @@
 """SentencePiece vocabularies from GGUF: scores decide merges, bytes fill the gaps."""
 
 from itertools import pairwise
+from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
@@ -30,6 +31,7 @@ def sentencepiece_source() -> GgufTokenizer:
     pieces = [p for p in pieces if p not in control] + ["<s", "s>"]
     tokens = control + [f"<0x{byte:02X}>" for byte in range(256)] + pieces
     return GgufTokenizer(
+        path=Path("sentencepiece.gguf"),
         model="llama",
         pre="default",
         tokens=tuple(tokens),

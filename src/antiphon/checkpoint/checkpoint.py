@@ -8,8 +8,8 @@ from pathlib import Path
 
 from antiphon.errors import ModelFileError
 
-from .gguf_file import read_gguf
 from .gguf_model import entries_from_gguf, spec_from_gguf
+from .gguf_parts import read_parts
 from .gguf_tokenizer import tokenizer_from_gguf
 from .hf_folder import CONVERT, entries_from_folder, spec_from_folder, weight_files
 from .hf_tokenizer import tokenizer_from_folder
@@ -34,8 +34,9 @@ class Checkpoint:
     """A model's files. `tensors` are exactly those that `spec` needs, by the engine's names
     (`model_tensors`).
 
-    `name` is the file's or folder's name. `identity` is BLAKE2b-256 over weights, config (with
-    RoPE) and tokenizer: equal identities mean the same model, wherever its files are.
+    `name` is the file's or folder's name; a split file's without the number of the part.
+    `identity` is BLAKE2b-256 over weights, config (with RoPE) and tokenizer: equal identities mean
+    the same model, wherever its files are.
     The files must not be changed in place while the checkpoint is in use.
     """
 
@@ -49,7 +50,8 @@ class Checkpoint:
 
 
 def open_checkpoint(path: Path) -> Checkpoint:
-    """Read and check the headers of a .gguf file or a Hugging Face folder.
+    """Read and check the headers of a .gguf file (any part of a split one) or a folder as
+    Hugging Face's.
 
     Reads every byte once for `identity` (0.1 s for 100 MB) but keeps no tensor in memory. Raises
     `ModelFileError` for whatever makes the files unusable.
@@ -72,17 +74,17 @@ def open_checkpoint(path: Path) -> Checkpoint:
 
 
 def _open_gguf(path: Path) -> Checkpoint:
-    file = read_gguf(path)
-    spec = _checked(path, spec_from_gguf(file))
-    tensors = entries_from_gguf(file, spec)
+    parts = read_parts(path)
+    spec = _checked(parts.file.path, spec_from_gguf(parts.file))
+    tensors = entries_from_gguf(parts.file, spec)
     return Checkpoint(
         path=path,
-        name=path.stem,
+        name=parts.name,
         format=CheckpointFormat.GGUF,
         spec=spec,
         tensors=tensors,
-        tokenizer=tokenizer_from_gguf(file, spec),
-        identity=digest_files([("gguf", path)]),
+        tokenizer=tokenizer_from_gguf(parts.file, spec),
+        identity=digest_files(("gguf", part) for part in parts.paths),
     )
 
 

@@ -53,6 +53,7 @@ class GgufTensor:
     """A tensor as the file names it; `shape` is row-major (the reverse of the file's order)."""
 
     name: str
+    path: Path
     shape: tuple[int, ...]
     storage: StorageType
     raw: npt.NDArray[np.uint8]
@@ -60,7 +61,10 @@ class GgufTensor:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class GgufFile:
-    """A parsed header. Metadata values: bool, int, float, str, tuple[str, …] or a numpy array."""
+    """A parsed header. Metadata values: bool, int, float, str, tuple[str, …] or a numpy array.
+
+    Of a split model: the first part's path and metadata, and all parts' tensors (`gguf_parts`).
+    """
 
     path: Path
     metadata: Mapping[str, Any]
@@ -226,5 +230,7 @@ def _locate(
             raise ModelFileError(path, "appears twice", tensor=name)
         previous_end = place.offset + place.size
         raw = data[begin : begin + place.size]
-        tensors[name] = GgufTensor(name=name, shape=place.shape, storage=place.storage, raw=raw)
+        tensors[name] = GgufTensor(
+            name=name, path=path, shape=place.shape, storage=place.storage, raw=raw
+        )
     return tensors

@@ -2,7 +2,6 @@
 
 import re
 from dataclasses import replace
-from pathlib import Path
 
 from antiphon.errors import ModelFileError
 
@@ -26,7 +25,6 @@ def spec_from_gguf(file: GgufFile) -> ModelSpec:
     """The hyper-parameters in the metadata; what this engine would compute wrongly is refused."""
     family = _family(file)
     facts = Facts(file.path, file.metadata, f"{family.gguf}.")
-    _refuse_variants(file, facts)
     return family.gguf_quirks(facts, _plain_spec(file, facts, family))
 
 
@@ -72,8 +70,8 @@ def entries_from_gguf(file: GgufFile, spec: ModelSpec) -> dict[str, TensorEntry]
         name = from_gguf_name(tensor.name, family)
         if name is None:
             problem = f"is not part of a {family.name} model"
-            raise ModelFileError(file.path, problem, tensor=tensor.name)
-        entries[name] = _entry(file.path, name, tensor)
+            raise ModelFileError(tensor.path, problem, tensor=tensor.name)
+        entries[name] = _entry(name, tensor)
     entries = family.split(entries, dict(layer_shapes(spec, 0)))
     check_tensors(file.path, spec, entries, lambda name: _gguf_name(name, family))
     if not family.gguf_interleaves:
@@ -112,12 +110,6 @@ def _family(file: GgufFile) -> Family:
     raise ModelFileError(file.path, problem)
 
 
-def _refuse_variants(file: GgufFile, facts: Facts) -> None:
-    if Facts(file.path, file.metadata).integer("split.count", 1) > 1:
-        problem = "one part of a split model; join the parts with `llama-gguf-split --merge`"
-        raise ModelFileError(facts.path, problem)
-
-
 def _vocab_size(file: GgufFile, facts: Facts) -> int:
     embedding = file.tensors.get("token_embd.weight")
     if embedding is None:
@@ -140,11 +132,11 @@ def _bos_token_id(file: GgufFile) -> int | None:
     return None if facts.get("bos_token_id") is None else facts.integer("bos_token_id")
 
 
-def _entry(path: Path, name: str, tensor: GgufTensor) -> TensorEntry:
+def _entry(name: str, tensor: GgufTensor) -> TensorEntry:
     return TensorEntry(
         name=name,
         source_name=tensor.name,
-        path=path,
+        path=tensor.path,
         shape=tensor.shape,
         storage=tensor.storage,
         raw=tensor.raw,

@@ -9,7 +9,8 @@ from .gguf_file import GgufFile
 from .model_spec import ModelSpec
 from .tokenizer_source import GgufTokenizer
 
-_PRE_WITH_BOS = ("llama3", "llama-v3", "llama-bpe")
+_PRE_WITH_BOS = ("llama3", "llama-v3", "llama-bpe", "falcon3", "pixtral", "tekken")
+"""The models whose prompts begin with a token of their own, where the file doesn't say."""
 
 
 def tokenizer_from_gguf(file: GgufFile, spec: ModelSpec) -> GgufTokenizer:
@@ -25,12 +26,14 @@ def tokenizer_from_gguf(file: GgufFile, spec: ModelSpec) -> GgufTokenizer:
     template = facts.get("tokenizer.chat_template")
     adds = facts.boolean("tokenizer.ggml.add_bos_token", model == "llama" or pre in _PRE_WITH_BOS)
     return GgufTokenizer(
+        path=file.path,
         model=model,
         pre=pre,
         tokens=tokens,
         merges=_strings(facts, "tokenizer.ggml.merges") if model == "gpt2" else (),
         scores=tuple(float(score) for score in scores),
         token_types=tuple(int(kind) for kind in types),
+        space_prefix=facts.boolean("tokenizer.ggml.add_space_prefix", True),
         chat_template=None if template is None else facts.string("tokenizer.chat_template"),
         eos_token_ids=spec.eos_token_ids,
         bos_token_id=spec.bos_token_id,

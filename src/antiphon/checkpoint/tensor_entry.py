@@ -13,14 +13,19 @@ from antiphon.errors import ModelFileError
 
 
 class StorageType(StrEnum):
-    """How the elements are stored; the Q types are ggml's blocks of 32 along the last dimension."""
+    """How the elements are stored; the Q types are ggml's blocks along the last dimension."""
 
     F32 = "F32"
     F16 = "F16"
     BF16 = "BF16"
     Q4_0 = "Q4_0"
     Q4_1 = "Q4_1"
+    Q5_0 = "Q5_0"
+    Q5_1 = "Q5_1"
     Q8_0 = "Q8_0"
+    Q4_K = "Q4_K"
+    Q5_K = "Q5_K"
+    Q6_K = "Q6_K"
 
 
 BLOCK_LAYOUT: Mapping[StorageType, tuple[int, int]] = {
@@ -29,9 +34,14 @@ BLOCK_LAYOUT: Mapping[StorageType, tuple[int, int]] = {
     StorageType.BF16: (1, 2),
     StorageType.Q4_0: (32, 18),
     StorageType.Q4_1: (32, 20),
+    StorageType.Q5_0: (32, 22),
+    StorageType.Q5_1: (32, 24),
     StorageType.Q8_0: (32, 34),
+    StorageType.Q4_K: (256, 144),
+    StorageType.Q5_K: (256, 176),
+    StorageType.Q6_K: (256, 210),
 }
-"""(elements, bytes) of a block: f16 scale, for Q4_1 also f16 minimum, then the packed elements."""
+"""(elements, bytes) of a block; what the bytes mean: `engine/dequantize.py`."""
 
 
 def stored_bytes(storage: StorageType, shape: tuple[int, ...]) -> int:

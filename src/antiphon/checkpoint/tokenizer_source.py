@@ -30,15 +30,18 @@ class GgufTokenizer:
     `model` is tokenizer.ggml.model: "gpt2" (byte-level BPE) or "llama" (SentencePiece). `pre` is
     tokenizer.ggml.pre, for example "smollm", "llama-bpe" or "qwen2". `tokens`, `scores` and
     `token_types` are indexed by token id (the latter two are empty when the file lacks them);
-    `merges` holds "left right" pairs, best first. The rest is as in `TokenizerFiles`.
+    `merges` holds "left right" pairs, best first. `space_prefix` says whether SentencePiece puts a
+    blank before the text. The rest is as in `TokenizerFiles`.
     """
 
+    path: Path
     model: str
     pre: str
     tokens: tuple[str, ...]
     merges: tuple[str, ...]
     scores: tuple[float, ...]
     token_types: tuple[int, ...]
+    space_prefix: bool = True
     chat_template: str | None
     eos_token_ids: tuple[int, ...]
     bos_token_id: int | None

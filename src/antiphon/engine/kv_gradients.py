@@ -45,8 +45,8 @@ class KvGradients:
     def __init__(self, spec: ModelSpec, weights: Mapping[str, torch.Tensor]) -> None:
         if other := _beyond_llama(spec):
             raise UsageError(
-                f"KV can't be profiled for a model with {other} yet: only for those that compute as "
-                f"Llama and Qwen2 do; levels without a profile (int8, int4, lossless) work for all"
+                f"KV can't be profiled for a model with {other} yet, only for those that compute "
+                f"as Llama and Qwen2 do; levels without a profile (int8, int4, lossless) work for all"
             )
         self.spec = spec
         self._weights = weights

@@ -105,12 +105,14 @@ class LLM:
         messages: Conversation | Sequence[Conversation],
         sampling: SamplingParams | Sequence[SamplingParams] | None = None,
         *,
+        chat_template_kwargs: Mapping[str, Any] | None = None,
         progress: bool | None = None,
     ) -> list[RequestOutput]:
         """Answer one conversation, or each of several, by the model's chat template.
 
-        A message is `{"role": "user", "content": "…"}`. See `generate`; without `sampling` an
-        answer may be as long as the context allows.
+        A message is `{"role": "user", "content": "…"}`. `chat_template_kwargs` are what else the
+        template asks for, such as `enable_thinking` (JSON data). See `generate`; without
+        `sampling` an answer may be as long as the context allows.
         """
         if not isinstance(messages, Sequence) or isinstance(messages, str | bytes):
             raise ClientError("messages must be a list", field="messages")
@@ -118,7 +120,14 @@ class LLM:
         many: list[Any] = [messages] if one else list(messages)
         with self._open() as model:
             inputs: list[_Input] = [
-                (None, model.template.encode(model.tokenizer, _turns(place, conversation)))
+                (
+                    None,
+                    model.template.encode(
+                        model.tokenizer,
+                        _turns(place, conversation),
+                        variables=chat_template_kwargs,
+                    ),
+                )
                 for place, conversation in enumerate(many)
             ]
             return self._answer(model, inputs, sampling, progress)

@@ -22,6 +22,7 @@ from antiphon.checkpoint import BLOCK_LAYOUT, ModelSpec, StorageType, expected_s
 
 from .family_config import Arrays, hf_config, hf_tensors
 from .family_metadata import add_metadata, gguf_architecture, gguf_tensors
+from .ggml_quants import quantize
 
 SPECIAL_TOKENS = ("<|endoftext|>", "<|im_start|>", "<|im_end|>")
 CHAT_TEMPLATE = (
@@ -102,24 +103,32 @@ def write_hf_folder(
 
 
 def write_gguf(
-    path: Path, spec: ModelSpec, tensors: Arrays, *, storage: StorageType = StorageType.F32
+    path: Path,
+    spec: ModelSpec,
+    tensors: Arrays,
+    *,
+    storage: StorageType = StorageType.F32,
+    parts: int = 1,
 ) -> Path:
     """Write a GGUF file as llama.cpp's converter does (q and k interleaved); returns `path`.
 
-    Matrices are stored as `storage` (see `quantised`), all else as F32.
+    Matrices are stored as `storage` (see `quantised`), all else as F32. Of several `parts` the
+    path of the first is returned.
     """
-    writer = gguf.GGUFWriter(path, gguf_architecture(spec))
+    stored = gguf_tensors(spec, tensors)
+    each = -(-len(stored) // parts) if parts > 1 else 0
+    writer = gguf.GGUFWriter(path, gguf_architecture(spec), split_max_tensors=each)
     add_metadata(writer, spec)
     _add_tokenizer(writer, spec)
-    for name, array in gguf_tensors(spec, tensors).items():
+    for name, array in stored.items():
         fits = quantised(name, array, storage)
         kind = gguf.GGMLQuantizationType[storage if fits else StorageType.F32]
-        writer.add_tensor(name, gguf.quants.quantize(array, kind), raw_dtype=kind)
+        writer.add_tensor(name, quantize(array, StorageType(kind.name)), raw_dtype=kind)
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()
     writer.close()
-    return path
+    return path if parts == 1 else path.with_name(f"{path.stem}-00001-of-{parts:05}.gguf")
 
 
 def quantised(name: str, array: npt.NDArray[np.float32], storage: StorageType) -> bool:

@@ -29,6 +29,9 @@ _TEMPLATE_FAILURES = (
 _WORK_FACTOR = 16
 """A rendering may do this many times the work of writing the longest text that it may write."""
 
+_OWN = frozenset({"messages", "add_generation_prompt", "bos_token", "eos_token"})
+"""Variables that come from the chat and the model."""
+
 
 class ChatTemplate:
     """A compiled chat template. Immutable; `now` is the clock behind `strftime_now`.
@@ -48,7 +51,7 @@ class ChatTemplate:
     ) -> None:
         self._template = None
         self._max_chars = max_chars
-        self._tokens = {
+        self._tokens: dict[str, Any] = {
             name: token
             for name, token in (("bos_token", bos_token), ("eos_token", eos_token))
             if token
@@ -73,10 +76,14 @@ class ChatTemplate:
         messages: Sequence[Mapping[str, Any]],
         *,
         add_generation_prompt: bool = True,
+        variables: Mapping[str, Any] | None = None,
     ) -> tuple[TokenId, ...]:
         """The prompt of a chat; with `add_generation_prompt` it ends where the answer begins.
 
-        `messages` is JSON data; keys whose value is None count as absent. Only the template's own
+        `messages` is JSON data; keys whose value is None count as absent. `variables`, JSON data
+        too, are what else the template may ask for: `tools`, `documents` (both None unless given),
+        `enable_thinking` and whatever its author thought of; a name that the template gets from
+        the model or the server is refused (field "chat_template_kwargs"). Only the template's own
         text becomes special tokens: what messages spell stays text, and a prompt without such
         spellings is what tokenizing the rendered template gives. Raises `ClientError` (field
         "messages") when there is no template, or with the message of a template that refuses.
@@ -85,10 +92,21 @@ class ChatTemplate:
             raise ClientError(
                 "this model has no chat template: use /v1/completions", field="messages"
             )
+        for name in variables or ():
+            if name in _OWN or name in self._template.globals:
+                problem = f"{name!r} is not the caller's to set"
+                raise ClientError(problem, field="chat_template_kwargs")
         disguise = Disguise(tokenizer.special)
-        hidden = _hidden(disguise, messages)
+        known = {
+            "tools": None,
+            "documents": None,
+            **_hidden(disguise, dict(variables or {})),
+            "messages": _hidden(disguise, [_present(message) for message in messages]),
+            "add_generation_prompt": add_generation_prompt,
+            **self._tokens,
+        }
         try:
-            text = self._render(self._template, hidden, add_generation_prompt)
+            text = self._render(self._template, known)
         except _TEMPLATE_FAILURES as error:
             raise ClientError(
                 f"the chat template refuses these messages: {error}", field="messages"
@@ -103,19 +121,11 @@ class ChatTemplate:
                 ids.append(part)
         return tuple(ids)
 
-    def _render(
-        self, template: Template, messages: list[dict[str, Any]], add_generation_prompt: bool
-    ) -> str:
+    def _render(self, template: Template, known: dict[str, Any]) -> str:
         chunks: list[str] = []
         size = 0
         with budget(self._max_chars * _WORK_FACTOR):
-            for chunk in template.generate(
-                messages=messages,
-                tools=None,
-                documents=None,
-                add_generation_prompt=add_generation_prompt,
-                **self._tokens,
-            ):
+            for chunk in template.generate(known):
                 size += len(chunk)
                 if size > self._max_chars:
                     raise TemplateError(f"the prompt is longer than {self._max_chars} characters")
@@ -127,8 +137,12 @@ def _raise(message: object) -> NoReturn:
     raise TemplateError(str(message))
 
 
-def _hidden(disguise: Disguise, messages: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+def _present(message: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in message.items() if value is not None}
+
+
+def _hidden(disguise: Disguise, value: Any) -> Any:
     try:
-        return disguise.hide([{k: v for k, v in m.items() if v is not None} for m in messages])
+        return disguise.hide(value)
     except RecursionError as error:
         raise ClientError("the messages are nested too deeply", field="messages") from error

@@ -71,7 +71,7 @@ class Tokenizer:
         """Build the tokenizer of a checkpoint. Raises `ModelFileError` naming file or key."""
         match source:
             case GgufTokenizer():
-                backend, path = build(source), "GGUF metadata"
+                backend, path = build(source), source.path
             case TokenizerFiles():
                 backend, path = _read(source), source.tokenizer_json
         spelling, strips = _decoding(backend, path)

@@ -29,6 +29,7 @@ from antiphon.types import (
 BLOCK = 64
 LONG = "It was the best of times, it was the worst of times. " * 40
 MESSAGES = [{"role": "user", "content": LONG}]
+FORBIDDEN = {"model": MODEL, "messages": MESSAGES, "chat_template_kwargs": {"messages": 1}}
 VIEW = WorkerView(
     running=0,
     waiting=0,
@@ -226,6 +227,7 @@ async def test_what_is_cleared_without_a_prompt(admin, store) -> None:
         ("pin", {"prompt": {"tokens": [10**9] * 64}, "tenant": 1}, 400, "vocabulary's size"),
         ("pin", {"prompt": {"chat": {"messages": []}}, "tenant": 1}, 400, "model is required"),
         ("pin", {"prompt": {"chat": [1]}, "tenant": 1}, 400, "JSON object"),
+        ("pin", {"prompt": {"chat": FORBIDDEN}, "tenant": 1}, 400, "not the caller's to set"),
         ("pin", {"prompt": {"text": LONG}}, 400, "2 API keys"),
         ("pin", {"prompt": {"text": LONG}, "tenant": 3}, 400, "has 2 keys"),
         ("pin", {"prompt": {"text": LONG}, "tenant": 1, "all_tenants": True}, 400, "not both"),

@@ -80,7 +80,7 @@ class KvNaming:
             self._prompts.check_ids(ids, "tokens")
         else:
             body = parse(ChatBody, bytes(prompt.chat))
-            ids = await self._prompts.chat(body.messages)
+            ids = await self._prompts.chat(body.messages, variables=body.chat_template_kwargs)
         return ids
 
     async def named(self, ids: Sequence[TokenId], parties: Sequence[Party]) -> list[Named]:

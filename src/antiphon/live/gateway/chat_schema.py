@@ -11,6 +11,8 @@ from .schema import Body, GenerationBody, one_or_many
 
 MAX_MESSAGES = 4096
 MAX_PARTS = 1024
+MAX_VARIABLES = 32
+MAX_VARIABLE_CHARS = 1024
 
 
 class TextPart(Body):
@@ -53,6 +55,15 @@ class Message(Body):
 
 Messages = Annotated[list[Message], MinLen(1), MaxLen(MAX_MESSAGES)]
 
+Variables = Annotated[
+    dict[
+        Annotated[str, MaxLen(64)],
+        bool | int | float | Annotated[str, MaxLen(MAX_VARIABLE_CHARS)] | None,
+    ],
+    MaxLen(MAX_VARIABLES),
+]
+"""What a chat template may ask for beside the messages, such as `enable_thinking`."""
+
 
 class ChatBody(GenerationBody):
     """A chat completion."""
@@ -62,6 +73,9 @@ class ChatBody(GenerationBody):
     logprobs: bool = False
     top_logprobs: Annotated[int, Field(ge=0, le=20)] | None = None
     parallel_tool_calls: bool | None = Field(None, description="Accepted, without effect.")
+    chat_template_kwargs: Variables | None = Field(
+        None, description="Variables of the model's chat template, such as enable_thinking."
+    )
 
     def output_limit(self) -> tuple[int | None, str]:
         """The output limit (None: what the context allows) and the name it was given by."""

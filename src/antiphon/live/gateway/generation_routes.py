@@ -60,7 +60,11 @@ async def chat_completions(request: Request) -> Response:
     )
     limit_s = timeout_s(body, request.headers, service.config.request_timeout_s)
     rank, targets = priority(body), slo(request.headers)
-    reading = service.prompts.chat(body.messages, max_model_len=service.max_model_len)
+    reading = service.prompts.chat(
+        body.messages,
+        variables=body.chat_template_kwargs,
+        max_model_len=service.max_model_len,
+    )
     call = Call(
         id=f"chatcmpl-{secrets.token_hex(16)}",
         prompts=[await _in_time(service, arrived_at + limit_s, reading)],

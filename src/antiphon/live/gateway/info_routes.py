@@ -48,7 +48,11 @@ async def tokenize(request: Request) -> Response:
     if body.model is not None:
         service.check_model(body.model)
     if body.messages is not None:
-        ids = await service.prompts.chat(body.messages, answer_next=body.add_generation_prompt)
+        ids = await service.prompts.chat(
+            body.messages,
+            answer_next=body.add_generation_prompt,
+            variables=body.chat_template_kwargs,
+        )
     else:
         [ids] = await service.prompts.texts([body.prompt or ""])
     return _json(

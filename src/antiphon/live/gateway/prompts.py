@@ -13,7 +13,7 @@ from antiphon.errors import ClientError
 from antiphon.text import ChatTemplate, Tokenizer
 from antiphon.types import TokenId
 
-from .chat_schema import Message
+from .chat_schema import Message, Variables
 
 Result = TypeVar("Result")
 
@@ -48,19 +48,20 @@ class Prompts:
         messages: Sequence[Message],
         *,
         answer_next: bool = True,
+        variables: Variables | None = None,
         max_model_len: int | None = None,
     ) -> tuple[TokenId, ...]:
         """Ids of a conversation by the model's template, up to where the assistant goes on.
 
-        Raises `ClientError` for messages that must be longer than `max_model_len` tokens, counting
-        the blanks that a template may strip.
+        `variables` are the template's, beside the messages. Raises `ClientError` for messages that
+        must be longer than `max_model_len` tokens, counting the blanks that a template may strip.
         """
         turns = [message.rendered() for message in messages]
         self._check_size((turn["content"] for turn in turns), "messages", max_model_len)
         return await _run(
             sum(len(turn["content"]) for turn in turns),
             lambda: self._template.encode(
-                self._tokenizer, turns, add_generation_prompt=answer_next
+                self._tokenizer, turns, add_generation_prompt=answer_next, variables=variables
             ),
         )
 

@@ -7,7 +7,7 @@ from pydantic import BaseModel
 
 from antiphon.errors import ClientError
 
-from .chat_schema import Messages
+from .chat_schema import Messages, Variables
 from .schema import Body, TokenIds
 
 MAX_IDS = 1_000_000
@@ -21,6 +21,7 @@ class TokenizeBody(Body):
     messages: Messages | None = None
     add_special_tokens: bool | None = None
     add_generation_prompt: bool = True
+    chat_template_kwargs: Variables | None = None
     return_token_strs: bool = False
 
     def check(self) -> None:
