@@ -46,7 +46,7 @@ class KvGradients:
         if other := _beyond_llama(spec):
             raise UsageError(
                 f"KV can't be profiled for a model with {other} yet, only for those that compute "
-                f"as Llama and Qwen2 do; levels without a profile (int8, int4, lossless) work for all"
+                f"as Llama and Qwen2 do; levels without a profile (int8, int4, lossless) need none"
             )
         self.spec = spec
         self._weights = weights
