@@ -139,7 +139,8 @@ def measured(spans: Spans, memory: KvMemory, rounds: int) -> dict[str, float]:
         started = time.perf_counter()
         Batch.of(runs, layout)
         making_s.append(time.perf_counter() - started)
-    geometry = Geometry(HEADS, KV_HEADS, WIDTH, WIDTH, layout.page_tokens, layout.page_stride)
+    geometry = Geometry(HEADS, KV_HEADS, WIDTH, WIDTH, layout.page_tokens, layout.page_stride,
+                        WIDTH**-0.5)  # fmt: skip
     rows = len(batch.tokens)
     qkv = torch.randn(rows, (HEADS + 2 * KV_HEADS) * WIDTH).numpy()
     output = torch.empty(rows, HEADS * WIDTH).numpy()
@@ -155,6 +156,7 @@ def measured(spans: Spans, memory: KvMemory, rounds: int) -> dict[str, float]:
                 batch.blocks,
                 geometry,
                 layer,
+                0,
                 scratch,
                 (0, 1),
             )

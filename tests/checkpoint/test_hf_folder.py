@@ -34,7 +34,7 @@ LLAMA3 = Llama3Scaling(
     [
         {},
         {"tied_embeddings": True},
-        {"attention_bias": True, "mlp_bias": True},
+        {"qkv_bias": True, "out_bias": True, "mlp_bias": True},
         {"rope_scaling": LinearScaling(factor=4.0)},
         {"rope_scaling": LLAMA3, "eos_token_ids": (2, 0)},
         {"head_dim": 16, "heads": 6, "kv_heads": 6},
@@ -75,10 +75,11 @@ def test_older_rope_keys(edit_config: Edit) -> None:
     assert (spec.rope_theta, spec.rope_scaling) == (500000.0, LLAMA3)
 
 
-def test_mistral_with_full_attention(edit_config: Edit) -> None:
-    for window in (..., None, 256):
+def test_mistral_with_and_without_a_window(edit_config: Edit) -> None:
+    for window, windows in ((..., ()), (None, ()), (256, ()), (100, (100, 100))):
         folder = edit_config(architectures=["MistralForCausalLM"], sliding_window=window)
-        assert open_checkpoint(folder).spec.architecture == "llama"
+        spec = open_checkpoint(folder).spec
+        assert (spec.architecture, spec.windows) == ("mistral", windows)
 
 
 def test_a_saved_tied_output_is_ignored(edit_config: Edit) -> None:
@@ -123,7 +124,6 @@ def test_bos_from_the_post_processor(tiny_folder: Path) -> None:
         ({"architectures": []}, "architecture [] is not supported"),
         ({"architectures": ..., "model_type": "gpt2"}, "'gpt2'] is not supported"),
         ({"architectures": ..., "model_type": ...}, "'model_type' is missing"),
-        ({"sliding_window": 128}, "sliding-window attention is not supported"),
         ({"hidden_act": "gelu"}, "'hidden_act' is 'gelu', must be 'silu'"),
         ({"quantization_config": {"quant_method": "awq"}}, "quantization_config"),
         ({"num_hidden_layers": ...}, "'num_hidden_layers' is missing"),
@@ -131,16 +131,17 @@ def test_bos_from_the_post_processor(tiny_folder: Path) -> None:
         ({"num_hidden_layers": 0}, "layers is 0"),
         ({"num_hidden_layers": 10**30}, "layers is 1000"),
         ({"num_hidden_layers": 3}, "'model.layers.2.input_layernorm.weight': is missing"),
-        ({"num_hidden_layers": 1}, "is not part of a plain Llama model"),
+        ({"num_hidden_layers": 1}, "is not part of a llama model of this config"),
         ({"hidden_size": 95}, "has shape [271, 96], but the model's config says [271, 95]"),
         ({"head_dim": 9}, "head_dim is 9"),
         ({"rms_norm_eps": float("nan")}, "NaN is not a JSON number"),
         ({"rms_norm_eps": 0}, "rms_norm_eps is 0.0"),
         ({"rms_norm_eps": 10**400}, "must be a number of usual size"),
         ({"rope_parameters": [1]}, "'rope_parameters' is [1], must be an object"),
-        ({"rope_parameters": {"rope_type": "yarn"}}, "RoPE scaling 'yarn' is not supported"),
+        ({"rope_parameters": {"rope_type": "dynamic"}}, "RoPE scaling 'dynamic' is not supported"),
+        ({"rope_parameters": {"rope_type": "longrope"}}, "'short_factor' is missing"),
         ({"rope_parameters": {"rope_type": "linear"}}, "'factor' is missing"),
-        ({"partial_rotary_factor": 0.5}, "partial RoPE is not supported"),
+        ({"partial_rotary_factor": 0.5}, "'partial_rotary_factor' is 0.5, must be 1 for llama"),
         ({"eos_token_id": "2"}, "must be a token id or a list of token ids"),
         ({"eos_token_id": [271]}, "special token id 271 is outside"),
         ({"tie_word_embeddings": 1}, "must be true or false"),

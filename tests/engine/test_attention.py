@@ -33,7 +33,9 @@ def queries_of(rows: int) -> torch.Tensor:
     return torch.randn(rows, (SPEC.heads + 2 * SPEC.kv_heads) * SPEC.head_dim, generator=generator)
 
 
-def attended(bench: Bench, batch: Batch, qkv: torch.Tensor, threads: int = 1) -> torch.Tensor:
+def attended(
+    bench: Bench, batch: Batch, qkv: torch.Tensor, threads: int = 1, window: int = 0
+) -> torch.Tensor:
     found = torch.full((len(qkv), SPEC.heads * SPEC.head_dim), float("nan"))
     for thread in range(threads):
         attend(
@@ -44,6 +46,7 @@ def attended(bench: Bench, batch: Batch, qkv: torch.Tensor, threads: int = 1) ->
             batch.blocks,
             bench.geometry,
             LAYER,
+            window,
             torch.empty(scratch_floats(bench.geometry)).numpy(),
             (thread, threads),
         )
@@ -70,14 +73,14 @@ def rounded(rows: torch.Tensor, limit: int) -> torch.Tensor:
     return ((rows * (limit / peak)).round() * (peak / limit)).float()
 
 
-def oracle(bench: Bench, batch: Batch, qkv: torch.Tensor) -> torch.Tensor:
+def oracle(bench: Bench, batch: Batch, qkv: torch.Tensor, window: int = 0) -> torch.Tensor:
     """In floats; over bfloat16 with queries, keys and values rounded as the kernel does."""
     queries = qkv[:, : SPEC.heads * SPEC.head_dim].view(len(qkv), SPEC.heads, SPEC.head_dim)
     if bench.memory.layout.dtype is KvDtype.BF16:
         plain = bench_of(bench.memory.layout.page_tokens, KvDtype.FP32)
         plain.memory.tensor.copy_(rounded(bench.memory.tensor.float(), 8191))
         bench, queries = plain, rounded(queries, 2047)
-    return reference.attend(queries, batch, bench.memory, layer=LAYER).flatten(1)
+    return reference.attend(queries, batch, bench.memory, LAYER, window).flatten(1)
 
 
 @pytest.mark.parametrize("kv_dtype", KvDtype)
@@ -93,6 +96,43 @@ def test_attention_matches_the_oracle(page_tokens: int, threads: int, kv_dtype: 
     most, on_average = (1e-5, 1e-6) if kv_dtype is KvDtype.FP32 else (1e-3, 5e-4)
     torch.testing.assert_close(found, expected, atol=most, rtol=most)
     assert (found - expected).norm() < on_average * expected.norm()
+
+
+@pytest.mark.parametrize("kv_dtype", KvDtype)
+@pytest.mark.parametrize("window", [1, 7, 64, 65, 130])
+def test_a_window_hides_what_is_before_it(window: int, kv_dtype: KvDtype) -> None:
+    """Against the oracle, in one chunk and in others: windows within a tile, and over several."""
+    bench = filled(16, kv_dtype)
+    lane = bench.lane([0] * 256)
+    qkv = queries_of(250)
+    batch = batch_of(bench, [(0, 250)], lane)
+    found = attended(bench, batch, qkv, 2, window)
+    expected = oracle(bench, batch, qkv, window)
+    most = 1e-5 if kv_dtype is KvDtype.FP32 else 1e-3
+    torch.testing.assert_close(found, expected, atol=most, rtol=most)
+    for cuts in ([0, 1, 64, 65, 131, 250], [*range(0, 250, 7), 250], range(251)):
+        spans = [(start, end - start) for start, end in pairwise(cuts)]
+        assert torch.equal(attended(bench, batch_of(bench, spans, lane), qkv, 1, window), found)
+
+
+@pytest.mark.parametrize("kv_dtype", KvDtype)
+@pytest.mark.parametrize("part", [0, 1], ids=["key", "value"])
+@pytest.mark.parametrize("position", [0, 63, 64, 90])
+def test_a_flaw_outside_of_the_window_is_not_seen(
+    position: int, part: int, kv_dtype: KvDtype
+) -> None:
+    """Not even from the same tile: pages behind a window may come to hold anything."""
+    window = 20
+    bench = filled(16, kv_dtype)
+    lane = bench.lane([0] * 256)
+    batch, qkv = batch_of(bench, [(0, 130)], lane), queries_of(130)
+    before = attended(bench, batch, qkv, 1, window)
+    entry, slot = divmod(position, 16)
+    bench.memory.tensor[lane.table.pages[entry], LAYER, part, :, slot, 5] = torch.nan
+    after = attended(bench, batch, qkv, 1, window)
+    assert torch.equal(after[:position], before[:position])
+    assert after[position : position + window].isnan().any(1).all()
+    assert torch.equal(after[position + window :], before[position + window :])
 
 
 def test_whole_numbers_are_close_to_floats() -> None:

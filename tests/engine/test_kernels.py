@@ -1,16 +1,24 @@
 """Lanes and row kernels against plain torch."""
 
+from collections.abc import Callable
+
 import numpy as np
 import pytest
 import torch
 from numba import njit
-from tiny_llama import EVEN_SPEC, Bench, model_of
+from tiny_llama import EVEN_SPEC, ODD_SPEC, Bench, model_of
 
 from antiphon.engine import lanes as simd
 from antiphon.engine import reference
 from antiphon.engine.batch import Batch, Run
 from antiphon.engine.rope import rotation_table
-from antiphon.engine.row_kernels import gated_silu, rms_norm, rotate_and_store
+from antiphon.engine.row_kernels import (
+    gated_gelu,
+    gated_silu,
+    normalise_heads,
+    rms_norm,
+    rotate_and_store,
+)
 
 
 @njit
@@ -103,11 +111,33 @@ def test_norm_takes_the_mean_over_the_true_width() -> None:
     torch.testing.assert_close(found[:, :90], expected)
 
 
-def test_gated_silu_matches_torch_at_any_size() -> None:
+@pytest.mark.parametrize(
+    ("kernel", "expected"),
+    [(gated_silu, reference.gated_silu), (gated_gelu, reference.gated_gelu)],
+    ids=["silu", "gelu"],
+)
+def test_gated_activations_match_torch_at_any_size(
+    kernel: Callable[..., None], expected: Callable[[torch.Tensor], torch.Tensor]
+) -> None:
     gate_up = randoms(7, 96) * torch.tensor([1.0, 10, 100, 1e-3, 1e4, 0, -50])[:, None]
     found = torch.empty(7, 48)
-    gated_silu(gate_up.numpy(), found.numpy())
-    torch.testing.assert_close(found, reference.gated_silu(gate_up))
+    kernel(gate_up.numpy(), found.numpy())
+    torch.testing.assert_close(found, expected(gate_up), atol=2e-6, rtol=2e-6)
+
+
+def test_heads_are_normalised_each_by_itself_and_values_are_left() -> None:
+    bench = Bench(model_of(ODD_SPEC), 16, pages=1)
+    heads, width = ODD_SPEC.heads + 2 * ODD_SPEC.kv_heads, bench.geometry.head_width
+    own, turned = ODD_SPEC.head_dim, ODD_SPEC.heads + ODD_SPEC.kv_heads
+    rows, gains = torch.zeros(5, heads, width), torch.zeros(2, width)
+    rows[..., :own], gains[:, :own] = randoms(5, heads, own), randoms(2, own)
+    found = rows.clone()
+    normalise_heads(found.view(5, -1).numpy(), gains.numpy(), np.float32(1e-6), bench.geometry)
+    gain = gains[torch.arange(turned).ge(ODD_SPEC.heads).long(), :own]
+    expected = reference.rms_norm(rows[:, :turned, :own], gain, 1e-6)
+    torch.testing.assert_close(found[:, :turned, :own], expected)
+    assert torch.equal(found[:, turned:], rows[:, turned:])
+    assert not found[..., own:].any()
 
 
 @pytest.mark.parametrize("page_tokens", [1, 5, 16])

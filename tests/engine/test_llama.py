@@ -11,9 +11,11 @@ from tiny_llama import (
     DTYPES,
     EVEN_SPEC,
     ODD_SPEC,
+    Alone,
     Bench,
     model_of,
     oracle_of,
+    random_tokens,
     tensors_of,
 )
 
@@ -33,17 +35,12 @@ SPECS = {
     "multi-head": replace(ODD_SPEC, kv_heads=6),
     "multi-query": replace(EVEN_SPEC, kv_heads=1),
     "wide heads": replace(EVEN_SPEC, heads=2, head_dim=80),
-    "biases": replace(ODD_SPEC, attention_bias=True, mlp_bias=True),
+    "biases": replace(ODD_SPEC, qkv_bias=True, out_bias=True, mlp_bias=True),
     "llama3 rope": replace(ODD_SPEC, rope_scaling=LLAMA3),
     "linear rope": replace(EVEN_SPEC, rope_scaling=LinearScaling(factor=4.0)),
     "theta": replace(EVEN_SPEC, rope_theta=500000.0),
 }
 CONTEXT = ODD_SPEC.context_len
-
-
-def random_tokens(spec: ModelSpec, count: int, seed: int) -> list[int]:
-    generator = torch.Generator().manual_seed(seed)
-    return torch.randint(spec.vocab_size, (count,), generator=generator).tolist()
 
 
 @pytest.mark.parametrize("spec", SPECS.values(), ids=SPECS.keys())
@@ -75,20 +72,9 @@ BOTH = pytest.mark.parametrize("dtype", DTYPES)
 KV_DTYPES = pytest.mark.parametrize("kv_dtype", KvDtype)
 
 
-class Alone:
-    """The reference: one sequence by itself, token after token, in pages of 16."""
-
-    def __init__(self, spec: ModelSpec, dtype: str, seed: int, kv_dtype: KvDtype) -> None:
-        self.tokens = random_tokens(spec, CONTEXT, seed)
-        bench = Bench(MODELS[spec, dtype], 16, pages=CONTEXT // 16, kv_dtype=kv_dtype)
-        lane = bench.lane(self.tokens)
-        self.logits = torch.cat([bench.step([(lane, 1)]) for _ in range(CONTEXT)])
-        self.kv = bench.kv(lane)
-
-
 @cache
 def alone(spec: ModelSpec, dtype: str, seed: int, kv_dtype: KvDtype = KvDtype.FP32) -> Alone:
-    return Alone(spec, dtype, seed, kv_dtype)
+    return Alone(MODELS[spec, dtype], seed, kv_dtype, CONTEXT)
 
 
 @BOTH

@@ -21,7 +21,7 @@ from antiphon.testing.tiny_models import TINY_SPEC, random_tensors, write_gguf
 SPECS = {
     "plain": TINY_SPEC,
     "tied": replace(TINY_SPEC, tied_embeddings=True),
-    "biases": replace(TINY_SPEC, attention_bias=True, mlp_bias=True),
+    "biases": replace(TINY_SPEC, qkv_bias=True, out_bias=True, mlp_bias=True),
 }
 
 

@@ -8,16 +8,28 @@ from tiny_llama import EVEN_SPEC
 from transformers import LlamaConfig
 from transformers.models.llama.modeling_llama import LlamaRotaryEmbedding
 
-from antiphon.checkpoint import FrequencyFactors, LinearScaling, Llama3Scaling, RopeScaling
+from antiphon.checkpoint import (
+    FrequencyFactors,
+    LinearScaling,
+    Llama3Scaling,
+    RopeScaling,
+    YarnScaling,
+)
 from antiphon.engine.rope import frequencies, rotation_table
-from antiphon.testing.tiny_models import hf_config
+from antiphon.testing.family_config import hf_config
 
 LLAMA3 = Llama3Scaling(
     factor=32.0, low_freq_factor=1.0, high_freq_factor=4.0, original_context_len=8192
 )
 
 
-@pytest.mark.parametrize("scaling", [None, LinearScaling(factor=3.0), LLAMA3])
+YARN = YarnScaling(factor=4.0, original_context_len=1024, attention_factor=1.1386)
+
+
+@pytest.mark.parametrize(
+    "scaling",
+    [None, LinearScaling(factor=3.0), LLAMA3, YARN, replace(YARN, truncate=False, beta_fast=8.0)],
+)
 @pytest.mark.parametrize("head_dim", [64, 80, 128])
 def test_angles_match_transformers(scaling: RopeScaling | None, head_dim: int) -> None:
     spec = replace(

@@ -22,9 +22,9 @@ from antiphon.checkpoint import (
 from antiphon.engine.model import load_llama
 from antiphon.engine.weights import deinterleave, load_weights
 from antiphon.errors import ModelFileError, UsageError
+from antiphon.testing.family_metadata import interleave
 from antiphon.testing.tiny_models import (
     TINY_SPEC,
-    interleave,
     random_tensors,
     write_gguf,
     write_hf_folder,
@@ -54,7 +54,7 @@ def expected_values(spec: ModelSpec, tensors: Arrays, storage: StorageType) -> A
 
 
 @pytest.mark.parametrize("storage", StorageType)
-@pytest.mark.parametrize("changes", [{}, {"attention_bias": True, "mlp_bias": True}])
+@pytest.mark.parametrize("changes", [{}, {"qkv_bias": True, "out_bias": True, "mlp_bias": True}])
 def test_gguf(tmp_path: Path, storage: StorageType, changes: dict[str, bool]) -> None:
     spec = replace(TINY_SPEC, **changes)
     tensors = random_tensors(spec, seed=3)

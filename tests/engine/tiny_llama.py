@@ -7,14 +7,15 @@ import torch
 from transformers import LlamaConfig, LlamaForCausalLM
 
 from antiphon.checkpoint import ModelSpec
-from antiphon.engine.attention import Geometry
+from antiphon.engine.attention import Geometry, geometry_of
 from antiphon.engine.batch import Batch, PageTable, Run
 from antiphon.engine.kv_memory import KvDtype, KvMemory, layout_of
 from antiphon.engine.llama import LlamaModel
 from antiphon.engine.model import Model
 from antiphon.engine.quantized_llama import QuantizedLlama
 from antiphon.engine.quantized_weights import QuantizedWeights
-from antiphon.testing.tiny_models import TINY_SPEC, hf_config, random_tensors
+from antiphon.testing.family_config import hf_config
+from antiphon.testing.tiny_models import TINY_SPEC, random_tensors
 
 DTYPES = ("fp32", "int8")
 
@@ -78,15 +79,7 @@ class Bench:
 
     @property
     def geometry(self) -> Geometry:
-        spec, layout = self.model.spec, self.memory.layout
-        return Geometry(
-            heads=spec.heads,
-            kv_heads=spec.kv_heads,
-            head_dim=spec.head_dim,
-            head_width=layout.head_width,
-            page_tokens=layout.page_tokens,
-            page_stride=layout.page_stride,
-        )
+        return geometry_of(self.model.spec, self.memory.layout)
 
     def lane(self, tokens: list[int]) -> Lane:
         table = PageTable()
@@ -109,3 +102,19 @@ class Bench:
         size = self.memory.layout.page_tokens
         pages = torch.from_numpy(lane.table.pages)[places // size]
         return self.memory.tensor[pages, :, :, :, places % size]
+
+
+def random_tokens(spec: ModelSpec, count: int, seed: int) -> list[int]:
+    generator = torch.Generator().manual_seed(seed)
+    return torch.randint(spec.vocab_size, (count,), generator=generator).tolist()
+
+
+class Alone:
+    """The reference: one sequence by itself, token after token, in pages of 16."""
+
+    def __init__(self, model: Model, seed: int, kv_dtype: KvDtype, count: int) -> None:
+        self.tokens = random_tokens(model.spec, count, seed)
+        bench = Bench(model, 16, pages=-(-count // 16), kv_dtype=kv_dtype)
+        lane = bench.lane(self.tokens)
+        self.logits = torch.cat([bench.step([(lane, 1)]) for _ in range(count)])
+        self.kv = bench.kv(lane)

@@ -26,7 +26,7 @@ LLAMA3 = Llama3Scaling(
     [
         {},
         {"tied_embeddings": True},
-        {"attention_bias": True, "mlp_bias": True},
+        {"qkv_bias": True, "out_bias": True, "mlp_bias": True},
         {"rope_scaling": LLAMA3},
         {"rope_scaling": LinearScaling(factor=2.0)},
     ],

@@ -9,11 +9,11 @@ from pathlib import Path
 from antiphon.errors import ModelFileError
 
 from .gguf_file import read_gguf
-from .gguf_llama import entries_from_gguf, spec_from_gguf, tokenizer_from_gguf
+from .gguf_model import entries_from_gguf, spec_from_gguf
+from .gguf_tokenizer import tokenizer_from_gguf
 from .hf_folder import CONVERT, entries_from_folder, spec_from_folder, weight_files
 from .hf_tokenizer import tokenizer_from_folder
 from .identity import digest_files
-from .llama_tensors import check_tensors
 from .model_spec import ModelSpec, find_flaw
 from .tensor_entry import TensorEntry
 from .tokenizer_source import TokenizerSource
@@ -31,7 +31,8 @@ class CheckpointFormat(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Checkpoint:
-    """A model's files. `tensors` are exactly those that `spec` needs, by Hugging Face name.
+    """A model's files. `tensors` are exactly those that `spec` needs, by the engine's names
+    (`model_tensors`).
 
     `name` is the file's or folder's name. `identity` is BLAKE2b-256 over weights, config (with
     RoPE) and tokenizer: equal identities mean the same model, wherever its files are.
@@ -74,7 +75,6 @@ def _open_gguf(path: Path) -> Checkpoint:
     file = read_gguf(path)
     spec = _checked(path, spec_from_gguf(file))
     tensors = entries_from_gguf(file, spec)
-    check_tensors(path, spec, tensors)
     return Checkpoint(
         path=path,
         name=path.stem,
@@ -89,7 +89,6 @@ def _open_gguf(path: Path) -> Checkpoint:
 def _open_folder(folder: Path) -> Checkpoint:
     spec = _checked(folder / "config.json", spec_from_folder(folder))
     tensors = entries_from_folder(folder, spec)
-    check_tensors(folder, spec, tensors)
     tokenizer = tokenizer_from_folder(folder, spec)
     described = [folder / name for name in _IDENTITY_FILES]
     hashed = [file for file in described if file.exists()] + list(weight_files(folder))

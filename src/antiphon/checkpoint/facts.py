@@ -13,16 +13,29 @@ _JSON_LIMIT_BYTES = 256 * 1024**2
 class Facts:
     """Key-value metadata of one file: GGUF metadata or a JSON object. Never mutates it.
 
-    A key that is absent or null gives `default`; without a default it is an error.
+    A key that is absent or null gives `default`; without a default it is an error. Keys are
+    looked up, and named in errors, behind `prefix`.
     """
 
-    def __init__(self, path: Path, values: Mapping[str, Any]) -> None:
+    def __init__(self, path: Path, values: Mapping[str, Any], prefix: str = "") -> None:
         self.path = path
         self._values = values
+        self._prefix = prefix
 
     def get(self, key: str) -> Any:
         """The value as it is, or None."""
-        return self._values.get(key)
+        return self._values.get(self._prefix + key)
+
+    def inner(self, key: str) -> "Facts":
+        """The object at `key`; empty if there is none."""
+        value = self._or_default(key, {})
+        if not isinstance(value, dict):
+            raise self.wrong(key, "an object")
+        return Facts(self.path, value)
+
+    def over(self, defaults: Mapping[str, Any]) -> "Facts":
+        """The same with `defaults` where keys are absent; null stays null."""
+        return Facts(self.path, {**defaults, **self._values}, self._prefix)
 
     def integer(self, key: str, default: int | None = None) -> int:
         """An integer; a bool is none."""
@@ -55,15 +68,31 @@ class Facts:
             raise self.wrong(key, "text")
         return value
 
+    def numbers(self, key: str) -> tuple[float, ...]:
+        """A list of numbers."""
+        value = self.get(key)
+        if not isinstance(value, list) or not all(type(n) in (int, float) for n in value):
+            raise self.wrong(key, "a list of numbers")
+        try:
+            return tuple(map(float, value))
+        except OverflowError:
+            raise self.wrong(key, "a list of numbers of usual size") from None
+
     def wrong(self, key: str, wanted: str) -> ModelFileError:
         """The error for a value that is missing or not `wanted`."""
-        value = self._values.get(key)
+        value, name = self.get(key), self._prefix + key
         if value is None:
-            return ModelFileError(self.path, f"{key!r} is missing, must be {wanted}")
-        return ModelFileError(self.path, f"{key!r} is {_shown(value)}, must be {wanted}")
+            return ModelFileError(self.path, f"{name!r} is missing, must be {wanted}")
+        return ModelFileError(self.path, f"{name!r} is {_shown(value)}, must be {wanted}")
+
+    def refuse(self, key: str, wanted: str, accepted: tuple[Any, ...] = (None, False)) -> None:
+        """Raise `wrong` unless the value is one of `accepted` (default: absent, null or false)."""
+        value = self.get(key)
+        if not any(value is one or (type(value) is type(one) and value == one) for one in accepted):
+            raise self.wrong(key, wanted)
 
     def _or_default(self, key: str, default: Any) -> Any:
-        value = self._values.get(key)
+        value = self.get(key)
         return default if value is None else value
 
 

@@ -1,46 +1,71 @@
 """Hugging Face folders: config.json → `ModelSpec`, and the safetensors files that hold weights."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from antiphon.errors import ModelFileError
 
 from .facts import Facts, read_json
-from .model_spec import LinearScaling, Llama3Scaling, ModelSpec, RopeScaling
+from .families import FAMILIES, Family
+from .hf_rope import rope_of
+from .model_spec import ModelSpec
+from .model_tensors import OUTPUT, check_tensors, layer_shapes
 from .safetensors_file import read_safetensors
 from .tensor_entry import TensorEntry
 
-_ARCHITECTURES = ("LlamaForCausalLM", "MistralForCausalLM")
-_MODEL_TYPES = {"llama": "LlamaForCausalLM", "mistral": "MistralForCausalLM"}
+_ACTIVATIONS = {"hidden_act": "silu", "hidden_activation": "gelu_pytorch_tanh"}
 _INDEX = "model.safetensors.index.json"
 _SINGLE = "model.safetensors"
 _PICKLES = ("*.bin", "*.pt", "*.pth", "*.ckpt", "*.pkl")
 
 
+def family_of_folder(folder: Path) -> Family:
+    """The family that config.json names; one that there is none of is refused by its name."""
+    return _family(_config(folder))
+
+
 def spec_from_folder(folder: Path) -> ModelSpec:
     """The hyper-parameters in config.json; what this engine would compute wrongly is refused."""
-    facts = Facts(folder / "config.json", read_json(folder / "config.json"))
-    _refuse_variants(facts)
-    heads, hidden = facts.integer("num_attention_heads"), facts.integer("hidden_size")
+    outer = _config(folder)
+    family = _family(outer)
+    if outer.get("quantization_config") is not None:
+        raise ModelFileError(outer.path, "weights quantised by 'quantization_config' are not read")
+    facts = _text_facts(outer, family).over(family.defaults)
+    wanted = _ACTIVATIONS[family.activation_key]
+    if facts.string(family.activation_key, wanted) != wanted:
+        raise facts.wrong(family.activation_key, repr(wanted))
     generation = _optional(folder / "generation_config.json")
+    ends = _token_ids(generation, "eos_token_id") or _token_ids(outer, "eos_token_id")
+    plain = _plain_spec(facts, family, ends or _token_ids(facts, "eos_token_id"))
+    return family.config_quirks(facts, plain)
+
+
+def _plain_spec(facts: Facts, family: Family, eos_token_ids: tuple[int, ...]) -> ModelSpec:
+    """What is said alike in every family's config.json."""
+    heads, hidden = facts.integer("num_attention_heads"), facts.integer("hidden_size")
+    head_dim = facts.integer("head_dim", hidden // heads if heads > 0 else 0)
+    rope = rope_of(facts, family.name)
+    if rope.share != 1 and not (family.partial_rope and 0 < rope.share < 1):
+        problem = f"'partial_rotary_factor' is {rope.share}, must be 1 for {family.name}"
+        raise ModelFileError(facts.path, problem)
     return ModelSpec(
-        architecture="llama",
+        architecture=family.name,
         layers=facts.integer("num_hidden_layers"),
         hidden=hidden,
         heads=heads,
         kv_heads=facts.integer("num_key_value_heads", heads),
-        head_dim=facts.integer("head_dim", hidden // heads if heads > 0 else 0),
+        head_dim=head_dim,
         intermediate=facts.integer("intermediate_size"),
         vocab_size=facts.integer("vocab_size"),
         context_len=facts.integer("max_position_embeddings"),
-        rope_theta=_rope(facts).number("rope_theta", facts.number("rope_theta", 10000.0)),
-        rope_scaling=_rope_scaling(facts),
+        rope_theta=rope.theta,
+        rope_scaling=rope.scaling,
+        rotary_dim=None if rope.share == 1 else int(head_dim * rope.share),
         rms_norm_eps=facts.number("rms_norm_eps", 1e-6),
         tied_embeddings=facts.boolean("tie_word_embeddings", False),
-        attention_bias=facts.boolean("attention_bias", False),
-        mlp_bias=facts.boolean("mlp_bias", False),
-        eos_token_ids=_token_ids(generation, "eos_token_id") or _token_ids(facts, "eos_token_id"),
+        eos_token_ids=eos_token_ids,
         bos_token_id=next(iter(_token_ids(facts, "bos_token_id")), None),
     )
 
@@ -69,7 +94,28 @@ CONVERT = (
 
 
 def entries_from_folder(folder: Path, spec: ModelSpec) -> dict[str, TensorEntry]:
-    """All shards' tensors by name, without those that the model derives from others."""
+    """All shards' tensors by the engine's names: exactly those that `spec` needs, or an error.
+
+    What the model doesn't read (see `_derived`), or what is not the language model's, is left out.
+    """
+    family = family_of_folder(folder)
+    entries: dict[str, TensorEntry] = {}
+    for stored, entry in _stored_entries(folder).items():
+        name = _engine_name(stored, family)
+        if name is None or _derived(name, spec):
+            continue
+        if name in entries:
+            raise ModelFileError(entry.path, f"is there as {entries[name].source_name!r} too",
+                                 tensor=stored)  # fmt: skip
+        offset = family.norm_offset if name.endswith("norm.weight") else 0.0
+        entries[name] = replace(entry, name=name, offset=offset)
+    entries = family.split(entries, dict(layer_shapes(spec, 0)))
+    check_tensors(folder, spec, entries, family.theirs)
+    return entries
+
+
+def _stored_entries(folder: Path) -> dict[str, TensorEntry]:
+    """All shards' tensors by their own names."""
     index = folder / _INDEX
     weight_map = _weight_map(index) if index.exists() else None
     entries: dict[str, TensorEntry] = {}
@@ -83,12 +129,24 @@ def entries_from_folder(folder: Path, spec: ModelSpec) -> dict[str, TensorEntry]
     for name, shard in (weight_map or {}).items():
         if name not in entries or entries[name].path.name != shard:
             raise ModelFileError(folder / shard, f"lacks this tensor of {_INDEX}", tensor=name)
-    return {name: entry for name, entry in entries.items() if not _derived(name, spec)}
+    return entries
+
+
+def _engine_name(stored: str, family: Family) -> str | None:
+    """The engine's name of a tensor; None if it is not the language model's."""
+    if stored.startswith(family.other_prefixes):
+        return None
+    for prefix in family.text_prefixes:
+        if stored.startswith(prefix):
+            inner = stored.removeprefix(prefix)
+            stored = inner if inner.startswith(("model.", "lm_head.")) else f"model.{inner}"
+            break
+    return family.engine_name(stored)
 
 
 def _derived(name: str, spec: ModelSpec) -> bool:
     """Saved by some tools but not read: RoPE's frequencies, and a tied output matrix."""
-    tied_output = spec.tied_embeddings and name == "lm_head.weight"
+    tied_output = spec.tied_embeddings and name == OUTPUT
     return tied_output or name.endswith(".rotary_emb.inv_freq")
 
 
@@ -104,55 +162,31 @@ def _weight_map(index: Path) -> Mapping[str, str]:
     return weight_map
 
 
-def _refuse_variants(facts: Facts) -> None:
+def _config(folder: Path) -> Facts:
+    return Facts(folder / "config.json", read_json(folder / "config.json"))
+
+
+def _family(facts: Facts) -> Family:
     names = facts.get("architectures")
     if names is None:
         model_type = facts.string("model_type")
-        names = [_MODEL_TYPES.get(model_type, model_type)]
-    if not isinstance(names, list) or len(names) != 1 or names[0] not in _ARCHITECTURES:
-        problem = f"architecture {names!r} is not supported; supported: {', '.join(_ARCHITECTURES)}"
+        found = [family for family in FAMILIES if model_type in family.model_types]
+        names = [model_type]
+    else:
+        known = isinstance(names, list) and len(names) == 1 and isinstance(names[0], str)
+        found = [family for family in FAMILIES if known and names[0] in family.classes]
+    if not found:
+        supported = ", ".join(name for family in FAMILIES for name in family.classes)
+        problem = f"architecture {names!r} is not supported; supported: {supported}"
         raise ModelFileError(facts.path, problem)
-    if facts.string("hidden_act", "silu") != "silu":
-        raise facts.wrong("hidden_act", "'silu'")
-    if facts.get("quantization_config") is not None:
-        raise ModelFileError(facts.path, "weights quantised by 'quantization_config' are not read")
-    window = facts.get("sliding_window")
-    if window is not None and facts.integer("sliding_window") < facts.integer(
-        "max_position_embeddings"
-    ):
-        raise facts.wrong("sliding_window", "null: sliding-window attention is not supported yet")
+    return found[0]
 
 
-def _rope(facts: Facts) -> Facts:
-    """transformers ≥ 5 writes `rope_parameters`, earlier ones `rope_scaling`; both may be null."""
-    for key in ("rope_parameters", "rope_scaling"):
-        value = facts.get(key)
-        if value is not None:
-            if not isinstance(value, dict):
-                raise facts.wrong(key, "an object")
-            return Facts(facts.path, value)
-    return Facts(facts.path, {})
-
-
-def _rope_scaling(facts: Facts) -> RopeScaling | None:
-    rope = _rope(facts)
-    kind = rope.string("rope_type", rope.string("type", "default"))
-    if rope.number("partial_rotary_factor", facts.number("partial_rotary_factor", 1.0)) != 1.0:
-        raise rope.wrong("partial_rotary_factor", "1: partial RoPE is not supported")
-    match kind:
-        case "default":
-            return None
-        case "linear":
-            return LinearScaling(factor=rope.number("factor"))
-        case "llama3":
-            context = facts.integer("max_position_embeddings")
-            return Llama3Scaling(
-                factor=rope.number("factor"),
-                low_freq_factor=rope.number("low_freq_factor"),
-                high_freq_factor=rope.number("high_freq_factor"),
-                original_context_len=rope.integer("original_max_position_embeddings", context),
-            )
-    raise ModelFileError(facts.path, f"RoPE scaling {kind!r} is not supported")
+def _text_facts(facts: Facts, family: Family) -> Facts:
+    """The language model's keys, where they stand apart from an image model's."""
+    if family.text_config is None or facts.get(family.text_config) is None:
+        return facts
+    return facts.inner(family.text_config)
 
 
 def _token_ids(facts: Facts, key: str) -> tuple[int, ...]:

@@ -1,7 +1,7 @@
 """One tensor of a checkpoint: where its bytes are and how they are to be read."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from math import prod
 from pathlib import Path
@@ -42,14 +42,16 @@ def stored_bytes(storage: StorageType, shape: tuple[int, ...]) -> int:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class TensorEntry:
-    """One tensor under its Hugging Face name, with `shape` as in PyTorch: (out, in) for a matrix.
+    """One tensor under the engine's name for it (see `model_tensors`).
+
+    `shape` is as in PyTorch: (out, in) for a matrix.
 
     `raw` is the tensor's bytes: uint8, one-dimensional, memory-mapped from `path`, valid for as
     long as it is referenced, never to be written to.
     `interleaved_heads` is None for rows in Hugging Face's order. Otherwise the rows are those of
     that many attention heads, each with its two rotary halves interleaved row by row (0, d/2, 1,
     d/2+1, …), as llama.cpp's converter writes q and k; whoever loads the values brings them back
-    to the order 0, 1, …, d−1.
+    to the order 0, 1, …, d−1. `offset` is what whoever loads the values adds to each of them.
     """
 
     name: str
@@ -59,6 +61,13 @@ class TensorEntry:
     storage: StorageType
     raw: npt.NDArray[np.uint8]
     interleaved_heads: int | None = None
+    offset: float = 0.0
+
+    def rows(self, name: str, first: int, count: int) -> "TensorEntry":
+        """Rows `first` … `first` + `count` − 1 as a tensor of its own, sharing the bytes."""
+        row_bytes = len(self.raw) // self.shape[0]
+        part = self.raw[first * row_bytes : (first + count) * row_bytes]
+        return replace(self, name=name, shape=(count, *self.shape[1:]), raw=part)
 
 
 def map_file(path: Path) -> npt.NDArray[np.uint8]:

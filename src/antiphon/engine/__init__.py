@@ -7,6 +7,7 @@ from .llama import LlamaModel
 from .model import Model, load_llama
 from .numerics import numerics_id
 from .quantized_llama import QuantizedLlama
+from .rope import runs_long
 from .thread_team import use_cores
 from .torch_engine import TorchEngine
 from .weights import load_quantized, load_weights
@@ -28,5 +29,6 @@ __all__ = [
     "load_quantized",
     "load_weights",
     "numerics_id",
+    "runs_long",
     "use_cores",
 ]

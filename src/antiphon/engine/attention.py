@@ -15,11 +15,27 @@ numbers of 12 to 14 bits, twice as many at a time.
 from numba import types
 from numba.extending import overload
 
+from antiphon.checkpoint import ModelSpec
+
 from . import attention_fp32, attention_int16
 from .attention_block import BLOCK_ROWS, Geometry
 from .kernel_cache import kernel
+from .kv_memory import KvLayout
 
-__all__ = ["BLOCK_ROWS", "Geometry", "attend", "scratch_floats"]
+__all__ = ["BLOCK_ROWS", "Geometry", "attend", "geometry_of", "scratch_floats"]
+
+
+def geometry_of(spec: ModelSpec, layout: KvLayout) -> Geometry:
+    """What the kernels need to know of a model over pages of `layout`."""
+    return Geometry(
+        heads=spec.heads,
+        kv_heads=spec.kv_heads,
+        head_dim=spec.head_dim,
+        head_width=layout.head_width,
+        page_tokens=layout.page_tokens,
+        page_stride=layout.page_stride,
+        scale=spec.score_scale,
+    )
 
 
 def scratch_floats(geometry: Geometry) -> int:
@@ -28,7 +44,7 @@ def scratch_floats(geometry: Geometry) -> int:
 
 
 @kernel
-def attend(qkv, output, memory, tables, blocks, geometry, layer, scratch, share):
+def attend(qkv, output, memory, tables, blocks, geometry, layer, window, scratch, share):
     """Fill `output` for one thread's share of the blocks and key-value heads.
 
     `qkv` float32 [rows, (heads + 2·kv_heads)·head_width]: each row begins with its rotated queries.
@@ -36,22 +52,27 @@ def attend(qkv, output, memory, tables, blocks, geometry, layer, scratch, share)
     pages, each [layers, 2 (keys, values), kv_heads, page_tokens, head_width]. `tables` int64 [m]:
     page tables one after another. `blocks` int64 [b, 4]: first row, rows (at most `BLOCK_ROWS`),
     position of the first row, start of its page table in `tables`. `geometry`: `Geometry`;
-    `scratch` float32 [scratch_floats]; `share` = (this thread, threads).
+    `window`: how many positions a row sees, its own included, 0 for all; `scratch` float32
+    [scratch_floats]; `share` = (this thread, threads).
     """
-    _attend(qkv, output, memory, tables, blocks, geometry, layer, scratch, share)
+    _attend(qkv, output, memory, tables, blocks, geometry, layer, window, scratch, share)
 
 
-def _attend(qkv, output, memory, tables, blocks, geometry, layer, scratch, share):
+def _attend(qkv, output, memory, tables, blocks, geometry, layer, window, scratch, share):
     """Chosen by the type of `memory` as numba compiles."""
     raise NotImplementedError
 
 
 @overload(_attend)
-def _typed_attend(qkv, output, memory, tables, blocks, geometry, layer, scratch, share):
-    def whole_numbers(qkv, output, memory, tables, blocks, geometry, layer, scratch, share):
-        attention_int16.attend(qkv, output, memory, tables, blocks, geometry, layer, scratch, share)
+def _typed_attend(qkv, output, memory, tables, blocks, geometry, layer, window, scratch, share):
+    def whole_numbers(qkv, output, memory, tables, blocks, geometry, layer, window, scratch, share):
+        attention_int16.attend(
+            qkv, output, memory, tables, blocks, geometry, layer, window, scratch, share
+        )
 
-    def floats(qkv, output, memory, tables, blocks, geometry, layer, scratch, share):
-        attention_fp32.attend(qkv, output, memory, tables, blocks, geometry, layer, scratch, share)
+    def floats(qkv, output, memory, tables, blocks, geometry, layer, window, scratch, share):
+        attention_fp32.attend(
+            qkv, output, memory, tables, blocks, geometry, layer, window, scratch, share
+        )
 
     return whole_numbers if memory.dtype == types.uint16 else floats

@@ -24,6 +24,32 @@ class Geometry(NamedTuple):
     page_tokens: int
     page_stride: int
     """Elements from one page to the next."""
+    scale: float
+    """What scores are multiplied by."""
+
+
+@njit(inline="always")
+def first_seen(position, window):
+    """The first position that a row at `position` sees; `window` 0: all."""
+    return max(position + 1 - window, 0) if window else 0
+
+
+@njit(inline="always")
+def first_tile(position, window):
+    """Where the first tile begins of which a row at `position` sees anything."""
+    return first_seen(position, window) // TILE * TILE
+
+
+@njit(inline="always")
+def rows_on(tile, position, rows, window):
+    """Of a block's rows from `position` on, those that see a tile: first, one past the last.
+
+    A row sees one run of positions, later rows later ones; so who sees a tile stands together.
+    """
+    first = max(tile - position, 0)
+    if window == 0:
+        return first, rows
+    return first, min(rows, tile + TILE - 1 + window - position)
 
 
 @njit(inline="always")

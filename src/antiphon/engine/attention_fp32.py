@@ -7,7 +7,16 @@ import numpy as np
 from numba import njit
 
 from . import lanes as simd
-from .attention_block import BLOCK_ROWS, TILE, give_outputs, locate, unit_of
+from .attention_block import (
+    BLOCK_ROWS,
+    TILE,
+    first_seen,
+    first_tile,
+    give_outputs,
+    locate,
+    rows_on,
+    unit_of,
+)
 from .attention_tile import TALLEST, WIDTHS, prefetch, score_tile, transpose, value_tile
 from .kernel_cache import kernel
 from .lanes import LANES
@@ -24,7 +33,7 @@ def scratch_floats(geometry):
 
 
 @kernel
-def attend(qkv, output, memory, tables, blocks, geometry, layer, scratch, share):
+def attend(qkv, output, memory, tables, blocks, geometry, layer, window, scratch, share):
     """As `attention.attend`, for float32 memory."""
     heads, kv_heads, width = geometry.heads, geometry.kv_heads, geometry.head_width
     group = heads // kv_heads
@@ -47,7 +56,7 @@ def attend(qkv, output, memory, tables, blocks, geometry, layer, scratch, share)
     unfaded, key_row = simd.pointer(one, 0), simd.pointer(key_rows, 0)
     places = np.empty(2 * TILE, np.int64)
     key_at, ahead = simd.pointer(places, 0), simd.pointer(places, TILE)
-    scale = np.float32(1.0 / np.sqrt(geometry.head_dim))
+    scale = np.float32(geometry.scale)
     for unit in range(share[0], len(blocks) * kv_heads, share[1]):
         kv_head, block = unit_of(unit, len(blocks))
         first_row, rows, position, table = blocks[block]
@@ -58,31 +67,27 @@ def attend(qkv, output, memory, tables, blocks, geometry, layer, scratch, share)
         _gather_nothing(count, width, peaks, sums, gathered)
         _take_queries(rows_in, first_row * qkv.shape[1] + column, qkv.shape[1], rows, group * width,
                       scale, queries)  # fmt: skip
-        locate(ahead, table_at, table, geometry, head_at, 0, end)
-        for tile in range(0, end, TILE):
+        begin = first_tile(position, window)
+        locate(ahead, table_at, table, geometry, head_at, begin, end)
+        for tile in range(begin, end, TILE):
             key_at, ahead = ahead, key_at
             if tile + TILE < end:
                 locate(ahead, table_at, table, geometry, head_at, tile + TILE, end)
             _transpose_keys(pages, key_at, ahead, values_at, min(TILE, end - tile), width, keys)
-            first = max(tile - position, 0) * group
+            seeing, blind = rows_on(tile, position, rows, window)
+            first, last = seeing * group, blind * group
             strips = (min(TILE, end - tile) + LANES - 1) // LANES
-            for query in range(first, count, TALLEST):
-                height = min(TALLEST, count - query)
+            for query in range(first, last, TALLEST):
+                height = min(TALLEST, last - query)
                 _score(height, queries, query * width, width, keys, key_row, strips, weights, query)
-            for query in range(first, count):
-                seen = min(TILE, position + query // group + 1 - tile)
-                fades[query] = _soften(weights, query * TILE, seen, peaks, sums, query)
-            for query in range(first, count, TALLEST):
-                height = min(TALLEST, count - query)
-                seen = min(TILE, position + query // group + 1 - tile)
-                _gather(height, weights, query * TILE, pages, key_at, 0, values_at, seen, gathered,
-                        query * width, width, fades, query)  # fmt: skip
-                # Later rows of the tile see more keys.
-                for other in range(query + 1, query + height):
-                    more = min(TILE, position + other // group + 1 - tile) - seen
-                    if more:
-                        _gather(1, weights, other * TILE + seen, pages, key_at, seen, values_at,
-                                more, gathered, other * width, width, unfaded, 0)  # fmt: skip
+            for query in range(first, last):
+                at = position + query // group
+                low, seen = max(first_seen(at, window) - tile, 0), min(TILE, at + 1 - tile)
+                fades[query] = _soften(weights, query * TILE, low, seen, peaks, sums, query)
+            for query in range(first, last, TALLEST):
+                _gather_some(query, min(TALLEST, last - query), group, position - tile, window,
+                             weights, pages, key_at, values_at, gathered, width, fades,
+                             unfaded)  # fmt: skip
         give_outputs(gathered, sums, rows, group, width, rows_out,
                      first_row * output.shape[1] + column, output.shape[1])  # fmt: skip
 
@@ -130,16 +135,18 @@ def _score(height, queries, queries_at, width, keys, key_row, strips, weights, q
 
 
 @njit(inline="always")
-def _soften(weights, at, count, peaks, sums, query):
+def _soften(weights, at, low, count, peaks, sums, query):
     """Turn a query's scores into softmax weights in place, and bring its peak and sums up to date.
 
-    Scores beyond `count` count for nothing. Returns the factor for what was gathered under the
-    former peak.
+    Scores before `low` and from `count` on count for nothing. Returns the factor for what was
+    gathered under the former peak.
     """
     highest = simd.splat(peaks[query])
     for strip in range(0, count, LANES):
         scores = simd.load(weights, at + strip)
         scores = simd.keep_first(scores, count - strip, simd.splat(_MINUS_INFINITY))
+        if low > strip:
+            scores = simd.keep_first(simd.splat(_MINUS_INFINITY), low - strip, scores)
         highest = simd.at_least(scores, highest)
     peak = simd.peak(highest)
     fade = simd.exp(simd.splat(np.float32(peaks[query] - peak)))
@@ -147,11 +154,39 @@ def _soften(weights, at, count, peaks, sums, query):
     for strip in range(0, count, LANES):
         grown = simd.exp(simd.sub(simd.load(weights, at + strip), simd.splat(peak)))
         grown = simd.keep_first(grown, count - strip, simd.splat(_ZERO))
+        if low > strip:
+            grown = simd.keep_first(simd.splat(_ZERO), low - strip, grown)
         simd.store(weights, at + strip, grown)
         lane_sums = simd.add(lane_sums, grown)
     peaks[query] = peak
     simd.store(sums, query * LANES, lane_sums)
     return simd.first(fade)
+
+
+@njit(inline="always")
+def _gather_some(query, height, group, before, window, weights, pages, key_at, values_at, gathered,
+                 width, fades, unfaded):  # fmt: skip
+    """Add a tile's values to what `height` queries gathered.
+
+    `before`: positions from the tile's first key to the block's first row.
+    """
+    if first_seen(before + (query + height - 1) // group, window) > 0:
+        # The tile begins outside of a row's window: each row has keys of its own.
+        for other in range(query, query + height):
+            at = before + other // group
+            low, seen = first_seen(at, window), min(TILE, at + 1)
+            _gather(1, weights, other * TILE + low, pages, key_at, low, values_at, seen - low,
+                    gathered, other * width, width, fades, other)  # fmt: skip
+        return
+    seen = min(TILE, before + query // group + 1)
+    _gather(height, weights, query * TILE, pages, key_at, 0, values_at, seen, gathered,
+            query * width, width, fades, query)  # fmt: skip
+    # Later rows of the tile see more keys.
+    for other in range(query + 1, query + height):
+        more = min(TILE, before + other // group + 1) - seen
+        if more:
+            _gather(1, weights, other * TILE + seen, pages, key_at, seen, values_at, more,
+                    gathered, other * width, width, unfaded, 0)  # fmt: skip
 
 
 @njit(inline="always")

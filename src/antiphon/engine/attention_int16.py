@@ -18,7 +18,15 @@ from numba import njit
 
 from . import int16_lanes as halves
 from . import lanes as simd
-from .attention_block import BLOCK_ROWS, TILE, give_outputs, locate, unit_of
+from .attention_block import (
+    BLOCK_ROWS,
+    TILE,
+    first_tile,
+    give_outputs,
+    locate,
+    rows_on,
+    unit_of,
+)
 from .attention_tile import TALLEST, WIDTHS, prefetch
 from .int16_tile import row_peaks, score_tile, transpose_pairs, value_tile
 from .kernel_cache import kernel
@@ -111,7 +119,7 @@ def _room(scratch, width, queries):
 
 
 @kernel
-def attend(qkv, output, memory, tables, blocks, geometry, layer, scratch, share):
+def attend(qkv, output, memory, tables, blocks, geometry, layer, window, scratch, share):
     """As `attention.attend`, for bfloat16 memory."""
     heads, kv_heads, width = geometry.heads, geometry.kv_heads, geometry.head_width
     group = heads // kv_heads
@@ -124,7 +132,7 @@ def attend(qkv, output, memory, tables, blocks, geometry, layer, scratch, share)
     places = np.empty(2 * TILE, np.int64)
     key_at, ahead = simd.pointer(places, 0), simd.pointer(places, TILE)
     key_limit = np.float32(min(_KEY_LIMIT, _LARGEST_SUM // (_QUERY_LIMIT * width)))
-    scale = np.float32(1.0 / np.sqrt(geometry.head_dim)) * _LOG2_E
+    scale = np.float32(geometry.scale) * _LOG2_E
     units = len(blocks) * kv_heads
     fresh = True
     for unit in range(share[0], units, share[1]):
@@ -135,10 +143,11 @@ def attend(qkv, output, memory, tables, blocks, geometry, layer, scratch, share)
         end = position + rows
         _begin(rows_in, first_row * qkv.shape[1] + column, qkv.shape[1], rows, group, width, scale,
                room)  # fmt: skip
+        begin = first_tile(position, window)
         if fresh:
-            locate(ahead, table_at, table, geometry, head_at, 0, end)
+            locate(ahead, table_at, table, geometry, head_at, begin, end)
             fresh = False
-        for tile in range(0, end, TILE):
+        for tile in range(begin, end, TILE):
             key_at, ahead = ahead, key_at
             # The next tile, maybe of the next unit, is on its way while this one is computed.
             if tile + TILE < end:
@@ -146,13 +155,14 @@ def attend(qkv, output, memory, tables, blocks, geometry, layer, scratch, share)
             elif unit + share[1] < units:
                 head, other = unit_of(unit + share[1], len(blocks))
                 _, more, start, its_table = blocks[other]
-                locate(ahead, table_at, its_table, geometry, layer_at + head * head_stride, 0,
-                       start + more)  # fmt: skip
+                locate(ahead, table_at, its_table, geometry, layer_at + head * head_stride,
+                       first_tile(start, window), start + more)  # fmt: skip
             here = min(TILE, end - tile)
             _round_keys(pages, key_at, ahead, here, width, key_limit, room)
             _round_values(pages, key_at, ahead, values_at, here, width, room)
-            first = max(tile - position, 0)
-            _attend_tile(first * group, rows * group, position - tile, here, group, width, room)
+            first, last = rows_on(tile, position, rows, window)
+            _attend_tile(first * group, last * group, position - tile, here, group, width, window,
+                         room)  # fmt: skip
         give_outputs(room.gathered, room.sums, rows, group, width, rows_out,
                      first_row * output.shape[1] + column, output.shape[1])  # fmt: skip
 
@@ -235,30 +245,38 @@ def _pairs(here):
 
 
 @njit(inline="always")
-def _attend_tile(first, count, before, here, group, width, room):
-    """Bring the queries from `first` on up to date with the tile at hand.
+def _attend_tile(first, last, before, here, group, width, window, room):
+    """Bring the queries from `first` to before `last` up to date with the tile at hand.
 
     `before`: positions from the tile's first key to the block's first row.
     """
     half = width // 2
-    whole = before >= TILE - 1
-    reach = _reach(room.value_scales, TILE) if whole else _ZERO
-    for base in range(first, count, _SOME):
-        some = min(_SOME, count - base)
+    whole = before >= TILE - 1 and _low(before + (last - 1) // group, window) == 0
+    reach = _reach(room.value_scales, 0, TILE) if whole else _ZERO
+    for base in range(first, last, _SOME):
+        some = min(_SOME, last - base)
         for query in range(0, some, TALLEST):
             height = min(TALLEST, some - query)
             _score(height, query, (base + query) * half, half, (here + LANES - 1) // LANES, room)
         for query in range(some):
-            seen = TILE if whole else min(TILE, before + (base + query) // group + 1)
-            room.tops[query] = _top(room.weights, query * TILE, seen)
-            room.reaches[query] = reach if whole else _reach(room.value_scales, seen)
-        _fade(base, room)
+            at = before + (base + query) // group
+            low, seen = _low(at, window), min(TILE, at + 1)
+            room.tops[query] = _top(room.weights, query * TILE, low, seen)
+            room.reaches[query] = reach if whole else _reach(room.value_scales, low, seen)
+        _fade(base, some, room)
         for query in range(some):
-            seen = TILE if whole else min(TILE, before + (base + query) // group + 1)
-            _soften(query, seen, base + query, room)
+            at = before + (base + query) // group
+            low, seen = _low(at, window), min(TILE, at + 1)
+            _soften(query, low, seen, base + query, room)
         for query in range(0, some, TALLEST):
             height = min(TALLEST, some - query)
             _gather(height, query, (base + query) * width, width, _pairs(here), room)
+
+
+@njit(inline="always")
+def _low(at, window):
+    """The tile's first key that a row sees which is `at` positions behind the tile's begin."""
+    return max(at + 1 - window, 0) if window else 0
 
 
 @njit(inline="always")
@@ -275,29 +293,33 @@ def _score(height, query, queries_at, half, strips, room):
 
 
 @njit(inline="always")
-def _reach(scales, count):
-    """Largest of the first `count`; a NaN among them counts as the largest."""
+def _reach(scales, low, count):
+    """Largest of the first `count` from `low` on; a NaN among them counts as the largest."""
     peaks = simd.splat(_ZERO)
     for strip in range(0, count, LANES):
         found = simd.keep_first(simd.load(scales, strip), count - strip, simd.splat(_ZERO))
+        if low > strip:
+            found = simd.keep_first(simd.splat(_ZERO), low - strip, found)
         peaks = halves.larger(peaks, found)
     return halves.largest(peaks)
 
 
 @njit(inline="always")
-def _top(weights, at, count):
+def _top(weights, at, low, count):
     highest = simd.splat(_MINUS_INFINITY)
     for strip in range(0, count, LANES):
         scores = simd.load(weights, at + strip)
         if count < TILE:
             scores = simd.keep_first(scores, count - strip, simd.splat(_MINUS_INFINITY))
+        if low > strip:
+            scores = simd.keep_first(simd.splat(_MINUS_INFINITY), low - strip, scores)
         highest = simd.at_least(scores, highest)
     return simd.peak(highest)
 
 
 @njit(inline="always")
-def _fade(base, room):
-    """New peaks of the queries at hand, and what follows from them; lanes are queries."""
+def _fade(base, some, room):
+    """New peaks of the `some` queries at hand, and what follows from them; lanes are queries."""
     top = simd.mul(simd.load(room.tops, 0), simd.load(room.query_scales, base))
     former, reach = simd.load(room.peaks, base), simd.load(room.reaches, 0)
     peak = simd.at_least(top, former)
@@ -308,14 +330,14 @@ def _fade(base, room):
     simd.store(room.scales, 0, simd.mul(gain, unit))
     simd.store(room.reaches, 0, simd.div(simd.splat(np.float32(_WEIGHT_LIMIT)), reach))
     simd.store(room.tops, 0, top)
-    simd.store(room.peaks, base, simd.keep_first(peak, _SOME, former))
+    simd.store(room.peaks, base, simd.keep_first(peak, some, former))
 
 
 @njit(inline="always")
-def _soften(query, seen, number, room):
+def _soften(query, low, seen, number, room):
     """Turn a query's scores into weights times value scales, as integers, and sum the weights.
 
-    Weights are relative to the tile's top. Keys beyond `seen` count for nothing.
+    Weights are relative to the tile's top. Keys before `low` and from `seen` on count for nothing.
     """
     scale, top = simd.splat(room.query_scales[number]), simd.splat(room.tops[query])
     factor, zero = simd.splat(room.reaches[query]), simd.splat(_ZERO)
@@ -325,10 +347,14 @@ def _soften(query, seen, number, room):
         weight = halves.power_of_two(simd.sub(score, top))
         if seen < TILE:
             weight = simd.keep_first(weight, seen - strip, zero)
+        if low > strip:
+            weight = simd.keep_first(zero, low - strip, weight)
         total = simd.add(total, weight)
         weight = simd.mul(weight, simd.load(room.value_scales, strip))
         if seen < TILE:
             weight = simd.keep_first(weight, seen - strip, zero)
+        if low > strip:
+            weight = simd.keep_first(zero, low - strip, weight)
         halves.store_halves(room.weights, 2 * at + strip, halves.rounded(weight, factor))
     former = simd.mul(simd.load(room.sums, number * LANES), simd.splat(room.fades[query]))
     total = simd.fma(total, simd.splat(room.gains[query]), former)

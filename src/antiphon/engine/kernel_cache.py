@@ -14,6 +14,7 @@ _BESIDE_INT8 = (
     "attention_int16.py",
     "attention_tile.py",
     "cpu_level.py",
+    "expert_choice.py",
     "int16_lanes.py",
     "int16_tile.py",
     "kernel_cache.py",

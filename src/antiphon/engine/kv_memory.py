@@ -15,7 +15,7 @@ from antiphon.errors import BugError, UsageError
 from antiphon.host import available_bytes
 from antiphon.types import PageCopy, PageId
 
-from .llama_weights import whole_vectors
+from .linear import whole_vectors
 
 _LARGEST_PAGE_TOKENS = 64
 

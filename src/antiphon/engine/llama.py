@@ -1,4 +1,5 @@
-"""The Llama family's forward pass over paged KV memory (Touvron et al. 2023), float32 on the CPU.
+"""The forward pass over paged KV memory, float32 on the CPU: Llama (Touvron et al. 2023), and what
+other families do differently where `ModelSpec` says so.
 
 A step's rows, from whatever sequences, form one flat batch. Matrix products are torch's, everything
 else is row-wise kernels; both give a row the same bits in any batch.
@@ -9,23 +10,25 @@ from collections.abc import Callable, MutableMapping
 import numpy as np
 import torch
 
-from antiphon.checkpoint import ModelSpec
+from antiphon.checkpoint import Activation, ModelSpec
 from antiphon.types import ComingKv
 
-from .attention import Geometry, attend, scratch_floats
+from .attention import Geometry, attend, geometry_of, scratch_floats
 from .batch import Batch
+from .expert_mix import mix, rules_of
 from .kv_memory import KvMemory
-from .llama_weights import LlamaWeights, whole_vectors
+from .linear import whole_vectors
+from .llama_weights import Layer, LlamaWeights
 from .projection import padded_rows
-from .rope import rotation_table
-from .row_kernels import gated_silu, rms_norm, rotate_and_store
+from .rope import rotations
+from .row_kernels import gated_gelu, gated_silu, normalise_heads, rms_norm, rotate_and_store
 from .thread_team import ThreadTeam
 
 
 class LlamaModel:
     """Weights and the forward pass; holds no sequence's state.
 
-    `weights` are float32 tensors under their Hugging Face names; the mapping is emptied. Positions
+    `weights` are float32 tensors under the engine's names; the mapping is emptied. Positions
     run to `context_len` − 1 (default: the model's own context).
     """
 
@@ -39,8 +42,9 @@ class LlamaModel:
         self.spec = spec
         self.context_len = context_len or spec.context_len
         self._weights = LlamaWeights.take(spec, weights)
-        cosines, sines = rotation_table(spec, self.context_len)
-        self._cosines, self._sines = cosines.numpy(), sines.numpy()
+        self._rotations = rotations(spec, self.context_len)
+        self._gated = gated_gelu if spec.activation is Activation.GELU_TANH else gated_silu
+        self._rules = rules_of(spec.experts) if spec.experts is not None else None
         self._team = ThreadTeam()
         self._scratch: list[np.ndarray] = []
 
@@ -72,6 +76,7 @@ class LlamaModel:
         tokens = np.zeros(padded_rows(rows), np.int64)
         tokens[:rows] = batch.tokens
         hidden = weights.embedding[torch.from_numpy(tokens)]
+        hidden *= self.spec.embedding_scale
         normed = torch.empty_like(hidden)
         attended = torch.zeros(len(tokens), self.spec.heads * whole_vectors(self.spec.head_dim))
         gated = torch.empty(len(tokens), whole_vectors(self.spec.intermediate))
@@ -79,12 +84,26 @@ class LlamaModel:
             if not ready(number):
                 return None
             self._normalise(hidden, layer.attention_norm, normed)
-            self._attend(layer.qkv(normed), attended, batch, memory, number)
-            hidden += layer.attention_out(attended)
+            self._attend(layer, layer.qkv(normed), attended, batch, memory, number)
+            self._add(hidden, layer.attention_out(attended), layer.attention_out_norm)
             self._normalise(hidden, layer.mlp_norm, normed)
-            gated_silu(layer.gate_up(normed).numpy(), gated.numpy())
-            hidden += layer.down(gated)
+            self._add(hidden, self._mlp(layer, normed, gated, rows), layer.mlp_out_norm)
         return self._logits(hidden, batch.sampled)
+
+    def _mlp(
+        self, layer: Layer, normed: torch.Tensor, gated: torch.Tensor, rows: int
+    ) -> torch.Tensor:
+        """What the layer's MLP gives, or its experts; `gated` is overwritten."""
+        if layer.experts is not None and self._rules is not None:
+            return mix(layer.experts, self._rules, normed, rows, self._gated)
+        assert layer.gate_up is not None and layer.down is not None
+        self._gated(layer.gate_up(normed).numpy(), gated.numpy())
+        return layer.down(gated)
+
+    def _add(self, hidden: torch.Tensor, delta: torch.Tensor, gain: torch.Tensor | None) -> None:
+        if gain is not None:
+            self._normalise(delta, gain, delta)
+        hidden += delta
 
     def _normalise(self, rows: torch.Tensor, gain: torch.Tensor, target: torch.Tensor) -> None:
         epsilon = np.float32(self.spec.rms_norm_eps)
@@ -92,6 +111,7 @@ class LlamaModel:
 
     def _attend(
         self,
+        weights: Layer,
         qkv: torch.Tensor,
         attended: torch.Tensor,
         batch: Batch,
@@ -99,28 +119,23 @@ class LlamaModel:
         layer: int,
     ) -> None:
         """Rotate, write keys and values, and fill `attended` for the batch's rows."""
-        geometry = self._geometry(memory)
+        geometry, window = geometry_of(self.spec, memory.layout), self.spec.window(layer)
         rows, output, flat = qkv.numpy(), attended.numpy(), memory.elements
-        places, cosines, sines = batch.places, self._cosines, self._sines
-        rotate_and_store(rows, batch.positions, places, cosines, sines, flat, geometry, layer)
+        if weights.head_norms is not None:
+            epsilon = np.float32(self.spec.rms_norm_eps)
+            normalise_heads(rows, weights.head_norms.numpy(), epsilon, geometry)
+        cosines, sines = self._rotations[2:] if window else self._rotations[:2]
+        rotate_and_store(rows, batch.positions, batch.places, cosines, sines, flat, geometry, layer)
         tables, blocks = batch.tables, batch.blocks
         scratch = self._thread_scratch(geometry)
 
         def share(thread: int, threads: int) -> None:
             mine = (thread, threads)
-            attend(rows, output, flat, tables, blocks, geometry, layer, scratch[thread], mine)
+            attend(
+                rows, output, flat, tables, blocks, geometry, layer, window, scratch[thread], mine
+            )
 
         self._team.run(share)
-
-    def _geometry(self, memory: KvMemory) -> Geometry:
-        return Geometry(
-            heads=self.spec.heads,
-            kv_heads=self.spec.kv_heads,
-            head_dim=self.spec.head_dim,
-            head_width=memory.layout.head_width,
-            page_tokens=memory.layout.page_tokens,
-            page_stride=memory.layout.page_stride,
-        )
 
     def _logits(self, hidden: torch.Tensor, sampled: np.ndarray) -> torch.Tensor:
         if len(sampled) == 0:

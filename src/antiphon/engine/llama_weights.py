@@ -1,4 +1,4 @@
-"""A Llama model's weights, arranged for the kernels: fused, and widened to whole vectors.
+"""A model's weights, arranged for the kernels: fused, and widened to whole vectors.
 
 Kernels work on vectors of `LANES` floats. Where a model's hidden size, head or intermediate size is
 no multiple of that, its weights get rows and columns of zeros: what they compute is zero, and takes
@@ -7,52 +7,36 @@ no part in the rest.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol, Self
+from typing import Self
 
 import torch
-import torch.nn.functional as F
 
 from antiphon.checkpoint import ModelSpec
 
-from .lanes import LANES
-from .projection import project
-
-
-class Tensors(Protocol):
-    """Float32 tensors by Hugging Face name, to be taken once: a dict, or a file read lazily."""
-
-    def pop(self, key: str, /) -> torch.Tensor:
-        """Hand over a tensor."""
-        ...
-
-
-def whole_vectors(width: int) -> int:
-    """`width`, rounded up to a multiple of `LANES`."""
-    return -(-width // LANES) * LANES
-
-
-@dataclass(frozen=True, slots=True)
-class Linear:
-    """A projection: weight [outputs, inputs] and, in some models, a bias [outputs]."""
-
-    weight: torch.Tensor
-    bias: torch.Tensor | None = None
-
-    def __call__(self, rows: torch.Tensor) -> torch.Tensor:
-        """See `projection.project`."""
-        return project(rows, self.weight, self.bias)
+from .expert_mix import ExpertWeights
+from .expert_weights import take_experts
+from .linear import Linear, Tensors, whole_vectors, widen, widened_matrix
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Layer:
-    """One decoder layer; projections that share their input are fused into one product."""
+    """One decoder layer; projections that share their input are fused into one product.
+
+    `head_norms` [2, head_dim, widened]: gains of queries' and of keys' heads. `attention_out_norm`
+    and `mlp_out_norm`: gains of what the block gives. A layer has `gate_up` and `down`, or
+    `experts`. None: the layer doesn't have it.
+    """
 
     attention_norm: torch.Tensor
     qkv: Linear
+    head_norms: torch.Tensor | None
     attention_out: Linear
+    attention_out_norm: torch.Tensor | None
     mlp_norm: torch.Tensor
-    gate_up: Linear
-    down: Linear
+    gate_up: Linear | None
+    down: Linear | None
+    experts: ExpertWeights | None
+    mlp_out_norm: torch.Tensor | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,7 +50,7 @@ class LlamaWeights:
 
     @classmethod
     def take(cls, spec: ModelSpec, tensors: Tensors) -> Self:
-        """Arrange tensors that have their Hugging Face names and shapes.
+        """Arrange tensors that have the engine's names, and shapes as in PyTorch.
 
         They are taken out of the mapping one by one, so that copies don't double the memory.
         """
@@ -84,12 +68,12 @@ class LlamaWeights:
 
 def take_table(spec: ModelSpec, tensors: Tensors, name: str) -> torch.Tensor:
     """The embedding or the head: float32 [vocabulary, hidden, widened]."""
-    return _widen(tensors.pop(name), (spec.vocab_size, whole_vectors(spec.hidden)))
+    return widen(tensors.pop(name), (spec.vocab_size, whole_vectors(spec.hidden)))
 
 
 def take_norm(spec: ModelSpec, tensors: Tensors, name: str) -> torch.Tensor:
     """A norm's gain: float32 [hidden, widened]."""
-    return _widen(tensors.pop(name), (whole_vectors(spec.hidden),))
+    return widen(tensors.pop(name), (whole_vectors(spec.hidden),))
 
 
 def take_layer(spec: ModelSpec, tensors: Tensors, number: int) -> Layer:
@@ -97,24 +81,38 @@ def take_layer(spec: ModelSpec, tensors: Tensors, number: int) -> Layer:
     prefix = f"model.layers.{number}."
     hidden, inner = (spec.hidden,), (spec.intermediate,)
     queries, keys = (spec.heads, spec.head_dim), (spec.kv_heads, spec.head_dim)
+    head_width = (whole_vectors(spec.head_dim),)
 
     def norm(name: str) -> torch.Tensor:
         return take_norm(spec, tensors, f"{prefix}{name}.weight")
+
+    def head_norms() -> torch.Tensor:
+        return torch.stack(
+            [
+                widen(tensors.pop(f"{prefix}self_attn.{name}.weight"), head_width)
+                for name in ("q_norm", "k_norm")
+            ]
+        )
 
     def fused(
         parts: Sequence[tuple[str, tuple[int, ...]]], inputs: tuple[int, ...], bias: bool
     ) -> Linear:
         weights = [
-            _matrix(tensors.pop(f"{prefix}{name}.weight"), outputs, inputs)
+            widened_matrix(tensors.pop(f"{prefix}{name}.weight"), outputs, inputs)
             for name, outputs in parts
         ]
         biases = [
-            _matrix(tensors.pop(f"{prefix}{name}.bias"), outputs, ())
+            widened_matrix(tensors.pop(f"{prefix}{name}.bias"), outputs, ())
             for name, outputs in (parts if bias else ())
         ]
         return Linear(_joined(weights), _joined(biases) if biases else None)
 
-    attention, mlp = spec.attention_bias, spec.mlp_bias
+    sparse = spec.experts is not None and spec.experts.sparse(number)
+    gate_up = down = None
+    if not sparse:
+        halves = [("mlp.gate_proj", inner), ("mlp.up_proj", inner)]
+        gate_up = fused(halves, hidden, spec.mlp_bias)
+        down = fused([("mlp.down_proj", hidden)], inner, spec.mlp_bias)
     return Layer(
         attention_norm=norm("input_layernorm"),
         qkv=fused(
@@ -124,36 +122,20 @@ def take_layer(spec: ModelSpec, tensors: Tensors, number: int) -> Layer:
                 ("self_attn.v_proj", keys),
             ],
             hidden,
-            attention,
+            spec.qkv_bias,
         ),
-        attention_out=fused([("self_attn.o_proj", hidden)], queries, attention),
+        head_norms=head_norms() if spec.qk_norm else None,
+        attention_out=fused([("self_attn.o_proj", hidden)], queries, spec.out_bias),
+        attention_out_norm=norm("self_attn.out_norm") if spec.post_norms else None,
         mlp_norm=norm("post_attention_layernorm"),
-        gate_up=fused([("mlp.gate_proj", inner), ("mlp.up_proj", inner)], hidden, mlp),
-        down=fused([("mlp.down_proj", hidden)], inner, mlp),
+        gate_up=gate_up,
+        down=down,
+        experts=take_experts(spec, spec.experts, tensors, number)
+        if spec.experts is not None and sparse
+        else None,
+        mlp_out_norm=norm("mlp.out_norm") if spec.post_norms else None,
     )
 
 
 def _joined(tensors: list[torch.Tensor]) -> torch.Tensor:
     return tensors[0] if len(tensors) == 1 else torch.cat(tensors)
-
-
-def _matrix(
-    tensor: torch.Tensor, outputs: tuple[int, ...], inputs: tuple[int, ...]
-) -> torch.Tensor:
-    """A weight [∏ outputs, ∏ inputs], or a bias without inputs, each side's last axis widened."""
-    wide_outputs = (*outputs[:-1], whole_vectors(outputs[-1]))
-    wide_inputs = (*inputs[:-1], whole_vectors(inputs[-1])) if inputs else ()
-    wide = _widen(tensor.view(outputs + inputs), wide_outputs + wide_inputs)
-    return wide.reshape(-1, *([_product(wide_inputs)] if inputs else []))
-
-
-def _product(sizes: tuple[int, ...]) -> int:
-    return torch.Size(sizes).numel()
-
-
-def _widen(tensor: torch.Tensor, shape: tuple[int, ...]) -> torch.Tensor:
-    """Zeros behind each axis up to `shape`; the tensor itself if nothing is missing."""
-    missing = [wanted - size for wanted, size in zip(shape, tensor.shape, strict=True)]
-    if not any(missing):
-        return tensor
-    return F.pad(tensor, [amount for size in reversed(missing) for amount in (0, size)])

@@ -17,13 +17,15 @@ KERNEL_REVISION = 3
 _QUANTISATION = {"fp32": "none", "int8": f"w8a{ACTIVATION_BITS}.{INT8_REVISION}"}
 
 
-def numerics_id(dtype: str, kv_dtype: KvDtype = KvDtype.FP32) -> str:
+def numerics_id(dtype: str, kv_dtype: KvDtype = KvDtype.FP32, *, long_rope: bool = False) -> str:
     """Device kind, processor, instruction set, dtype, quantisation, KV dtype, kernel revisions.
 
     In fp32 the matrix products come from torch's BLAS, which picks its kernels by processor maker
     and instruction set; so both, and torch's version, are part of the id. The int8 kernels give the
     same bits on every processor; the id names it all the same, because the angles of the rotary
-    embedding come from the C library. Their revision is the digest of their sources.
+    embedding come from the C library. Their revision is the digest of their sources. `long_rope`:
+    the model turns by LongRoPE's long factors (`rope.runs_long`), which the model's identity
+    doesn't say.
     """
     parts = (
         "cpu",
@@ -35,6 +37,7 @@ def numerics_id(dtype: str, kv_dtype: KvDtype = KvDtype.FP32) -> str:
         f"kv{kv_dtype.value}",
         f"torch{torch.__version__.split('+')[0]}",
         f"numba{numba.__version__}",
+        *(("longrope",) if long_rope else ()),
         f"r{KERNEL_REVISION}",
     )
     return "-".join(parts)

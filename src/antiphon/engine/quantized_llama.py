@@ -1,22 +1,27 @@
-"""The Llama family with int8 weights on the CPU: one compiled call a step and thread."""
+"""Models with int8 weights on the CPU: one compiled call a step and thread."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 import numpy as np
 import torch
 
-from antiphon.checkpoint import ModelSpec
+from antiphon.checkpoint import Activation, ModelSpec
 from antiphon.types import ComingKv
 
-from .attention import Geometry, scratch_floats
+from .attention import Geometry, geometry_of, scratch_floats
 from .batch import Batch
-from .int8.llama_forward import PROJECTIONS, Pointers, Room, Rows, Sizes, forward
+from .expert_choice import NO_EXPERTS
+from .expert_mix import rules_of
+from .int8.forward_room import PROJECTIONS, Pointers, Room, Rows, Sizes
+from .int8.llama_forward import forward
 from .kv_memory import KvMemory
-from .llama_weights import whole_vectors
-from .quantized_weights import QuantizedLinear, QuantizedWeights, projection_shapes
-from .rope import rotation_table
+from .linear import whole_vectors
+from .quantized_weights import QuantizedLinear, QuantizedWeights, attention_shapes, mlp_shapes
+from .rope import rotations
 from .thread_team import ThreadTeam
 
+_LAYER_WIDTH = 19
+"""Of `Pointers.layers`."""
 _WORTH_SHARING = 2**28
 """Multiply-adds of a step from which on threads share it: about 8 ms of one core.
 
@@ -38,14 +43,14 @@ class QuantizedLlama:
         self.spec = spec
         self.context_len = context_len or spec.context_len
         self._weights = weights  # the kernel has addresses only
-        self._pointers = _pointers(weights)
+        self._pointers = _pointers(spec, weights)
         self._weight_count = weights.count
         self._sizes = _sizes(spec)
         self._epsilon = np.float32(spec.rms_norm_eps)
-        cosines, sines = rotation_table(spec, self.context_len)
-        self._rotation = cosines.numpy(), sines.numpy()
+        self._rotations = rotations(spec, self.context_len)
         self._team = ThreadTeam()
-        self._buffers = _Buffers(self._sizes)
+        self._rules = rules_of(spec.experts) if spec.experts is not None else NO_EXPERTS
+        self._buffers = _Buffers(self._sizes, self._rules.active + self._rules.shared)
         self._scratch: list[np.ndarray] = []
 
     def forward(self, batch: Batch, memory: KvMemory) -> torch.Tensor:
@@ -76,7 +81,7 @@ class QuantizedLlama:
         """What computes the layers from one number up to another, all of them in order; and where
         the logits are after the last."""
         rooms, logits = self._buffers.of(len(batch.tokens), len(batch.sampled))
-        geometry = _geometry(self.spec, memory)
+        geometry = geometry_of(self.spec, memory.layout)
         scratch = self._thread_scratch(geometry)
         rows = Rows(
             batch.tokens, batch.positions, batch.places, batch.tables, batch.blocks, batch.sampled
@@ -89,12 +94,13 @@ class QuantizedLlama:
                 forward(
                     self._pointers,
                     self._sizes,
+                    self._rules,
                     geometry,
                     self._epsilon,
                     rows,
                     rooms,
                     flat,
-                    self._rotation,
+                    self._rotations,
                     scratch[thread],
                     logits,
                     (first, end),
@@ -115,31 +121,26 @@ class QuantizedLlama:
         return self._scratch
 
 
-def _geometry(spec: ModelSpec, memory: KvMemory) -> Geometry:
-    return Geometry(
-        heads=spec.heads,
-        kv_heads=spec.kv_heads,
-        head_dim=spec.head_dim,
-        head_width=memory.layout.head_width,
-        page_tokens=memory.layout.page_tokens,
-        page_stride=memory.layout.page_stride,
-    )
-
-
 def _sizes(spec: ModelSpec) -> Sizes:
-    shapes = projection_shapes(spec)
+    attention = attention_shapes(spec)
+    experts = 0 if spec.experts is None else spec.experts.intermediate
     return Sizes(
         hidden=whole_vectors(spec.hidden),
         mean_count=spec.hidden,
-        qkv=shapes["qkv"][0],
-        attended=shapes["attention_out"][1],
-        inner=shapes["down"][1],
+        qkv=attention["qkv"][0],
+        attended=attention["attention_out"][1],
+        inner=mlp_shapes(spec)["down"][1],
+        expert_inner=whole_vectors(experts),
         vocabulary=spec.vocab_size,
+        embedding_scale=np.float32(spec.embedding_scale),
+        gelu=spec.activation is Activation.GELU_TANH,
     )
 
 
-def _pointers(weights: QuantizedWeights) -> Pointers:
-    def projection(linear: QuantizedLinear) -> tuple[int, int, int]:
+def _pointers(spec: ModelSpec, weights: QuantizedWeights) -> Pointers:
+    def projection(linear: QuantizedLinear | None) -> tuple[int, int, int]:
+        if linear is None:
+            return 0, 0, 0
         bias = 0 if linear.bias is None else linear.bias.data_ptr()
         weight = linear.weight
         return weight.panels.ctypes.data, weight.channel_scale.ctypes.data, bias
@@ -149,32 +150,66 @@ def _pointers(weights: QuantizedWeights) -> Pointers:
         row = [layer.attention_norm.data_ptr(), layer.mlp_norm.data_ptr()]
         for name in PROJECTIONS:
             row += projection(getattr(layer, name))
-        layers.append(row)
+        optional = (layer.head_norms, layer.attention_out_norm, layer.mlp_out_norm)
+        row += [0 if gain is None else gain.data_ptr() for gain in optional]
+        if layer.experts is not None:
+            row += [layer.experts.router.data_ptr(), layer.experts.correction.data_ptr()]
+        layers.append([*row, 0, 0][:_LAYER_WIDTH])
     head = projection(weights.head)
     rest = [weights.embedding.data_ptr(), weights.norm.data_ptr(), *head[:2]]
-    return Pointers(np.array(layers, np.int64), np.array(rest, np.int64), _limits(weights))
+    windows = [spec.window(number) for number in range(spec.layers)]
+    return Pointers(
+        np.array(layers, np.int64),
+        np.array(rest, np.int64),
+        _limits(weights),
+        np.array(windows, np.int64),
+        _expert_addresses(weights),
+    )
+
+
+def _expert_addresses(weights: QuantizedWeights) -> np.ndarray:
+    """See `Pointers.experts`."""
+    of_layers = [layer.experts for layer in weights.layers]
+    most = max((len(experts.down) for experts in of_layers if experts is not None), default=0)
+    found = np.zeros((len(of_layers), most, 4), np.int64)
+    for number, experts in enumerate(of_layers):
+        if experts is None:
+            continue
+        for at, linears in enumerate(zip(experts.gate_up, experts.down, strict=True)):
+            packed = [linear.weight for linear in linears]
+            found[number, at] = [
+                array.ctypes.data
+                for weight in packed
+                for array in (weight.panels, weight.channel_scale)
+            ]
+    return found
 
 
 def _limits(weights: QuantizedWeights) -> np.ndarray:
     """Rows of one width are rounded to one limit: the smallest that their weights allow."""
-    kinds = (("qkv", "gate_up"), ("attention_out",), ("down",))
-    limits = [
-        min(
-            getattr(layer, name).weight.activation_limit
-            for layer in weights.layers
-            for name in names
-        )
-        for names in kinds
-    ]
-    limits[0] = min(limits[0], weights.head.weight.activation_limit)
+
+    def smallest(linears: Iterable[QuantizedLinear | None]) -> int:
+        limits = (linear.weight.activation_limit for linear in linears if linear is not None)
+        return min(limits, default=1)
+
+    layers = weights.layers
+    experts = [layer.experts for layer in layers if layer.experts is not None]
+    wide = [linear for one in experts for linear in one.gate_up]
+    of_hidden = (weights.head, *wide, *(o for layer in layers for o in (layer.qkv, layer.gate_up)))
+    limits = (
+        smallest(of_hidden),
+        smallest(layer.attention_out for layer in layers),
+        smallest(layer.down for layer in layers),
+        smallest(linear for one in experts for linear in one.down),
+    )
     return np.array(limits, np.float32)
 
 
 class _Buffers:
     """Memory of a step, kept from step to step; it grows to the largest one so far."""
 
-    def __init__(self, sizes: Sizes) -> None:
-        self._sizes = sizes
+    def __init__(self, sizes: Sizes, slots: int) -> None:
+        self._sizes, self._slots = sizes, slots
         self._flat: dict[str, torch.Tensor] = {}
         self._views: dict[tuple[int, int], tuple[tuple[Room, Room], np.ndarray]] = {}
 
@@ -211,6 +246,9 @@ class _Buffers:
                 for name, width in sizes_of.items()
             },
             scale=self._view(prefix + "scale", (rows,), torch.float32),
+            chosen=self._view(prefix + "chosen", (rows, self._slots), torch.int64),
+            shares=self._view(prefix + "shares", (rows, self._slots), torch.float32),
+            given=self._view(prefix + "given", (rows * self._slots, sizes.hidden), torch.float32),
         )
 
     def _view(self, name: str, shape: tuple[int, ...], dtype: torch.dtype) -> np.ndarray:

@@ -1,4 +1,4 @@
-"""A Llama model's weights as packed int8 matrices: made from a checkpoint, kept on disk, mapped.
+"""A model's weights as packed int8 matrices: made from a checkpoint, kept on disk, mapped.
 
 checkpoint ─► a layer in float32 ─► fused, packed ─► file ─► mapped again, used in place
 
@@ -9,23 +9,20 @@ process holds is the mapped file, whose pages the operating system shares and ca
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import TypeVar
 
 import numpy as np
 import torch
 
-from antiphon.checkpoint import ModelSpec
+from antiphon.checkpoint import Experts, ModelSpec
 
+from .expert_mix import ExpertWeights
 from .int8 import PACKING_REVISION, PackedWeight, block_bytes, from_block, pack, to_block
-from .llama_weights import (
-    Layer,
-    Linear,
-    Tensors,
-    take_layer,
-    take_norm,
-    take_table,
-    whole_vectors,
-)
+from .linear import Linear, Tensors, whole_vectors
+from .llama_weights import Layer, take_layer, take_norm, take_table
 from .weight_cache import CachedTensor
+
+_Thing = TypeVar("_Thing")
 
 REVISION = f"int8-{PACKING_REVISION}"
 """Part of the name of a file of these weights."""
@@ -40,15 +37,29 @@ class QuantizedLinear:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class QuantizedExperts:
+    """See `expert_mix.ExpertWeights`; the router stays float32."""
+
+    router: torch.Tensor
+    correction: torch.Tensor
+    gate_up: tuple[QuantizedLinear, ...]
+    down: tuple[QuantizedLinear, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class QuantizedLayer:
-    """One decoder layer; projections that share their input are fused into one product."""
+    """One decoder layer: see `llama_weights.Layer`."""
 
     attention_norm: torch.Tensor
     qkv: QuantizedLinear
+    head_norms: torch.Tensor | None
     attention_out: QuantizedLinear
+    attention_out_norm: torch.Tensor | None
     mlp_norm: torch.Tensor
-    gate_up: QuantizedLinear
-    down: QuantizedLinear
+    gate_up: QuantizedLinear | None
+    down: QuantizedLinear | None
+    experts: QuantizedExperts | None
+    mlp_out_norm: torch.Tensor | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -66,17 +77,17 @@ class QuantizedWeights:
 
     @property
     def count(self) -> int:
-        """Weights of all matrices, padding included: multiply-adds of a token."""
-        projections = [self.head] + [
-            getattr(layer, name)
-            for layer in self.layers
-            for name in ("qkv", "attention_out", "gate_up", "down")
-        ]
-        return sum(linear.weight.panels.size for linear in projections)
+        """Weights of all matrices, padding included: at most so many multiply-adds a token."""
+        projections: list[QuantizedLinear | None] = [self.head]
+        for layer in self.layers:
+            projections += [layer.qkv, layer.attention_out, layer.gate_up, layer.down]
+            if layer.experts is not None:
+                projections += [*layer.experts.gate_up, *layer.experts.down]
+        return sum(linear.weight.panels.size for linear in projections if linear is not None)
 
     @classmethod
     def take(cls, spec: ModelSpec, tensors: Tensors) -> "QuantizedWeights":
-        """Quantise float32 tensors that have their Hugging Face names; the mapping is emptied."""
+        """Quantise float32 tensors that have the engine's names; the mapping is emptied."""
         return assemble(spec, {part.name: part.values() for part in parts(spec, tensors)})
 
 
@@ -108,7 +119,7 @@ def _parts(spec: ModelSpec, tensors: Tensors) -> Iterator[CachedTensor]:
     yield CachedTensor(name="embedding", shape=(spec.vocab_size, hidden), values=embedding)
     yield _block("head", spec.vocab_size, hidden, head)
     for number in range(spec.layers):
-        yield from _layer_parts(spec, f"layers.{number}.", lambda number=number: layer(number))
+        yield from _layer_parts(spec, number, lambda number=number: layer(number))
     yield CachedTensor(
         name="norm",
         shape=(hidden,),
@@ -117,15 +128,16 @@ def _parts(spec: ModelSpec, tensors: Tensors) -> Iterator[CachedTensor]:
 
 
 def _layer_parts(
-    spec: ModelSpec, prefix: str, layer: Callable[[], Layer]
+    spec: ModelSpec, number: int, layer: Callable[[], Layer]
 ) -> Iterator[CachedTensor]:
-    for norm in ("attention_norm", "mlp_norm"):
+    prefix = f"layers.{number}."
+    for norm, shape in norm_shapes(spec).items():
         yield CachedTensor(
             name=prefix + norm,
-            shape=(whole_vectors(spec.hidden),),
+            shape=shape,
             values=lambda norm=norm: getattr(layer(), norm),
         )
-    for name, (channels, inputs, biased) in projection_shapes(spec).items():
+    for name, (channels, inputs, biased) in projection_shapes(spec, number).items():
 
         def linear(name: str = name) -> Linear:
             return getattr(layer(), name)
@@ -139,15 +151,63 @@ def _layer_parts(
                 shape=(channels,),
                 values=lambda linear=linear: _present(linear().bias),
             )
+    if spec.experts is not None and spec.experts.sparse(number):
+        yield from _expert_parts(spec, spec.experts, prefix, lambda: _present(layer().experts))
 
 
-def projection_shapes(spec: ModelSpec) -> dict[str, tuple[int, int, bool]]:
+def _expert_parts(
+    spec: ModelSpec, experts: Experts, prefix: str, taken: Callable[[], ExpertWeights]
+) -> Iterator[CachedTensor]:
+    shapes = {"router": (experts.count, whole_vectors(spec.hidden)), "correction": (experts.count,)}
+    for name, shape in shapes.items():
+        yield CachedTensor(
+            name=prefix + name, shape=shape, values=lambda name=name: getattr(taken(), name)
+        )
+    for number in range(experts.count + experts.shared):
+        for name, (channels, inputs) in expert_shapes(spec, experts).items():
+
+            def weight(name: str = name, number: int = number) -> torch.Tensor:
+                return _packed(getattr(taken(), name)[number].weight)
+
+            yield _block(f"{prefix}experts.{number}.{name}", channels, inputs, weight)
+
+
+def norm_shapes(spec: ModelSpec) -> dict[str, tuple[int, ...]]:
+    """Of a layer's norms that the model has."""
+    hidden = (whole_vectors(spec.hidden),)
+    shapes: dict[str, tuple[int, ...]] = {"attention_norm": hidden, "mlp_norm": hidden}
+    if spec.qk_norm:
+        shapes["head_norms"] = (2, whole_vectors(spec.head_dim))
+    if spec.post_norms:
+        shapes |= {"attention_out_norm": hidden, "mlp_out_norm": hidden}
+    return shapes
+
+
+def projection_shapes(spec: ModelSpec, layer: int) -> dict[str, tuple[int, int, bool]]:
     """Of a layer's fused projections, in the order of the forward pass: channels, inputs, bias."""
-    hidden, inner = whole_vectors(spec.hidden), whole_vectors(spec.intermediate)
-    head = whole_vectors(spec.head_dim)
+    sparse = spec.experts is not None and spec.experts.sparse(layer)
+    return attention_shapes(spec) if sparse else {**attention_shapes(spec), **mlp_shapes(spec)}
+
+
+def expert_shapes(spec: ModelSpec, experts: Experts) -> dict[str, tuple[int, int]]:
+    """Of one expert's projections: channels, inputs."""
+    hidden, inner = whole_vectors(spec.hidden), whole_vectors(experts.intermediate)
+    return {"gate_up": (2 * inner, hidden), "down": (hidden, inner)}
+
+
+def attention_shapes(spec: ModelSpec) -> dict[str, tuple[int, int, bool]]:
+    """See `projection_shapes`."""
+    hidden, head = whole_vectors(spec.hidden), whole_vectors(spec.head_dim)
     return {
-        "qkv": ((spec.heads + 2 * spec.kv_heads) * head, hidden, spec.attention_bias),
-        "attention_out": (hidden, spec.heads * head, spec.attention_bias),
+        "qkv": ((spec.heads + 2 * spec.kv_heads) * head, hidden, spec.qkv_bias),
+        "attention_out": (hidden, spec.heads * head, spec.out_bias),
+    }
+
+
+def mlp_shapes(spec: ModelSpec) -> dict[str, tuple[int, int, bool]]:
+    """See `projection_shapes`."""
+    hidden, inner = whole_vectors(spec.hidden), whole_vectors(spec.intermediate)
+    return {
         "gate_up": (2 * inner, hidden, spec.mlp_bias),
         "down": (hidden, inner, spec.mlp_bias),
     }
@@ -160,16 +220,34 @@ def assemble(spec: ModelSpec, tensors: dict[str, torch.Tensor]) -> QuantizedWeig
         block = from_block(tensors[name].numpy(), channels, inputs)
         return QuantizedLinear(block, tensors.get(f"{name}.bias"))
 
+    def experts_of(prefix: str, experts: Experts) -> QuantizedExperts:
+        names = [f"{prefix}experts.{n}." for n in range(experts.count + experts.shared)]
+        shapes = expert_shapes(spec, experts)
+        return QuantizedExperts(
+            router=tensors[f"{prefix}router"],
+            correction=tensors[f"{prefix}correction"],
+            gate_up=tuple(linear(f"{name}gate_up", *shapes["gate_up"]) for name in names),
+            down=tuple(linear(f"{name}down", *shapes["down"]) for name in names),
+        )
+
     def layer(number: int) -> QuantizedLayer:
         prefix = f"layers.{number}."
         projections = {
             name: linear(prefix + name, channels, inputs)
-            for name, (channels, inputs, _) in projection_shapes(spec).items()
+            for name, (channels, inputs, _) in projection_shapes(spec, number).items()
         }
+        sparse = spec.experts is not None and spec.experts.sparse(number)
         return QuantizedLayer(
             attention_norm=tensors[f"{prefix}attention_norm"],
+            head_norms=tensors.get(f"{prefix}head_norms"),
+            attention_out_norm=tensors.get(f"{prefix}attention_out_norm"),
             mlp_norm=tensors[f"{prefix}mlp_norm"],
-            **projections,
+            mlp_out_norm=tensors.get(f"{prefix}mlp_out_norm"),
+            qkv=projections["qkv"],
+            attention_out=projections["attention_out"],
+            gate_up=projections.get("gate_up"),
+            down=projections.get("down"),
+            experts=experts_of(prefix, spec.experts) if spec.experts and sparse else None,
         )
 
     return QuantizedWeights(
@@ -191,6 +269,6 @@ def _packed(weight: torch.Tensor) -> torch.Tensor:
     return torch.from_numpy(to_block(pack(np.ascontiguousarray(weight.numpy()))))
 
 
-def _present(bias: torch.Tensor | None) -> torch.Tensor:
-    assert bias is not None
-    return bias
+def _present(thing: _Thing | None) -> _Thing:
+    assert thing is not None
+    return thing

@@ -18,6 +18,12 @@ def gated_silu(gate_up: torch.Tensor) -> torch.Tensor:
     return F.silu(gate) * up
 
 
+def gated_gelu(gate_up: torch.Tensor) -> torch.Tensor:
+    """gelu(gate) · up by the tanh approximation, for [rows, 2·width]."""
+    gate, up = gate_up.chunk(2, dim=-1)
+    return F.gelu(gate, approximate="tanh") * up
+
+
 def rotate(heads: torch.Tensor, cosines: torch.Tensor, sines: torch.Tensor) -> torch.Tensor:
     """Turn pairs (i, i + head_dim/2) of [rows, heads, head_dim]; angles [rows, head_dim/2]."""
     first, second = heads.chunk(2, dim=-1)
@@ -26,8 +32,12 @@ def rotate(heads: torch.Tensor, cosines: torch.Tensor, sines: torch.Tensor) -> t
     return torch.cat(turned, dim=-1)
 
 
-def attend(queries: torch.Tensor, batch: Batch, memory: KvMemory, layer: int) -> torch.Tensor:
+def attend(
+    queries: torch.Tensor, batch: Batch, memory: KvMemory, layer: int, window: int = 0
+) -> torch.Tensor:
     """Causal attention of [rows, heads, head_width] over the batch's pages; the same shape.
+
+    `window`: how many positions a row sees, its own included; 0: all.
 
     Gathers each block's keys and values out of their pages; scores are scaled by the width of
     `queries`, so it fits models whose heads are whole vectors.
@@ -41,7 +51,8 @@ def attend(queries: torch.Tensor, batch: Batch, memory: KvMemory, layer: int) ->
             memory.tensor[pages, layer, part, :, places % page_tokens].float().transpose(0, 1)
             for part in (0, 1)
         )
-        visible = places <= torch.arange(position, position + rows)[:, None]
+        behind = torch.arange(position, position + rows)[:, None] - places
+        visible = (behind >= 0) & (behind < (window or position + rows))
         block = queries[first_row : first_row + rows].transpose(0, 1)
         group = len(block) // len(keys)
         attended = F.scaled_dot_product_attention(

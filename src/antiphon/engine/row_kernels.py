@@ -13,6 +13,8 @@ from .lanes import LANES
 
 _ZERO = np.float32(0.0)
 _ONE = np.float32(1.0)
+_GELU_LINEAR = np.float32(-2.0 * np.sqrt(2.0 / np.pi))
+_GELU_CUBIC = np.float32(-2.0 * np.sqrt(2.0 / np.pi) * 0.044715)
 
 
 @kernel
@@ -54,17 +56,61 @@ def gated_silu(gate_up, target):
 
 
 @kernel
+def gated_gelu(gate_up, target):
+    """target ← gelu(gate) · up, gelu(x) = x / (1 + e^(−2u)), u = √(2/π)·(x + 0.044715·x³).
+
+    That is GELU's tanh approximation (Hendrycks & Gimpel 2016). Shapes: see `gated_silu`.
+    """
+    rows, width = target.shape
+    values, results = gate_up.reshape(-1), target.reshape(-1)
+    one, linear, cubic = simd.splat(_ONE), simd.splat(_GELU_LINEAR), simd.splat(_GELU_CUBIC)
+    for row in range(rows):
+        for at in range(0, width, LANES):
+            gate = simd.load(values, 2 * row * width + at)
+            up = simd.load(values, (2 * row + 1) * width + at)
+            bend = simd.fma(simd.mul(gate, gate), cubic, linear)
+            gelu = simd.div(gate, simd.add(one, simd.exp(simd.mul(gate, bend))))
+            simd.store(results, row * width + at, simd.mul(gelu, up))
+
+
+@kernel
+def normalise_heads(qkv, gains, epsilon, geometry):
+    """Each head of queries and keys in `qkv` ← `rms_norm` of it, in place.
+
+    `qkv`: see `rotate_and_store`; `gains` float32 [2, head_width]: of queries, of keys, zeros
+    behind head_dim; `epsilon` float32. The mean is over a head's own elements.
+    """
+    width = geometry.head_width
+    values, factors = qkv.reshape(-1), gains.reshape(-1)
+    count = np.float32(geometry.head_dim)
+    for row in range(len(qkv)):
+        for head in range(geometry.heads + geometry.kv_heads):
+            start = row * qkv.shape[1] + head * width
+            gain_at = 0 if head < geometry.heads else width
+            squares = simd.splat(_ZERO)
+            for at in range(start, start + width, LANES):
+                value = simd.load(values, at)
+                squares = simd.fma(value, value, squares)
+            factor = simd.splat(_ONE / np.sqrt(simd.total(squares) / count + epsilon))
+            for at in range(0, width, LANES):
+                value = simd.mul(simd.load(values, start + at), factor)
+                simd.store(values, start + at, simd.mul(value, simd.load(factors, gain_at + at)))
+
+
+@kernel
 def rotate_and_store(qkv, positions, places, cosines, sines, memory, geometry, layer):
     """Rotate queries and keys in `qkv`, then write keys and values to KV memory.
 
-    Rotary embedding (Su et al. 2021) in the half-split form of Llama: elements i and i + head_dim/2
-    turn by angle position·frequency(i). `qkv` float32 [≥ rows, (heads + 2·kv_heads)·head_width] is
+    Rotary embedding (Su et al. 2021) in the half-split form of Llama: elements i and i + n, n the
+    width of the tables, turn by angle position·frequency(i), for i < n; the others, of which there
+    are none where n is head_dim/2, stay. `qkv` float32 [≥ rows, (heads + 2·kv_heads)·head_width] is
     changed in place; `positions` int64 [rows]; `places` int64 [rows]: first element of the row's
-    slot in KV memory, less the layer; `cosines`, `sines` float32 [context, head_dim/2]; `memory`,
+    slot in KV memory, less the layer; `cosines`, `sines` float32 [context, n]; `memory`,
     `geometry`, `layer`: see `attention.attend`; bfloat16 memory is rounded to nearest even.
     """
-    heads, kv_heads, head_dim, head_width, page_tokens, _ = geometry
-    half = head_dim // 2
+    heads, kv_heads = geometry.heads, geometry.kv_heads
+    head_width, page_tokens = geometry.head_width, geometry.page_tokens
+    half = cosines.shape[1]
     head_stride = page_tokens * head_width
     layer_at = layer * 2 * kv_heads * head_stride
     values = qkv.reshape(-1)

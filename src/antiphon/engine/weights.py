@@ -18,7 +18,7 @@ _LOG = logging.getLogger(__name__)
 
 
 def load_weights(checkpoint: Checkpoint, *, cache_dir: Path | None) -> dict[str, torch.Tensor]:
-    """All tensors of the checkpoint by Hugging Face name: contiguous, float32, finite.
+    """All tensors of the checkpoint by the engine's names: contiguous, float32, finite.
 
     Rows of q and k are in Hugging Face's order (rotary halves side by side). With tied embeddings
     there is no `lm_head.weight`. Tensors may be memory-mapped: they must not be written to.
@@ -100,7 +100,7 @@ def _convert(entry: TensorEntry) -> torch.Tensor:
         raise ModelFileError(entry.path, problem, tensor=entry.source_name)
     if entry.interleaved_heads is not None:
         values = deinterleave(values, entry.interleaved_heads)
-    return values
+    return values + entry.offset if entry.offset else values
 
 
 def deinterleave(rows: torch.Tensor, heads: int) -> torch.Tensor:

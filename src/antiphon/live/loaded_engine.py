@@ -21,6 +21,7 @@ from antiphon.engine import (
     layout_of,
     load_llama,
     numerics_id,
+    runs_long,
 )
 from antiphon.errors import ConfigError
 from antiphon.host import give_back_freed_memory
@@ -86,7 +87,7 @@ def load_engine(
     memory, region = _memory(config, checkpoint, shares_kv)
     commit = KvCommit(region) if region is not None else None
     engine = TorchEngine(_model(config, checkpoint, max_model_len), memory)
-    info = _info(config, checkpoint, memory)
+    info = _info(config, checkpoint, memory, max_model_len)
     say("Preparing kernels (the first time compiles them)")
     with first_use(cache_folder(config.engine), info.numerics, checkpoint.identity.hex()):
         warm_up(engine)
@@ -174,12 +175,15 @@ def _shape(config: Config, layout: KvLayout, pages: int) -> KvShape:
     )
 
 
-def _info(config: Config, checkpoint: Checkpoint, memory: KvMemory) -> ModelInfo:
+def _info(
+    config: Config, checkpoint: Checkpoint, memory: KvMemory, max_model_len: int
+) -> ModelInfo:
     spec = checkpoint.spec
+    long_rope = runs_long(spec, max_model_len)
     return ModelInfo(
         name=model_name(checkpoint, config),
         identity=checkpoint.identity,
-        numerics=numerics_id(config.model.dtype, memory.layout.dtype),
+        numerics=numerics_id(config.model.dtype, memory.layout.dtype, long_rope=long_rope),
         vocab_size=spec.vocab_size,
         context_len=spec.context_len,
         eos_token_ids=spec.eos_token_ids,

@@ -1,4 +1,4 @@
-"""Tiny random Llama models on disk: the same weights as a Hugging Face folder or a GGUF file.
+"""Tiny random models on disk: the same weights as a Hugging Face folder or a GGUF file.
 
     spec, tensors = TINY_SPEC, random_tensors(TINY_SPEC, seed=1)
     write_hf_folder(tmp_path / "tiny", spec, tensors)
@@ -9,9 +9,7 @@ with a few merges, the same in both formats.
 """
 
 import json
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import gguf
 import numpy as np
@@ -20,17 +18,10 @@ import torch
 from safetensors.torch import save_file
 from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
 
-from antiphon.checkpoint import (
-    BLOCK_LAYOUT,
-    FrequencyFactors,
-    LinearScaling,
-    Llama3Scaling,
-    ModelSpec,
-    StorageType,
-    expected_shapes,
-)
+from antiphon.checkpoint import BLOCK_LAYOUT, ModelSpec, StorageType, expected_shapes
 
-Arrays = Mapping[str, npt.NDArray[np.float32]]
+from .family_config import Arrays, hf_config, hf_tensors
+from .family_metadata import add_metadata, gguf_architecture, gguf_tensors
 
 SPECIAL_TOKENS = ("<|endoftext|>", "<|im_start|>", "<|im_end|>")
 CHAT_TEMPLATE = (
@@ -66,12 +57,16 @@ TINY_SPEC = ModelSpec(
 
 
 def random_tensors(spec: ModelSpec, seed: int) -> dict[str, npt.NDArray[np.float32]]:
-    """Every tensor of `spec`, drawn from `seed`: matrices around 0, norms around 1."""
+    """Every tensor of `spec` by the engine's names: matrices around 0, norms around 1.
+
+    Norms are multiples of 2⁻¹²: they stay the same when a format keeps them less 1.
+    """
     chance = np.random.default_rng(seed)
     tensors: dict[str, npt.NDArray[np.float32]] = {}
     for name, shape in expected_shapes(spec):
-        mean = 1.0 if name.endswith("norm.weight") else 0.0
-        tensors[name] = chance.normal(mean, 0.1, shape).astype(np.float32)
+        norm = name.endswith("norm.weight")
+        drawn = chance.normal(1.0 if norm else 0.0, 0.1, shape)
+        tensors[name] = (np.rint(drawn * 4096) / 4096 if norm else drawn).astype(np.float32)
     return tensors
 
 
@@ -82,14 +77,15 @@ def write_hf_folder(
     *,
     storage: StorageType = StorageType.F32,
     shards: int = 1,
-    architecture: str = "LlamaForCausalLM",
 ) -> Path:
     """Write config.json, the tokenizer and `shards` safetensors files; returns `folder`."""
     folder.mkdir(parents=True, exist_ok=True)
-    _write_json(folder / "config.json", hf_config(spec, architecture))
+    _write_json(folder / "config.json", hf_config(spec))
     _write_tokenizer(folder)
     dtype = getattr(torch, {"F32": "float32", "F16": "float16", "BF16": "bfloat16"}[storage])
-    values = {name: torch.tensor(array).to(dtype) for name, array in tensors.items()}
+    values = {
+        name: torch.tensor(array).to(dtype) for name, array in hf_tensors(spec, tensors).items()
+    }
     if shards == 1:
         save_file(values, folder / "model.safetensors", metadata={"format": "pt"})
         return folder
@@ -99,46 +95,10 @@ def write_hf_folder(
         part = dict(list(values.items())[number::shards])
         save_file(part, folder / shard, metadata={"format": "pt"})
         weight_map |= dict.fromkeys(part, shard)
-    _write_json(folder / "model.safetensors.index.json", {"weight_map": weight_map})
+    size = sum(value.nbytes for value in values.values())
+    index = {"metadata": {"total_size": size}, "weight_map": weight_map}
+    _write_json(folder / "model.safetensors.index.json", index)
     return folder
-
-
-def hf_config(spec: ModelSpec, architecture: str = "LlamaForCausalLM") -> dict[str, Any]:
-    """The config.json of `spec`."""
-    rope: dict[str, Any] = {"rope_theta": spec.rope_theta, "rope_type": "default"}
-    match spec.rope_scaling:
-        case LinearScaling(factor=factor):
-            rope |= {"rope_type": "linear", "factor": factor}
-        case Llama3Scaling() as scaling:
-            rope |= {
-                "rope_type": "llama3",
-                "factor": scaling.factor,
-                "low_freq_factor": scaling.low_freq_factor,
-                "high_freq_factor": scaling.high_freq_factor,
-                "original_max_position_embeddings": scaling.original_context_len,
-            }
-        case FrequencyFactors():
-            raise ValueError("a Hugging Face config can't hold frequency factors")
-    return {
-        "architectures": [architecture],
-        "model_type": architecture.removesuffix("ForCausalLM").lower(),
-        "hidden_act": "silu",
-        "num_hidden_layers": spec.layers,
-        "hidden_size": spec.hidden,
-        "num_attention_heads": spec.heads,
-        "num_key_value_heads": spec.kv_heads,
-        "head_dim": spec.head_dim,
-        "intermediate_size": spec.intermediate,
-        "vocab_size": spec.vocab_size,
-        "max_position_embeddings": spec.context_len,
-        "rms_norm_eps": spec.rms_norm_eps,
-        "rope_parameters": rope,
-        "tie_word_embeddings": spec.tied_embeddings,
-        "attention_bias": spec.attention_bias,
-        "mlp_bias": spec.mlp_bias,
-        "eos_token_id": list(spec.eos_token_ids),
-        "bos_token_id": spec.bos_token_id,
-    }
 
 
 def write_gguf(
@@ -146,25 +106,15 @@ def write_gguf(
 ) -> Path:
     """Write a GGUF file as llama.cpp's converter does (q and k interleaved); returns `path`.
 
-    Matrices are stored as `storage` where their rows fill whole blocks, all else as F32.
+    Matrices are stored as `storage` (see `quantised`), all else as F32.
     """
-    writer = gguf.GGUFWriter(path, "llama")
-    writer.add_context_length(spec.context_len)
-    writer.add_embedding_length(spec.hidden)
-    writer.add_block_count(spec.layers)
-    writer.add_feed_forward_length(spec.intermediate)
-    writer.add_head_count(spec.heads)
-    writer.add_head_count_kv(spec.kv_heads)
-    writer.add_key_length(spec.head_dim)
-    writer.add_value_length(spec.head_dim)
-    writer.add_rope_dimension_count(spec.head_dim)
-    writer.add_rope_freq_base(spec.rope_theta)
-    writer.add_layer_norm_rms_eps(spec.rms_norm_eps)
-    writer.add_vocab_size(spec.vocab_size)
-    _add_rope_scaling(writer, spec)
+    writer = gguf.GGUFWriter(path, gguf_architecture(spec))
+    add_metadata(writer, spec)
     _add_tokenizer(writer, spec)
-    for name, array in tensors.items():
-        _add_tensor(writer, spec, name, array, storage)
+    for name, array in gguf_tensors(spec, tensors).items():
+        fits = quantised(name, array, storage)
+        kind = gguf.GGMLQuantizationType[storage if fits else StorageType.F32]
+        writer.add_tensor(name, gguf.quants.quantize(array, kind), raw_dtype=kind)
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()
@@ -172,21 +122,13 @@ def write_gguf(
     return path
 
 
-def interleave(rows: npt.NDArray[Any], heads: int) -> npt.NDArray[Any]:
-    """llama.cpp's row order of q and k: in each head, the two halves row by row in turn."""
-    halves = rows.reshape(heads, 2, rows.shape[0] // heads // 2, *rows.shape[1:])
-    return np.ascontiguousarray(halves.swapaxes(1, 2).reshape(rows.shape))
+def quantised(name: str, array: npt.NDArray[np.float32], storage: StorageType) -> bool:
+    """Whether a GGUF file keeps a tensor as `storage`: no vector and no router, in whole blocks.
 
-
-def _add_rope_scaling(writer: gguf.GGUFWriter, spec: ModelSpec) -> None:
-    match spec.rope_scaling:
-        case LinearScaling(factor=factor):
-            writer.add_rope_scaling_type(gguf.RopeScalingType.LINEAR)
-            writer.add_rope_scaling_factor(factor)
-        case FrequencyFactors(factors=factors):
-            writer.add_tensor("rope_freqs.weight", np.array(factors, dtype=np.float32))
-        case Llama3Scaling():
-            raise ValueError("a GGUF file holds Llama 3's scaling as frequency factors")
+    `name`: GGUF's, or the engine's.
+    """
+    router = ".ffn_gate_inp." in name or name.endswith(".mlp.gate.weight")
+    return array.ndim > 1 and array.shape[-1] % BLOCK_LAYOUT[storage][0] == 0 and not router
 
 
 def _add_tokenizer(writer: gguf.GGUFWriter, spec: ModelSpec) -> None:
@@ -203,29 +145,6 @@ def _add_tokenizer(writer: gguf.GGUFWriter, spec: ModelSpec) -> None:
         writer.add_bos_token_id(spec.bos_token_id)
     writer.add_add_bos_token(False)
     writer.add_chat_template(CHAT_TEMPLATE)
-
-
-def _add_tensor(
-    writer: gguf.GGUFWriter,
-    spec: ModelSpec,
-    name: str,
-    array: npt.NDArray[np.float32],
-    storage: StorageType,
-) -> None:
-    if ".q_proj." in name or ".k_proj." in name:
-        array = interleave(array, spec.heads if ".q_proj." in name else spec.kv_heads)
-    fits = array.ndim == 2 and array.shape[1] % BLOCK_LAYOUT[storage][0] == 0
-    kind = gguf.GGMLQuantizationType[storage if fits else StorageType.F32]
-    writer.add_tensor(to_gguf_name(spec, name), gguf.quants.quantize(array, kind), raw_dtype=kind)
-
-
-def to_gguf_name(spec: ModelSpec, name: str) -> str:
-    """GGUF's name of a Llama tensor, from the `gguf` library's own table."""
-    table = gguf.get_tensor_name_map(gguf.MODEL_ARCH.LLAMA, spec.layers)
-    found = table.get_name(name, try_suffixes=(".weight", ".bias"))
-    if found is None:
-        raise ValueError(f"{name} is not a Llama tensor")
-    return found
 
 
 def _write_tokenizer(folder: Path) -> None:

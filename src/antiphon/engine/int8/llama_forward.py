@@ -1,4 +1,4 @@
-"""The whole forward pass of a Llama with int8 weights: one call a step on every thread.
+"""The whole forward pass with int8 weights: one call a step on every thread.
 
     embed ─► for each layer: norm·round ─► QKV ─► rotate, write KV ─► attend ─► round
              ─► out ─► add·norm·round ─► gate, up ─► SiLU·round ─► down ─► add … ─► head
@@ -16,94 +16,20 @@ sampled rows alone.
 Nothing here checks bounds, and nothing may raise: a thread that left would keep the others waiting.
 """
 
-from typing import NamedTuple
-
 import numpy as np
 from numba.np.numpy_support import carray
 
 from ..attention import attend
-from ..cpu_level import cpu_levels
 from ..kernel_cache import kernel
-from ..row_kernels import gated_silu, rms_norm, rotate_and_store
-from .addresses import bytes_at, call, floats_at
-from .gemm import KERNELS
-from .microkernel import PANEL_CHANNELS
+from ..row_kernels import normalise_heads, rms_norm, rotate_and_store
+from .addresses import floats_at
+from .expert_forward import add_up, choose, run_experts
+from .forward_room import Room, Rows
+from .mlp_steps import gate_round, meet, project, share_of
 from .quantize import quantize_row
-
-_multiply = KERNELS[cpu_levels()[0]]
 
 _ROWS_APART = 32
 """From so many rows a thread on, each thread streams all weights: cheaper than waiting."""
-
-PROJECTIONS = ("qkv", "attention_out", "gate_up", "down")
-"""Of a layer, in the order of `Pointers.layers`."""
-
-
-class Sizes(NamedTuple):
-    """Widths in elements, all but `vocabulary` and `mean_count` whole vectors."""
-
-    hidden: int
-    mean_count: int
-    """The model's own hidden size: zeros behind it are not part of a row's mean."""
-    qkv: int
-    attended: int
-    inner: int
-    vocabulary: int
-
-
-class Pointers(NamedTuple):
-    """Addresses of the weights, int64; their owner must outlive the call.
-
-    `layers` [layers, 14]: attention norm, MLP norm, then for each of `PROJECTIONS` panels, channel
-    scales and bias (0: none). `rest` [4]: embedding float32, final norm, the head's panels and
-    scales. `limits` float32 [3]: largest activation of rows of width hidden, attended, inner.
-    """
-
-    layers: np.ndarray
-    rest: np.ndarray
-    limits: np.ndarray
-
-
-class Rows(NamedTuple):
-    """What a step computes: see `batch.Batch`. All int64."""
-
-    tokens: np.ndarray
-    positions: np.ndarray
-    places: np.ndarray
-    tables: np.ndarray
-    blocks: np.ndarray
-    sampled: np.ndarray
-
-
-class Room(NamedTuple):
-    """Buffers of a step; [rows, width] unless said otherwise. All are overwritten."""
-
-    hidden: np.ndarray
-    """The residual stream, float32."""
-    delta: np.ndarray
-    """What a block adds to the stream, float32."""
-    qkv: np.ndarray
-    attended: np.ndarray
-    gate_up: np.ndarray
-    values: np.ndarray
-    """Rounded rows of width hidden, int16."""
-    attended_values: np.ndarray
-    inner_values: np.ndarray
-    scale: np.ndarray
-    """Of the rounded rows, float32 [rows]; NaN marks a row that can't be rounded."""
-
-
-@kernel
-def _meet(team):
-    """Wait for the other threads."""
-    if team[1] > 1:
-        call(team[2])
-
-
-@kernel
-def _share(count, team):
-    """This thread's part of 0 … count − 1: first, one past the last."""
-    return count * team[0] // team[1], count * (team[0] + 1) // team[1]
 
 
 @kernel
@@ -114,27 +40,17 @@ def _apart(rows, threads):
 
 
 @kernel
-def _project(values, scale, weight, bias_at, out, team):
-    """out ← rows · weightᵀ + bias for this thread's panels; `weight`: panels and scales."""
-    rows, channels = out.shape
-    panel_count = -(-channels // PANEL_CHANNELS)
-    panels = carray(bytes_at(weight[0]), (panel_count, values.shape[1] // 2, 2 * PANEL_CHANNELS))
-    scales = carray(floats_at(weight[1]), (panel_count * PANEL_CHANNELS,))
-    first, last = _share(panel_count, team)
-    _multiply(values, scale, panels, scales, out, first, last)
-    if bias_at != 0:
-        bias = carray(floats_at(bias_at), (channels,))
-        for row in range(rows):
-            for channel in range(first * PANEL_CHANNELS, min(last * PANEL_CHANNELS, channels)):
-                out[row, channel] += bias[channel]
-
-
-@kernel
-def _add_norm_round(stream, delta, gain_at, sizes, epsilon, limit, values, scale, normed, team):
-    """stream += delta; rounded rows ← norm(stream): this thread's rows."""
+def _add_norm_round(
+    stream, delta, delta_gain_at, gain_at, sizes, epsilon, limit, values, scale, normed, team
+):
+    """stream += delta, normalised if it has a gain; rounded rows ← norm(stream): this thread's."""
     gain = carray(floats_at(gain_at), (sizes.hidden,))
-    first, last = _share(len(stream), team)
+    delta_gain = carray(floats_at(delta_gain_at), (sizes.hidden,))
+    first, last = share_of(len(stream), team)
     for row in range(first, last):
+        if delta_gain_at != 0:
+            mine = delta[row : row + 1]
+            rms_norm(mine, delta_gain, epsilon, sizes.mean_count, mine)
         for i in range(sizes.hidden):
             stream[row, i] += delta[row, i]
         rms_norm(stream[row : row + 1], gain, epsilon, sizes.mean_count, normed)
@@ -142,55 +58,81 @@ def _add_norm_round(stream, delta, gain_at, sizes, epsilon, limit, values, scale
 
 
 @kernel
-def _silu_round(gate_up, limit, values, scale, gated, team):
-    first, last = _share(len(gate_up), team)
-    for row in range(first, last):
-        gated_silu(gate_up[row : row + 1], gated)
-        scale[row] = quantize_row(gated[0], values[row], limit)
-
-
-@kernel
 def _keys_values(
-    weight, layer, sizes, geometry, epsilon, limits, rows, room, memory, rotation, team
+    weight, before, layer, sizes, geometry, epsilon, limits, rows, room, memory, rotation, team
 ):
-    """From the stream to rotated queries in `room.qkv`, keys and values in `memory`."""
+    """From the stream to rotated queries in `room.qkv`, keys and values in `memory`.
+
+    `before`: address of the gain for what the MLP of the layer before gave; 0: none.
+    """
     limit, values, scale = limits[0], room.values, room.scale
     normed = np.empty((1, sizes.hidden), np.float32)
     _add_norm_round(
-        room.hidden, room.delta, weight[0], sizes, epsilon, limit, values, scale, normed, team
+        room.hidden,
+        room.delta,
+        before,
+        weight[0],
+        sizes,
+        epsilon,
+        limit,
+        values,
+        scale,
+        normed,
+        team,
     )
-    _meet(team)
-    _project(values, scale, (weight[2], weight[3]), weight[4], room.qkv, team)
-    _meet(team)
-    first, last = _share(len(room.qkv), team)
+    meet(team)
+    project(values, scale, (weight[2], weight[3]), weight[4], room.qkv, team)
+    meet(team)
+    first, last = share_of(len(room.qkv), team)
     mine = room.qkv[first:last]
+    if weight[14] != 0:
+        gains = carray(floats_at(weight[14]), (2, geometry.head_width))
+        normalise_heads(mine, gains, epsilon, geometry)
     positions, places = rows.positions[first:last], rows.places[first:last]
     rotate_and_store(mine, positions, places, rotation[0], rotation[1], memory, geometry, layer)
 
 
 @kernel
-def _out_and_mlp(weight, sizes, epsilon, limits, room, team):
+def _out_and_mlp(weight, experts, sizes, rules, epsilon, limits, room, team):
     """From `room.attended` to the MLP's `room.delta`, which is yet to be added to the stream."""
     scale, delta = room.scale, room.delta
-    first, last = _share(len(scale), team)
+    first, last = share_of(len(scale), team)
     for row in range(first, last):
         scale[row] = quantize_row(room.attended[row], room.attended_values[row], limits[1])
-    _meet(team)
-    _project(room.attended_values, scale, (weight[5], weight[6]), weight[7], delta, team)
-    _meet(team)
+    meet(team)
+    project(room.attended_values, scale, (weight[5], weight[6]), weight[7], delta, team)
+    meet(team)
     values, inner, gate_up = room.values, room.inner_values, room.gate_up
     normed = np.empty((1, sizes.hidden), np.float32)
     _add_norm_round(
-        room.hidden, delta, weight[1], sizes, epsilon, limits[0], values, scale, normed, team
+        room.hidden,
+        delta,
+        weight[15],
+        weight[1],
+        sizes,
+        epsilon,
+        limits[0],
+        values,
+        scale,
+        normed,
+        team,
     )
-    _meet(team)
-    _project(values, scale, (weight[8], weight[9]), weight[10], gate_up, team)
-    _meet(team)
+    meet(team)
+    if weight[17] != 0:
+        choose(weight[1], weight[17], weight[18], sizes, rules, epsilon, room, team)
+        meet(team)
+        run_experts(experts, sizes, limits, room, team)
+        meet(team)
+        add_up(room, team)
+        meet(team)
+        return
+    project(values, scale, (weight[8], weight[9]), weight[10], gate_up, team)
+    meet(team)
     gated = np.empty((1, sizes.inner), np.float32)
-    _silu_round(gate_up, limits[2], inner, scale, gated, team)
-    _meet(team)
-    _project(inner, scale, (weight[11], weight[12]), weight[13], delta, team)
-    _meet(team)
+    gate_round(gate_up, sizes.gelu, limits[2], inner, scale, gated, team)
+    meet(team)
+    project(inner, scale, (weight[11], weight[12]), weight[13], delta, team)
+    meet(team)
 
 
 @kernel
@@ -206,13 +148,16 @@ def _part(room, first, last):
         room.attended_values[first:last],
         room.inner_values[first:last],
         room.scale[first:last],
+        room.chosen[first:last],
+        room.shares[first:last],
+        room.given[first * room.chosen.shape[1] : last * room.chosen.shape[1]],
     )
 
 
 @kernel
 def _gather(rows, room, target, team):
     """The sampled rows' stream and attention, one after another in `target`."""
-    first, last = _share(len(rows.sampled), team)
+    first, last = share_of(len(rows.sampled), team)
     for i in range(first, last):
         target.hidden[i] = room.hidden[rows.sampled[i]]
         target.attended[i] = room.attended[rows.sampled[i]]
@@ -220,20 +165,32 @@ def _gather(rows, room, target, team):
 
 @kernel
 def forward(
-    pointers, sizes, geometry, epsilon, rows, rooms, memory, rotation, scratch, logits, span, team
+    pointers,
+    sizes,
+    rules,
+    geometry,
+    epsilon,
+    rows,
+    rooms,
+    memory,
+    rotations,
+    scratch,
+    logits,
+    span,
+    team,
 ):
     """One thread's part of a step: write keys and values to `memory`, logits of the sampled rows.
 
     `span`: the first layer of this call, and the one after its last; between calls all is in
-    `rooms`. `geometry`: `Geometry`; `rooms`: a `Room` for all rows, and one for the sampled ones;
-    `memory`, `scratch`: see `attention.attend`; `rotation`: cosines and sines float32 [context,
-    head_dim/2]; `logits` float32 [sampled, vocabulary]; `team` = (this thread, threads, address of
-    the barrier).
+    `rooms`. `rules`: `ChoiceRules`; `geometry`: `Geometry`; `rooms`: a `Room` for all rows, and
+    one for the sampled ones; `memory`, `scratch`: see `attention.attend`; `rotations`: see
+    `rope.Rotations`; `logits` float32 [sampled, vocabulary]; `team` = (this thread, threads,
+    address of the barrier).
     """
     limits = pointers.limits
     room, sampled_room = rooms
     count = len(rows.tokens)
-    first, last = _share(count, team)
+    first, last = share_of(count, team)
     # With many rows each thread takes its own through all products: it meets the others only
     # around attention. With few, all rows share one pass over the weights.
     crew = team
@@ -251,15 +208,18 @@ def forward(
         )
     if span[0] == 0:
         embedding = carray(floats_at(pointers.rest[0]), (sizes.vocabulary, sizes.hidden))
-        begin, end = _share(len(my_rows.tokens), crew)
+        begin, end = share_of(len(my_rows.tokens), crew)
         for row in range(begin, end):
-            mine.hidden[row] = embedding[my_rows.tokens[row]]
+            mine.hidden[row] = embedding[my_rows.tokens[row]] * sizes.embedding_scale
             mine.delta[row] = np.float32(0.0)
     layers = len(pointers.layers)
     for layer in range(span[0], span[1]):
-        weight = pointers.layers[layer]
+        weight, window = pointers.layers[layer], pointers.windows[layer]
+        before = pointers.layers[layer - 1][16] if layer > 0 else 0
+        rotation = (rotations[2], rotations[3]) if window else (rotations[0], rotations[1])
         _keys_values(
             weight,
+            before,
             layer,
             sizes,
             geometry,
@@ -273,7 +233,7 @@ def forward(
         )
         if layer == layers - 1 and len(rows.sampled) == 0:
             return
-        _meet(team)
+        meet(team)
         attend(
             room.qkv,
             room.attended,
@@ -282,22 +242,34 @@ def forward(
             rows.blocks,
             geometry,
             layer,
+            window,
             scratch,
             (team[0], team[1]),
         )
-        _meet(team)
+        meet(team)
         if layer < layers - 1:
-            _out_and_mlp(weight, sizes, epsilon, limits, mine, crew)
+            experts = pointers.experts[layer]
+            _out_and_mlp(weight, experts, sizes, rules, epsilon, limits, mine, crew)
     if span[1] < layers:
         return
     _gather(rows, room, sampled_room, team)
-    _meet(team)
-    _out_and_mlp(pointers.layers[layers - 1], sizes, epsilon, limits, sampled_room, team)
+    meet(team)
+    _out_and_mlp(
+        pointers.layers[layers - 1],
+        pointers.experts[layers - 1],
+        sizes,
+        rules,
+        epsilon,
+        limits,
+        sampled_room,
+        team,
+    )
     values, scale = sampled_room.values, sampled_room.scale
     normed = np.empty((1, sizes.hidden), np.float32)
     _add_norm_round(
         sampled_room.hidden,
         sampled_room.delta,
+        pointers.layers[layers - 1][16],
         pointers.rest[1],
         sizes,
         epsilon,
@@ -307,5 +279,5 @@ def forward(
         normed,
         team,
     )
-    _meet(team)
-    _project(values, scale, (pointers.rest[2], pointers.rest[3]), 0, logits, team)
+    meet(team)
+    project(values, scale, (pointers.rest[2], pointers.rest[3]), 0, logits, team)

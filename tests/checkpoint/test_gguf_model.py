@@ -18,16 +18,14 @@ from antiphon.checkpoint import (
     StorageType,
     open_checkpoint,
 )
+from antiphon.checkpoint.families import LLAMA
 from antiphon.checkpoint.gguf_file import GgufFile, read_gguf
-from antiphon.checkpoint.gguf_llama import (
-    entries_from_gguf,
-    spec_from_gguf,
-    tokenizer_from_gguf,
-)
-from antiphon.checkpoint.llama_tensors import from_gguf_name
+from antiphon.checkpoint.gguf_model import entries_from_gguf, from_gguf_name, spec_from_gguf
+from antiphon.checkpoint.gguf_tokenizer import tokenizer_from_gguf
 from antiphon.checkpoint.model_spec import find_flaw
 from antiphon.errors import ModelFileError
-from antiphon.testing.tiny_models import random_tensors, to_gguf_name, write_gguf
+from antiphon.testing.family_metadata import to_gguf_name
+from antiphon.testing.tiny_models import random_tensors, write_gguf
 
 SPECS = st.builds(
     lambda kv_heads, group, pairs, **rest: {
@@ -45,7 +43,8 @@ SPECS = st.builds(
     context_len=st.integers(1, 2**20),
     rope_theta=st.sampled_from([10000.0, 500000.0, 1e6]),
     tied_embeddings=st.booleans(),
-    attention_bias=st.booleans(),
+    qkv_bias=st.booleans(),
+    out_bias=st.booleans(),
     mlp_bias=st.booleans(),
     rope_scaling=st.sampled_from([None, LinearScaling(factor=2.0)]),
 )
@@ -65,7 +64,7 @@ def test_what_is_written_is_read(
         expected = next((n for part, n in heads.items() if part in entry.name), None)
         assert entry.interleaved_heads == expected
         assert to_gguf_name(spec, entry.name) == entry.source_name
-        assert from_gguf_name(entry.source_name) == entry.name
+        assert from_gguf_name(entry.source_name, LLAMA) == entry.name
 
 
 def test_frequency_factors(tiny_spec: ModelSpec, tmp_path: Path) -> None:
@@ -109,8 +108,8 @@ def write(tiny_spec: ModelSpec, tmp_path: Path) -> Write:
 @pytest.mark.parametrize(
     ("changes", "problem"),
     [
-        ({"drop": "model.layers.1.mlp.up_proj.weight"}, "layers.1.mlp.up_proj.weight': is missing"),
-        ({"drop": "model.norm.weight"}, "'model.norm.weight': is missing"),
+        ({"drop": "model.layers.1.mlp.up_proj.weight"}, "'blk.1.ffn_up.weight': is missing"),
+        ({"drop": "model.norm.weight"}, "'output_norm.weight': is missing"),
         ({"reshape": "model.layers.0.mlp.up_proj.weight"}, "'blk.0.ffn_up.weight': has shape"),
         ({"hidden": 97}, "'token_embd.weight': has shape"),
         ({"rms_norm_eps": float("nan")}, "rms_norm_eps is nan"),
@@ -134,8 +133,8 @@ def test_refused(write: Write, refusal: Refusal, changes: dict[str, object], pro
     ("key", "number", "problem"),
     [
         ("llama.block_count", 0, "layers is 0"),
-        ("llama.block_count", 1, "': is not part of a plain Llama model"),
-        ("llama.block_count", 2**31 - 1, "'model.layers.2.input_layernorm.weight': is missing"),
+        ("llama.block_count", 1, "': is not part of a llama model of this config"),
+        ("llama.block_count", 2**31 - 1, "'blk.2.attn_norm.weight': is missing"),
         ("llama.block_count", 2**32 - 1, "layers is 4294967295"),
         ("llama.attention.head_count", 0, "heads is 0"),
         ("llama.attention.head_count", 2**31, "heads is 2147483648"),
@@ -166,10 +165,12 @@ def test_lying_counts(
         ("llama.attention.layer_norm_rms_epsilon", "x", "must be a number"),
         ("llama.attention.value_length", 12, "must be 10, the size of an attention head"),
         ("llama.rope.dimension_count", 8, "must be 10, the size of an attention head"),
-        ("llama.rope.scaling.type", "yarn", "RoPE scaling 'yarn' is not supported"),
+        ("llama.rope.scaling.type", "dynamic", "RoPE scaling 'dynamic' is not supported"),
+        ("llama.rope.scaling.type", "yarn", "'llama.rope.scaling.factor' is missing"),
+        ("llama.rope.scaling.type", "longrope", "'rope_factors_long.weight': is missing"),
         ("split.count", 3, "llama-gguf-split --merge"),
-        ("llama.expert_count", 8, "mixture-of-experts"),
-        ("llama.attention.sliding_window", 128, "sliding-window"),
+        ("llama.expert_count", 8, "'llama.expert_used_count' is missing"),
+        ("llama.attention.sliding_window", -1, "must be at least 0"),
     ],
 )
 def test_metadata_refused(tiny_gguf: Path, key: str, value: object, problem: str) -> None:
@@ -265,7 +266,7 @@ def test_missing_embedding_and_foreign_tensor(tiny_gguf: Path) -> None:
     norm = replace(embedding, name="blk.0.attn_q_norm.weight")
     tensors = {**file.tensors, norm.name: norm}
     foreign = GgufFile(path=file.path, metadata=file.metadata, tensors=tensors)
-    with pytest.raises(ModelFileError, match=r"'blk.0.attn_q_norm.weight': is not part of a Llama"):
+    with pytest.raises(ModelFileError, match=r"'blk.0.attn_q_norm.weight': is not part of a llama"):
         entries_from_gguf(foreign, spec)
 
 
