@@ -16,7 +16,7 @@ from antiphon.engine.quantized_llama import QuantizedLlama
 from antiphon.engine.quantized_weights import QuantizedWeights
 from antiphon.engine.weights import load_weights
 from antiphon.errors import UsageError
-from antiphon.testing.family_config import hf_config
+from antiphon.checkpoint.hf_config import hf_config
 
 _PHRASES = (
     "The",

@@ -14,7 +14,7 @@ from antiphon.engine.llama import LlamaModel
 from antiphon.engine.model import Model
 from antiphon.engine.quantized_llama import QuantizedLlama
 from antiphon.engine.quantized_weights import QuantizedWeights
-from antiphon.testing.family_config import hf_config
+from antiphon.checkpoint.hf_config import hf_config
 from antiphon.testing.tiny_models import TINY_SPEC, random_tensors
 
 DTYPES = ("fp32", "int8")

@@ -25,7 +25,7 @@ from .drain import drain
 from .drill import drill
 from .interrupted import code_of
 from .kv import kv_app
-from .models import models
+from .models import models_app
 from .plan import plan
 from .profile import profile
 from .replay import replay
@@ -81,13 +81,13 @@ app.command()(drill)
 app.command()(role)
 app.command()(restart)
 app.command()(store)
-app.command()(models)
 app.command()(profile)
 app.command()(plan)
 app.command()(replay)
 app.add_typer(bench_app, name="bench")
 app.add_typer(config_app, name="config")
 app.add_typer(kv_app, name="kv")
+app.add_typer(models_app, name="models")
 app.add_typer(sim_app, name="sim")
 
 
