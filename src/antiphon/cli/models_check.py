@@ -149,7 +149,7 @@ def _as_text(found: dict[str, Any]) -> str:
             f"{found['model']} in {found['dtype']}, keys and values in {found['kv_dtype']}, "
             f"against {found['reference']} in fp32",
             f"  {found['positions']:,} positions in prompts of {found['window_tokens']:,} tokens",
-            f"  KL          {found['mean_kl_nats']:.5f} nats on average",
+            f"  KL          {max(found['mean_kl_nats'], 0.0):.5f} nats on average",
             f"  top-1       {found['top1']:.2%} alike",
             f"  perplexity  {found['perplexity']:.4g}, fp32 {found['reference_perplexity']:.4g}: "
             f"{found['perplexity_change']:+.2%} ± {found['perplexity_error']:.2%}",

@@ -59,7 +59,7 @@ def weight_bytes(checkpoint: Checkpoint, dtype: str) -> int:
     if dtype == "fp32":
         return sum(4 * prod(entry.shape) for entry in checkpoint.tensors.values())
     wanted = parts(checkpoint.spec, StoredTensors(checkpoint))
-    return sum(prod(part.shape) * part.dtype.itemsize for part in wanted)
+    return sum(part.size for part in wanted)
 
 
 class StoredTensors:

@@ -34,15 +34,16 @@ class ExpertSplit:
 def split_mlp(gate: torch.Tensor, gain: torch.Tensor, count: int, active: int) -> ExpertSplit:
     """Cut the MLP whose gate projection is `gate` float32 [neurons, hidden]. Does not mutate.
 
-    `gain` float32 [hidden] is that of the norm before the MLP. With all experts active nothing is
+    `gain` float32 [hidden] is that of the norm before the MLP: neurons are alike if their gates
+    times it point alike, since that is what they see of the residual stream. With all experts active nothing is
     chosen, and the router is zero: their shares are equal exactly.
     """
-    directions = torch.nn.functional.normalize(gate, dim=1)
-    labels = balanced_clusters(directions.numpy(), count)
+    felt = torch.nn.functional.normalize(gate * gain, dim=1)
+    labels = balanced_clusters(felt.numpy(), count)
     neurons = torch.from_numpy(np.argsort(labels, kind="stable").reshape(count, -1))
     router = torch.zeros(count, gate.shape[1])
     if active < count:
-        router = directions[neurons].mean(1)
+        router = torch.nn.functional.normalize(gate, dim=1)[neurons].mean(1)
         longest_row = gain.abs().max().item() * gate.shape[1] ** 0.5
         longest_centre = router.norm(dim=1).max().item()
         router *= LARGEST_LOGIT / max(longest_row * longest_centre, 1e-30)

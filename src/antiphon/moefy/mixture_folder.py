@@ -87,9 +87,7 @@ def _write_weights(
         advance(number / total)
     if shard:
         write()
-    _write_json(
-        folder / _INDEX, {"metadata": {"total_size": size}, "weight_map": weight_map}
-    )
+    _write_json(folder / _INDEX, {"metadata": {"total_size": size}, "weight_map": weight_map})
 
 
 def _mixture_tensors(checkpoint: Checkpoint, spec: ModelSpec) -> Named:
@@ -121,5 +119,3 @@ def _experts(stored: StoredTensors, layer: str, spec: ModelSpec) -> Named:
 
 def _write_json(path: Path, value: object) -> None:
     path.write_text(json.dumps(value, indent=1) + "\n", encoding="utf-8")
-
-

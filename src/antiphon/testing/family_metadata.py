@@ -16,7 +16,6 @@ from antiphon.checkpoint import (
     Scoring,
     YarnScaling,
 )
-
 from antiphon.checkpoint.hf_config import Arrays, family_of, hf_tensors
 
 _ARCHITECTURES = {"mistral": "llama", "mixtral": "llama", "qwen3_moe": "qwen3moe"}
