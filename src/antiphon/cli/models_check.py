@@ -65,7 +65,7 @@ def check(
         ("engine", "cores"): parse_cores(cores),
     }
     settings = load(config, given)
-    found = _measure(settings, _text(text), reference, positions, window)
+    found = _measure(settings, read_text(text), reference, positions, window)
     typer.echo(json.dumps(found, indent=2) if as_json else _as_text(found))
     kl = found["mean_kl_nats"]
     if max_kl is not None and not kl <= max_kl:
@@ -73,8 +73,8 @@ def check(
         raise typer.Exit(1)
 
 
-def _text(file: Path | None) -> str:
-    """The user's text, or one that every Python has: its documentation."""
+def read_text(file: Path | None) -> str:
+    """The user's text, or one that every Python has: its documentation. Raises `UsageError`."""
     if file is None:
         from pydoc_data.topics import topics
 

@@ -35,8 +35,8 @@ def split_mlp(gate: torch.Tensor, gain: torch.Tensor, count: int, active: int) -
     """Cut the MLP whose gate projection is `gate` float32 [neurons, hidden]. Does not mutate.
 
     `gain` float32 [hidden] is that of the norm before the MLP: neurons are alike if their gates
-    times it point alike, since that is what they see of the residual stream. With all experts active nothing is
-    chosen, and the router is zero: their shares are equal exactly.
+    times it point alike, since that is what they see of the residual stream. With all experts
+    active nothing is chosen, and the router is zero: their shares are equal exactly.
     """
     felt = torch.nn.functional.normalize(gate * gain, dim=1)
     labels = balanced_clusters(felt.numpy(), count)

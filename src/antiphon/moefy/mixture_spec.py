@@ -13,7 +13,7 @@ def mixture_spec(spec: ModelSpec, count: int, active: int) -> ModelSpec:
     """`spec` with `count` experts in each layer, `active` of them for each row.
 
     With norms of heads it is a Qwen3-MoE, else a Mixtral: see
-    docs/decisions/0022-moefied-models.md. Raises `UsageError`: a number that is impossible, or a
+    docs/decisions/0025-moefied-models.md. Raises `UsageError`: a number that is impossible, or a
     quirk that neither family has.
     """
     if spec.experts is not None:
