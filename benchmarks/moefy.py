@@ -28,8 +28,8 @@ from antiphon.text import Tokenizer
 Split = Callable[[torch.Tensor, torch.Tensor, int, int], ExpertSplit]
 
 
-def by_chance() -> Split:
-    chance = np.random.default_rng(0)
+def by_chance(seed: int) -> Split:
+    chance = np.random.default_rng(seed)
 
     def split(gate: torch.Tensor, gain: torch.Tensor, count: int, active: int) -> ExpertSplit:
         neurons = torch.from_numpy(chance.permutation(len(gate)).reshape(count, -1))
@@ -56,6 +56,7 @@ def main() -> None:
     parser.add_argument("--top-k", type=int, nargs="+", default=[8, 6, 4])
     parser.add_argument("--positions", type=int, default=1024)
     parser.add_argument("--window", type=int, default=512)
+    parser.add_argument("--draws", type=int, default=2, help="of chance")
     options = parser.parse_args()
     checkpoint = open_checkpoint(resolve(options.model))
     tokens = Tokenizer.load(checkpoint.tokenizer).encode(
@@ -65,7 +66,8 @@ def main() -> None:
     reference = load_llama(checkpoint, dtype="fp32", cache_dir=None)
     rows = []
     for active in options.top_k:
-        for name, split in (("centroid", split_mlp), ("chance", by_chance())):
+        draws = [(f"chance {seed}", by_chance(seed)) for seed in range(options.draws)]
+        for name, split in [("centroid", split_mlp), *draws]:
             with tempfile.TemporaryDirectory() as folder, cut_by(split):
                 cut = Path(folder) / "cut"
                 moefy(checkpoint, cut, experts=options.experts, active=active)

@@ -9,14 +9,19 @@ from contextlib import contextmanager
 def bar(what: str) -> Iterator[Callable[[float], None]]:
     """Shows how much of `what` is done: call what it gives with shares from 0 to 1."""
     from rich.console import Console
-    from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn
-    from rich.progress import TimeRemainingColumn as Left
+    from rich.progress import (
+        BarColumn,
+        Progress,
+        TaskProgressColumn,
+        TextColumn,
+        TimeRemainingColumn,
+    )
 
     with Progress(
         TextColumn(what, markup=False),
         BarColumn(),
         TaskProgressColumn(),
-        Left(),
+        TimeRemainingColumn(),
         console=Console(stderr=True),
         transient=True,
         disable=not sys.stderr.isatty(),

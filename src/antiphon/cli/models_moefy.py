@@ -11,9 +11,10 @@ from .kv_cost import bytes_text
 
 def moefy(
     source: Annotated[
-        str, typer.Argument(metavar="SRC", help="A dense model, as for `antiphon serve`.")
+        str,
+        typer.Argument(help="A dense model, as for `antiphon serve`.", show_default=False),
     ],
-    folder: Annotated[Path, typer.Argument(metavar="DST", help="The folder to make.")],
+    folder: Annotated[Path, typer.Argument(help="The folder to make.", show_default=False)],
     experts: Annotated[
         int, typer.Option(help="Into how many experts each MLP is cut.", show_default=False)
     ],
@@ -21,16 +22,16 @@ def moefy(
         int, typer.Option(help="How many of them each token takes.", show_default=False)
     ],
 ) -> None:
-    """Write the dense model SRC as a mixture of experts, in a Hugging Face folder DST.
+    """Write the dense model SOURCE as a mixture of experts, in a Hugging Face folder FOLDER.
 
-    With as many active experts as there are, DST computes what SRC does. With fewer it is quicker
-    and worse: measure it with `antiphon models check DST --reference SRC`. Nothing is trained.
+    With as many active experts as there are, FOLDER computes what SOURCE does. With fewer it is
+    quicker and much worse, since nothing is trained: `antiphon models check` measures it.
 
     \b
     antiphon models moefy smollm2-135m ./smollm2-8x --experts 8 --top-k 8
     antiphon serve ./smollm2-8x
 
-    SRC may be a Llama, a Mistral or a Qwen3. DST's weights are float32.
+    SOURCE may be a Llama, a Mistral or a Qwen3. FOLDER's weights are float32.
     """
     from antiphon.checkpoint import open_checkpoint, resolve
     from antiphon.moefy import moefy as write

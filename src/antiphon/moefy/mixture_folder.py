@@ -75,6 +75,7 @@ def _write_weights(
     def write() -> None:
         name = f"model-{len(set(weight_map.values())) + 1:05}.safetensors"
         save_file(shard, folder / name, metadata={"format": "pt"})
+        (folder / name).chmod(0o666 & (folder.stat().st_mode | 0o600))  # the library leaves it 600
         weight_map.update(dict.fromkeys(shard, name))
         shard.clear()
 
