@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import torch
+from safetensors import SafetensorError
 from safetensors.torch import save_file
 
 from antiphon.checkpoint import Checkpoint, ModelSpec, expected_shapes, family_of, hf_config
@@ -57,8 +58,9 @@ def moefy(
             _write_json(whole / "config.json", hf_config(spec) | {"dtype": "float32"})
             write_tokenizer(whole, checkpoint)
             whole.rename(folder)
-    except OSError as error:
-        raise UsageError(f"{folder}: can't be written: {error.strerror or error}") from None
+    except (OSError, SafetensorError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise UsageError(f"{folder}: can't be written: {reason}") from None
     return spec
 
 
