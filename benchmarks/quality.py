@@ -22,8 +22,7 @@ import torch
 from support import result
 
 from antiphon.checkpoint import open_checkpoint, resolve
-from antiphon.engine import KvDtype, load_llama, numerics_id
-from antiphon.testing.quality import compare
+from antiphon.engine import KvDtype, compare, load_llama, numerics_id
 from antiphon.text import Tokenizer
 
 WINDOW = 1024

@@ -13,9 +13,9 @@ from antiphon.checkpoint import FAMILIES, LongRopeScaling, YarnScaling, open_che
 from antiphon.checkpoint.facts import Facts
 from antiphon.checkpoint.gguf_file import GgufFile, read_gguf
 from antiphon.checkpoint.gguf_model import spec_from_gguf
+from antiphon.checkpoint.hf_config import hf_config, hf_tensors
 from antiphon.checkpoint.hf_rope import rope_of
 from antiphon.errors import ModelFileError
-from antiphon.testing.family_config import hf_config, hf_tensors
 from antiphon.testing.family_oracle import gguf_spec
 from antiphon.testing.tiny_families import FAMILY_SPECS
 from antiphon.testing.tiny_models import random_tensors, write_gguf, write_hf_folder

@@ -10,13 +10,13 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 from transformers import LlamaConfig, LlamaForCausalLM
 
 from antiphon.checkpoint import Checkpoint, GgufTokenizer, open_checkpoint, resolve
+from antiphon.checkpoint.hf_config import hf_config
 from antiphon.engine.llama import LlamaModel
 from antiphon.engine.model import Model
 from antiphon.engine.quantized_llama import QuantizedLlama
 from antiphon.engine.quantized_weights import QuantizedWeights
 from antiphon.engine.weights import load_weights
 from antiphon.errors import UsageError
-from antiphon.testing.family_config import hf_config
 
 _PHRASES = (
     "The",

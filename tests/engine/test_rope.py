@@ -15,8 +15,8 @@ from antiphon.checkpoint import (
     RopeScaling,
     YarnScaling,
 )
+from antiphon.checkpoint.hf_config import hf_config
 from antiphon.engine.rope import frequencies, rotation_table
-from antiphon.testing.family_config import hf_config
 
 LLAMA3 = Llama3Scaling(
     factor=32.0, low_freq_factor=1.0, high_freq_factor=4.0, original_context_len=8192

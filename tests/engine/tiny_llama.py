@@ -7,6 +7,7 @@ import torch
 from transformers import LlamaConfig, LlamaForCausalLM
 
 from antiphon.checkpoint import ModelSpec
+from antiphon.checkpoint.hf_config import hf_config
 from antiphon.engine.attention import Geometry, geometry_of
 from antiphon.engine.batch import Batch, PageTable, Run
 from antiphon.engine.kv_memory import KvDtype, KvMemory, layout_of
@@ -14,7 +15,6 @@ from antiphon.engine.llama import LlamaModel
 from antiphon.engine.model import Model
 from antiphon.engine.quantized_llama import QuantizedLlama
 from antiphon.engine.quantized_weights import QuantizedWeights
-from antiphon.testing.family_config import hf_config
 from antiphon.testing.tiny_models import TINY_SPEC, random_tensors
 
 DTYPES = ("fp32", "int8")

@@ -3,6 +3,7 @@
 from .checkpoint import Checkpoint, CheckpointFormat, open_checkpoint
 from .experts import Experts, Scoring
 from .families import FAMILIES, Family
+from .hf_config import family_of, hf_config, hf_tensors
 from .model_spec import Activation, ModelSpec
 from .model_tensors import expected_shapes
 from .resolve import KnownModel, here, known_models, resolve
@@ -40,7 +41,10 @@ __all__ = [
     "TokenizerSource",
     "YarnScaling",
     "expected_shapes",
+    "family_of",
     "here",
+    "hf_config",
+    "hf_tensors",
     "known_models",
     "open_checkpoint",
     "resolve",

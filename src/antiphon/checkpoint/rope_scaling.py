@@ -44,7 +44,7 @@ class LongRopeScaling:
     """LongRoPE (Ding et al. 2024): frequency i is divided by `short[i]`, or by `long[i]`.
 
     `long` holds where a model is to run beyond `original_context_len`, for all its positions:
-    see docs/decisions/0020-families.md. Both have rotary_dim / 2 factors. Rotated queries and
+    see docs/decisions/0019-families.md. Both have rotary_dim / 2 factors. Rotated queries and
     keys are multiplied by `attention_factor`.
     """
 

@@ -26,7 +26,7 @@ from .drain import drain
 from .drill import drill
 from .interrupted import code_of
 from .kv import kv_app
-from .models import models
+from .models import models_app
 from .plan import plan
 from .profile import profile
 from .replay import replay
@@ -84,7 +84,6 @@ app.command()(role)
 app.command()(restart)
 app.command()(store)
 app.command()(worker)
-app.command()(models)
 app.command()(profile)
 app.command()(plan)
 app.command()(replay)
@@ -92,6 +91,7 @@ app.add_typer(bench_app, name="bench")
 app.add_typer(cluster_app, name="cluster")
 app.add_typer(config_app, name="config")
 app.add_typer(kv_app, name="kv")
+app.add_typer(models_app, name="models")
 app.add_typer(sim_app, name="sim")
 
 

@@ -1,15 +1,30 @@
-"""`antiphon models`: the names that `antiphon serve` knows, and where their files are."""
+"""`antiphon models`: which models there are, what they are, and how good they are quantised."""
 
 import json
 from typing import Annotated
 
 import typer
 
+from .models_check import check
+from .models_inspect import inspect
+from .models_moefy import moefy
 
+models_app = typer.Typer(
+    invoke_without_command=True,
+    rich_markup_mode=None,
+    epilog="See what fits: antiphon models inspect smollm2-135m",
+)
+models_app.command()(inspect)
+models_app.command()(check)
+models_app.command()(moefy)
+
+
+@models_app.callback()
 def models(
+    context: typer.Context,
     as_json: Annotated[bool, typer.Option("--json", help="JSON instead of a table.")] = False,
 ) -> None:
-    """List the known models, and where their files are on this machine.
+    """List the known models, and where their files are; look at a model, measure or change it.
 
     A folder with a Hugging Face model (safetensors) or a .gguf file works too.
 
@@ -17,6 +32,8 @@ def models(
     antiphon models
     antiphon serve path/to/model.gguf
     """
+    if context.invoked_subcommand is not None:
+        return
     from antiphon.checkpoint import known_models
 
     known = known_models()

@@ -1,6 +1,7 @@
 """Tokens from tensors: torch lives here."""
 
 from . import spin_limit  # noqa: F401  (before torch)
+from .agreement import Agreement, compare
 from .first_use import first_use
 from .kv_memory import KvArea, KvDtype, KvLayout, KvMemory, check_available, kv_dtype_of, layout_of
 from .llama import LlamaModel
@@ -11,9 +12,10 @@ from .rope import frequencies as rotary_frequencies
 from .rope import runs_long
 from .thread_team import use_cores
 from .torch_engine import TorchEngine
-from .weights import load_quantized, load_weights
+from .weights import StoredTensors, load_quantized, load_weights, weight_bytes
 
 __all__ = [
+    "Agreement",
     "KvArea",
     "KvDtype",
     "KvLayout",
@@ -21,8 +23,10 @@ __all__ = [
     "LlamaModel",
     "Model",
     "QuantizedLlama",
+    "StoredTensors",
     "TorchEngine",
     "check_available",
+    "compare",
     "first_use",
     "kv_dtype_of",
     "layout_of",
@@ -33,4 +37,5 @@ __all__ = [
     "rotary_frequencies",
     "runs_long",
     "use_cores",
+    "weight_bytes",
 ]

@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Callable
+from math import prod
 from pathlib import Path
 
 import torch
@@ -47,19 +48,28 @@ def load_quantized(checkpoint: Checkpoint, *, cache_dir: Path | None) -> Quantiz
     if cache_dir is not None:
         cache = WeightCache(cache_dir / "weights")
         name = f"{checkpoint.identity.hex()}-{QUANTIZED_REVISION}"
-        tensors = _through_cache(cache, name, parts(spec, _Stored(checkpoint)))
+        tensors = _through_cache(cache, name, parts(spec, StoredTensors(checkpoint)))
         if tensors is not None:
             return assemble(spec, tensors)
-    return QuantizedWeights.take(spec, _Stored(checkpoint))
+    return QuantizedWeights.take(spec, StoredTensors(checkpoint))
 
 
-class _Stored:
-    """A checkpoint's tensors, each converted when it is taken."""
+def weight_bytes(checkpoint: Checkpoint, dtype: str) -> int:
+    """Memory that the checkpoint's weights take in `dtype`, "int8" or "fp32"; reads no tensor."""
+    if dtype == "fp32":
+        return sum(4 * prod(entry.shape) for entry in checkpoint.tensors.values())
+    wanted = parts(checkpoint.spec, StoredTensors(checkpoint))
+    return sum(part.size for part in wanted)
+
+
+class StoredTensors:
+    """A checkpoint's tensors, each converted when it is taken: see `load_weights`."""
 
     def __init__(self, checkpoint: Checkpoint) -> None:
         self._entries = checkpoint.tensors
 
     def pop(self, key: str, /) -> torch.Tensor:
+        """The tensor as float32. Raises `KeyError`, or `ModelFileError` as `load_weights`."""
         return _convert(self._entries[key])
 
 

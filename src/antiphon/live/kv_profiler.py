@@ -46,7 +46,7 @@ class SampleSizes:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fit:
     """How a profile is fitted. The defaults are what measurements left
-    (docs/decisions/0019-kv-as-coefficients.md)."""
+    (docs/decisions/0018-kv-as-coefficients.md)."""
 
     section_layers: int = 2
     before_rope: bool = True

@@ -16,8 +16,7 @@ from antiphon.checkpoint import (
     Scoring,
     YarnScaling,
 )
-
-from .family_config import Arrays, family_of, hf_tensors
+from antiphon.checkpoint.hf_config import Arrays, family_of, hf_tensors
 
 _ARCHITECTURES = {"mistral": "llama", "mixtral": "llama", "qwen3_moe": "qwen3moe"}
 

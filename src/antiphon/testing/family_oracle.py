@@ -28,11 +28,11 @@ from antiphon.checkpoint import (
     StorageType,
     open_checkpoint,
 )
+from antiphon.checkpoint.hf_config import Arrays
 from antiphon.engine import KvMemory, Model, layout_of, load_llama
 from antiphon.engine.batch import Batch, PageTable, Run
 from antiphon.engine.rope import frequencies
 
-from .family_config import Arrays
 from .tiny_families import FAMILY_SPECS
 from .tiny_models import quantised, random_tensors, write_gguf, write_hf_folder
 

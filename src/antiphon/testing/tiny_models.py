@@ -19,8 +19,8 @@ from safetensors.torch import save_file
 from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
 
 from antiphon.checkpoint import BLOCK_LAYOUT, ModelSpec, StorageType, expected_shapes
+from antiphon.checkpoint.hf_config import Arrays, hf_config, hf_tensors
 
-from .family_config import Arrays, hf_config, hf_tensors
 from .family_metadata import add_metadata, gguf_architecture, gguf_tensors
 from .ggml_quants import quantize
 

@@ -124,6 +124,10 @@ class Tokenizer:
         """The token alone as text, specials spelled out; parts of characters become U+FFFD."""
         return self.pieces[token_id].decode("utf-8", "replace")
 
+    def as_json(self) -> str:
+        """The tokenizer as the tokenizer.json of a Hugging Face folder."""
+        return self._backend.to_str()
+
     def is_special(self, token_id: TokenId) -> bool:
         """Whether the token is a control token: no part of the text."""
         return token_id in self._special_ids

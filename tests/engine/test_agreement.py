@@ -3,8 +3,7 @@
 import pytest
 from smollm2 import model, prompts
 
-from antiphon.engine import KvDtype
-from antiphon.testing.quality import compare
+from antiphon.engine import KvDtype, compare
 
 
 @pytest.mark.parametrize("kv_dtype", KvDtype)

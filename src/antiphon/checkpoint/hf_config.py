@@ -6,15 +6,14 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from antiphon.checkpoint import (
-    FAMILIES,
-    Experts,
-    Family,
+from .experts import Experts
+from .families import FAMILIES, Family
+from .model_spec import ModelSpec
+from .rope_scaling import (
     FrequencyFactors,
     LinearScaling,
     Llama3Scaling,
     LongRopeScaling,
-    ModelSpec,
     RopeScaling,
     YarnScaling,
 )
@@ -28,7 +27,7 @@ def family_of(spec: ModelSpec) -> Family:
 
 
 def hf_config(spec: ModelSpec) -> dict[str, Any]:
-    """The config.json of `spec`."""
+    """The config.json of `spec`. Raises `ValueError` for `FrequencyFactors`: it can't hold them."""
     family = family_of(spec)
     config = {
         "architectures": [family.classes[0]],

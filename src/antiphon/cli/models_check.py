@@ -1,0 +1,157 @@
+"""`antiphon models check`: how much worse a model is in int8 than in fp32, on a text."""
+
+import json
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from antiphon.errors import UsageError
+from antiphon.types import Config
+
+from . import options
+from .bar import bar
+from .progress import Progress
+from .settings import load, parse_cores
+
+_MOST_TEXT_BYTES = 256 * 1024**2
+
+
+def check(
+    model: options.Model = None,
+    text: Annotated[
+        Path | None,
+        typer.Option(
+            help="A text of your kind, in UTF-8.",
+            metavar="FILE",
+            show_default="Python's own documentation",
+        ),
+    ] = None,
+    reference: Annotated[
+        str | None,
+        typer.Option(help="Compare with another model of the same tokenizer.", metavar="MODEL"),
+    ] = None,
+    dtype: options.Dtype = None,
+    kv_dtype: options.KvDtype = None,
+    positions: Annotated[
+        int, typer.Option(min=2, max=10**7, help="Most tokens of the text that are used.")
+    ] = 4096,
+    window: Annotated[
+        int, typer.Option(min=2, max=2**20, help="Tokens of one prompt; at most the context.")
+    ] = 1024,
+    max_kl: Annotated[
+        float | None,
+        typer.Option(min=0.0, help="Exit code 1 if the mean KL is above this.", metavar="NATS"),
+    ] = None,
+    cores: options.Cores = None,
+    as_json: Annotated[bool, typer.Option("--json", help="JSON instead of text.")] = False,
+    config: options.ConfigFile = None,
+) -> None:
+    """Say how far MODEL's predictions are from its own in fp32, on your text.
+
+    \b
+    antiphon models check smollm2-135m
+    antiphon models check ./model.gguf --text mails.txt --max-kl 0.01
+    antiphon models check ./smollm2-8x --reference smollm2-135m --dtype fp32
+
+    KL: how many nats the predictions of the next token are away on average, 0 if equal. Top-1:
+    how often both find the same token likeliest. Memory: both models, and the logits of a window.
+    """
+    given = {
+        ("model", "name"): model,
+        ("model", "dtype"): dtype,
+        ("kv", "dtype"): kv_dtype,
+        ("engine", "cores"): parse_cores(cores),
+    }
+    settings = load(config, given)
+    found = _measure(settings, read_text(text), reference, positions, window)
+    typer.echo(json.dumps(found, indent=2) if as_json else _as_text(found))
+    kl = found["mean_kl_nats"]
+    if max_kl is not None and not kl <= max_kl:
+        typer.echo(f"antiphon: the mean KL is {kl:.3g} nats, above --max-kl {max_kl:g}", err=True)
+        raise typer.Exit(1)
+
+
+def read_text(file: Path | None) -> str:
+    """The user's text, or one that every Python has: its documentation. Raises `UsageError`."""
+    if file is None:
+        from pydoc_data.topics import topics
+
+        return "\n\n".join(topics[name] for name in sorted(topics))
+    try:
+        if file.stat().st_size > _MOST_TEXT_BYTES:
+            raise UsageError(f"{file}: longer than {_MOST_TEXT_BYTES} bytes: give a part of it")
+        return file.read_text(encoding="utf-8")
+    except OSError as error:
+        raise UsageError(f"{file}: can't be read: {error.strerror or error}") from None
+    except UnicodeDecodeError as error:
+        raise UsageError(f"{file}: not UTF-8 text: {error.reason} at {error.start}") from None
+
+
+def _measure(
+    config: Config, text: str, reference: str | None, positions: int, window: int
+) -> dict[str, Any]:
+    """Load both, compare them; what `--json` prints."""
+    from antiphon.checkpoint import open_checkpoint, resolve
+    from antiphon.engine import compare, kv_dtype_of, load_llama, use_cores
+    from antiphon.live.cache_folder import cache_folder
+    from antiphon.text import Tokenizer
+
+    use_cores(config.engine.cores)
+    kv_dtype = kv_dtype_of(config.kv.dtype, config.model.dtype)
+    with Progress() as progress:
+        progress.say(f"Opening {config.model.name}")
+        candidate = open_checkpoint(resolve(config.model.name))
+        other = candidate if reference is None else open_checkpoint(resolve(reference))
+        if other.spec.vocab_size != candidate.spec.vocab_size:
+            raise UsageError(
+                f"{other.name} has {other.spec.vocab_size} tokens, {candidate.name} "
+                f"{candidate.spec.vocab_size}: only models of one tokenizer can be compared"
+            )
+        prompts = windows(
+            Tokenizer.load(candidate.tokenizer).encode(text[: 16 * positions])[:positions],
+            min(window, candidate.spec.context_len, other.spec.context_len),
+        )
+        progress.say("Loading weights (the first time converts them)")
+        cache = cache_folder(config.engine)
+        models = (
+            load_llama(other, dtype="fp32", cache_dir=cache),
+            load_llama(candidate, dtype=config.model.dtype, cache_dir=cache),
+        )
+    with bar("comparing") as advance:
+        agreement = compare(*models, prompts, kv_dtype=kv_dtype, advance=advance)
+    return {
+        "model": candidate.name,
+        "dtype": config.model.dtype,
+        "kv_dtype": kv_dtype.value,
+        "reference": other.name,
+        "window_tokens": max(map(len, prompts)),
+        **asdict(agreement),
+    }
+
+
+def windows(tokens: tuple[int, ...], size: int) -> list[tuple[int, ...]]:
+    """`tokens` cut into prompts of `size`; a last one of a token alone predicts nothing.
+
+    Raises `UsageError` if there is nothing to predict.
+    """
+    cut = [tokens[at : at + size] for at in range(0, len(tokens), size)]
+    kept = [prompt for prompt in cut if len(prompt) > 1]
+    if not kept:
+        raise UsageError(f"the text has {len(tokens)} tokens: give one of at least two (--text)")
+    return kept
+
+
+def _as_text(found: dict[str, Any]) -> str:
+    return "\n".join(
+        [
+            f"{found['model']} in {found['dtype']}, keys and values in {found['kv_dtype']}, "
+            f"against {found['reference']} in fp32",
+            f"  {found['positions']:,} positions in prompts of {found['window_tokens']:,} tokens",
+            f"  KL          {max(found['mean_kl_nats'], 0.0):.5f} nats on average",
+            f"  top-1       {found['top1']:.2%} alike",
+            f"  perplexity  {found['perplexity']:.4g}, fp32 {found['reference_perplexity']:.4g}: "
+            f"{found['perplexity_change']:+.2%} ± {found['perplexity_error']:.2%}",
+        ]
+    )
