@@ -32,6 +32,7 @@ OPTIONS: dict[str, tuple[str, Any, Any]] = {
     "store_memory": ("store.memory_bytes", "5GiB", 5 * 2**30),
     "store_disk": ("store.disk_bytes", "3GiB", 3 * 2**30),
     "store_dir": ("store.dir", "/d", "/d"),
+    "store_key_file": ("store.at_rest_key_file", "/k", "/k"),
     "profile": ("router.profile", "p", "p"),
     "planner": ("planner.mode", "advise", "advise"),
     "budget": ("planner.budget", 5, 5),
@@ -40,6 +41,7 @@ OPTIONS: dict[str, tuple[str, Any, Any]] = {
     "model": ("model.name", "m", "m"),
 }
 BESIDE = {"store_dir": {"store_disk": "1GiB"}, "budget": {"planner": "advise"}}
+BESIDE["store_key_file"] = BESIDE["store_dir"]
 BESIDE["budget"] |= {"prefill": 1, "decode": 1}  # pyright: ignore
 BESIDE["prefill"] = {"decode": 1}  # pyright: ignore
 
