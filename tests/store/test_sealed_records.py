@@ -5,11 +5,10 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
+import disk_kit
 import pytest
 from disk_kit import (
-    SEGMENT_BYTES,
-    FaultyDisk,
-    HandClock,
+    LIMIT_BYTES,
     append,
     drop_count,
     fill,
@@ -23,8 +22,15 @@ from hypothesis import strategies as st
 from record_kit import ORIGIN, block_of, checksums, key_of, pages_of, record_of, same
 
 from antiphon.errors import BugError
-from antiphon.store.disk import DiskMiss, DiskTier, Fsync
-from antiphon.store.record import Codec, RecordHeader, decode_header, new_pages, unrecordable
+from antiphon.store.disk import DiskMiss, DiskTier
+from antiphon.store.record import (
+    Codec,
+    RecordHeader,
+    decode_header,
+    new_pages,
+    record_seal,
+    unrecordable,
+)
 from antiphon.store.record.record_header import DIGEST_BYTES, digest_of
 from antiphon.store.record.record_seal import RecordSeal
 
@@ -32,17 +38,8 @@ SEAL, OTHER = RecordSeal(bytes(range(32))), RecordSeal(bytes(range(1, 33)))
 SEALED = SEAL.origin(ORIGIN)
 
 
-def tier(folder: Path, seal: RecordSeal | None = SEAL, *, limit_records: int = 64) -> DiskTier:
-    return DiskTier(
-        folder,
-        ORIGIN,
-        limit_bytes=limit_records * len(sealed(0)),
-        fsync=Fsync.NEVER,
-        seal=seal,
-        segment_bytes=SEGMENT_BYTES,
-        clock=HandClock(),
-        calls=FaultyDisk(),
-    )
+def tier(folder: Path, seal: RecordSeal | None = SEAL, limit_bytes: int = LIMIT_BYTES) -> DiskTier:
+    return disk_kit.tier(folder, limit_bytes=limit_bytes, seal=seal)
 
 
 def sealed(number: int, seal: RecordSeal = SEAL) -> bytes:
@@ -127,6 +124,11 @@ def test_a_header_that_was_changed_on_purpose_is_a_miss(data: st.DataObject) -> 
     assert not opens(forged(record, change))
 
 
+def test_control_a_tag_that_leaves_the_header_out_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(record_seal, "_bound", lambda head: b"")
+    assert opens(forged(sealed(0), lambda head: head.__setitem__(160, 0)))
+
+
 def test_a_chunk_of_another_block_or_another_key_is_a_miss() -> None:
     size = RecordHeader.of_sealed(SEALED, block_of(0)).header_bytes
     assert not opens(sealed(0)[:size] + sealed(1)[size:])
@@ -182,7 +184,7 @@ def test_pages_that_were_reassigned_before_they_were_sealed_are_not_given(tmp_pa
 
 
 def test_what_was_read_has_its_second_chance_as_it_is(tmp_path: Path) -> None:
-    disk = tier(tmp_path, limit_records=16)
+    disk = tier(tmp_path, limit_bytes=16 * len(sealed(0)))
     fill(disk, range(4))
     for _ in range(3):
         assert readable(disk, [0]) == [0]
@@ -190,7 +192,7 @@ def test_what_was_read_has_its_second_chance_as_it_is(tmp_path: Path) -> None:
     assert drop_count(disk, "rewritten") >= 1
     assert readable(disk, [0]) == [0]
     disk.close()
-    again = tier(tmp_path, limit_records=16)
+    again = tier(tmp_path, limit_bytes=16 * len(sealed(0)))
     again.recover()
     assert readable(again, [0]) == [0]
 

@@ -55,8 +55,9 @@ _log = logging.getLogger(__name__)
 
 class KvStore:
     """Implements `port.Host` and `pool_port.Host`. `disk_folder` or `remote` None: no such tier;
-    `pooled` None: it is in no pool; `seal` None: records are plain. The folder is closed by `close`. `broken` gets the first
-    law that is broken in what the store does by itself: nothing can be trusted then.
+    `pooled` None: it is in no pool; `seal` None: records are plain. The folder is closed by
+    `close`. `broken` gets the first law that is broken in what the store does by itself: nothing
+    can be trusted then.
     """
 
     def __init__(
