@@ -3,6 +3,7 @@
 import base64
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 from store_callers import FakeGateway, FakeWorker, contents
@@ -72,7 +73,7 @@ def test_a_key_that_seals_nothing_is_refused() -> None:
         assert build({"store": {"at_rest_key_file": "/k", **more}})
 
 
-def with_key(folder: Path, file: Path | None) -> dict[str, object]:
+def with_key(folder: Path, file: Path | None) -> dict[str, Any]:
     named = {} if file is None else {"at_rest_key_file": str(file)}
     return {"disk_bytes": "64MiB", "dir": str(folder / "disk"), **named}
 
