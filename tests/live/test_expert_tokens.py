@@ -8,11 +8,23 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from link_kit import IDENTITY, Door, PuppetWorker, request, until, worker_info
+from link_kit import (
+    IDENTITY,
+    WELCOME,
+    Door,
+    PuppetWorker,
+    port,
+    request,
+    token,
+    until,
+    worker_info,
+)
 
 from antiphon.checkpoint import open_checkpoint
 from antiphon.core.config import build
+from antiphon.live import worker_port
 from antiphon.live.gateway.cluster_metrics import worker_families
+from antiphon.live.gateway.fleet import Fleet
 from antiphon.live.loaded_engine import load_engine
 from antiphon.live.worker import Worker
 from antiphon.live.worker_port import WorkerPort
@@ -20,13 +32,16 @@ from antiphon.testing.tiny_families import FAMILY_SPECS
 from antiphon.testing.tiny_models import random_tensors, write_hf_folder
 from antiphon.types import (
     MOST_EXPERT_COUNTS,
+    ClusterConfig,
     ExpertTokens,
+    FleetEvent,
     Health,
     Hello,
     Incarnation,
     Member,
     SamplingParams,
     SequenceEnded,
+    WorkerReported,
     WorkerView,
 )
 from antiphon.wire import Kind, decode, encode
@@ -56,14 +71,14 @@ async def joined(worker: Worker, gateway: Path) -> AsyncIterator[None]:
     async def new_life() -> None:
         await worker.new_life(Incarnation("life-2"))
 
-    port = asyncio.create_task(
+    running = asyncio.create_task(
         WorkerPort(worker, gateway, new_life=new_life, clock=time.monotonic).run()
     )
     try:
         yield
     finally:
-        port.cancel()
-        await asyncio.gather(port, return_exceptions=True)
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
 
 
 async def test_a_live_workers_experts_are_on_the_page(tmp_path: Path) -> None:
@@ -98,6 +113,49 @@ async def test_a_live_workers_experts_are_on_the_page(tmp_path: Path) -> None:
         await until(lambda: sum(shown(link.view()).values()) == tokens * each)
         assert shown(link.view()) == shown(worker.view())
         assert len(shown(link.view())) == SPEC.layers * SPEC.experts.count
+
+
+class Mixture(PuppetWorker):
+    """Its first expert has computed as many tokens as there were steps."""
+
+    def view(self) -> WorkerView:
+        view = super().view()
+        totals = (view.steps_total, 7)
+        return replace(view, expert_tokens=ExpertTokens(experts=2, layers=(0,), totals=totals))
+
+
+async def test_only_heartbeats_carry_counts_and_no_decision_sees_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(worker_port, "REPORT_EVERY_S", 0.0)
+    decided: list[FleetEvent] = []
+    failures: list[BaseException] = []
+    quiet = replace(WELCOME, heartbeat_s=500.0, lost_after_s=1000.0)
+    worker = Mixture(worker_info())
+    async with Door(tmp_path, welcome=quiet) as door, port(worker, door.path):
+        link = await door.link()
+        fleet = Fleet(
+            ClusterConfig(),
+            clock=time.monotonic,
+            on_events=lambda info, events: None,
+            on_change=decided.append,
+            on_failure=failures.append,
+        )
+        fleet.join(link)
+        one = request()
+        await link.add(one)
+        worker.say(token(one, 0))
+        await until(lambda: link.view().steps_total > 0)
+        (member,) = fleet.members()
+        assert shown(member.view) == {("w0", "0", "0"): 0, ("w0", "0", "1"): 7}, (
+            "those of its hello"
+        )
+        fleet._watch()
+        views = [change.view for change in decided if isinstance(change, WorkerReported)]
+        assert [view.steps_total > 0 for view in views] == [False, True]
+        assert {view.expert_tokens for view in views} == {None}
+        fleet.lose(link, "the test is over")
+    assert not failures
 
 
 def test_counts_are_shown_by_layer_and_expert_or_by_expert_alone() -> None:
