@@ -17,6 +17,7 @@ from typing import Any
 from antiphon.errors import ConfigError
 from antiphon.types import HostName, Role
 
+from .config import check_tables
 from .host_names import (
     DEFAULT_PORT,
     MAX_ADDRESSES,
@@ -138,8 +139,10 @@ class ClusterFile:
 def parse(values: Values) -> ClusterFile | None:
     """What a file says of hosts; None: nothing, it is about one host.
 
-    Raises `ConfigError`, and nothing else, whatever it holds. The other tables are not looked at.
+    Raises `ConfigError`, and nothing else, whatever it holds. Of other tables only the names are
+    looked at: one that is misspelt may be what is missing here.
     """
+    check_tables(values)
     if "hosts" not in values:
         if "links" in values:
             raise ConfigError("[[links]]: of no use without [hosts.…]")
