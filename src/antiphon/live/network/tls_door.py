@@ -17,6 +17,7 @@ from contextlib import suppress
 
 from antiphon.core.host_names import format_host_port
 from antiphon.errors import UsageError
+from antiphon.live.failure import why
 from antiphon.types import Seconds
 from antiphon.wire import FrameStream, QuietLog, owned_by_loop
 
@@ -157,9 +158,9 @@ class TlsDoor:
                     ssl_handshake_timeout=HANDSHAKE_TIMEOUT_S,
                 )
         except OSError as error:
-            why = getattr(error, "verify_message", "") or error or "no handshake in time"
-            self._quiet.warning("a connection from %s did not get in: %s", address, why)
-            stream.end(f"no handshake: {why}")
+            problem = why(error)
+            self._quiet.warning("a connection from %s did not get in: %s", address, problem)
+            stream.end(f"no handshake: {problem}")
             connection.close()
         except BaseException:
             stream.end("the door was closed")
