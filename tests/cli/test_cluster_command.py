@@ -125,3 +125,16 @@ def test_what_is_no_cluster_file_is_named_once(tmp_path: Path, file: Path) -> No
     file.write_text(FILE.replace("[hosts.box2]", "[host.box2]"))
     assert "did you mean [hosts]?" in run("cluster", "check", str(file)).stderr
     assert "name a folder" in run("cluster", "keys", str(file), "--host", "a").stderr
+
+
+def test_no_second_authority_and_no_second_gateway(tmp_path: Path, file: Path) -> None:
+    keys = tmp_path / "keys"
+    assert run("cluster", "keys", str(keys), "--config", str(file)).exit_code == 0
+    second = run("cluster", "keys", str(keys), "--gateway", "box7")
+    assert (second.exit_code, "the gateway's keys" in second.stderr) == (2, True)
+    both = run("cluster", "keys", str(tmp_path / "n"), "--gateway", "box7", "--config", str(file))
+    assert (both.exit_code, (tmp_path / "n").exists()) == (2, False)
+    (keys / "authority").rename(tmp_path / "away")
+    strange = run("cluster", "keys", str(keys), "--host", "box9")
+    assert (strange.exit_code, "but no authority" in strange.stderr) == (2, True)
+    assert {one.name for one in keys.iterdir()} == {"box1", "box2"}
