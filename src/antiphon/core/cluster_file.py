@@ -176,10 +176,14 @@ def _host(name: str, content: object) -> Host:
         )
     table = _known(where, _table(where, content), _HOST_KEYS)
     addresses = table.get("addresses", ())
-    if not isinstance(addresses, list | tuple) or not all(
-        isinstance(one, str) and is_address(one) for one in addresses
-    ):
+    if not isinstance(addresses, list | tuple):
         raise ConfigError(f'{where}.addresses: must be a list of addresses, such as ["10.0.0.1"]')
+    for one in addresses:
+        if not isinstance(one, str) or not is_address(one):
+            raise ConfigError(
+                f"{where}.addresses has {one!r:.60}: must be an address or a host's name, such as "
+                f'"10.0.0.1", without a port'
+            )
     if not 1 <= len(addresses) <= MAX_ADDRESSES:
         raise ConfigError(
             f"{where}.addresses: has {len(addresses)}, from 1 to {MAX_ADDRESSES} can be"

@@ -20,7 +20,15 @@ from network_kit import (
 )
 
 from antiphon.errors import UsageError
-from antiphon.live.network import GATEWAY_NAME, HostKeys, TlsAddress, dial, tls_door, tls_name
+from antiphon.live.network import (
+    GATEWAY_NAME,
+    HostKeys,
+    TlsAddress,
+    bound,
+    dial,
+    tls_door,
+    tls_name,
+)
 from antiphon.wire import TO_WORKER, FrameStream, Kind, encode
 
 pytestmark = pytest.mark.timeout(60)
@@ -175,3 +183,8 @@ def test_all_that_holds_on_the_servers_loop_too(keys: Path, tmp_path: Path) -> N
         uvloop.run(test_who_has_no_keys_of_the_cluster_is_not_heard(keys, tmp_path, who))
     with pytest.MonkeyPatch.context() as patched:
         uvloop.run(test_a_handshake_that_is_not_made_ends(keys, patched))
+
+
+def test_an_address_of_another_host_is_named_with_the_remedy() -> None:
+    with pytest.raises(UsageError, match=r"192\.0\.2\.1 is not an address of this host.*\[hosts"):
+        bound(["192.0.2.1"], 0, "network.port")

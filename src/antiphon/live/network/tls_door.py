@@ -8,6 +8,7 @@ nothing keeps few others waiting, and none for long.
 """
 
 import asyncio
+import errno
 import logging
 import socket
 import ssl
@@ -45,8 +46,14 @@ def bound(addresses: Sequence[str], port: int, key: str) -> list[socket.socket]:
     except (OSError, UnicodeError) as error:
         for listener in listeners:
             listener.close()
+        address = addresses[len(listeners)]
+        if isinstance(error, OSError) and error.errno == errno.EADDRNOTAVAIL:
+            raise UsageError(
+                f"{key}: {address} is not an address of this host: give one that it has (`ip address` "
+                f"shows them): addresses of its [hosts.…], or network.addresses (--address)"
+            ) from None
         what = error.strerror if isinstance(error, OSError) else error
-        where = format_host_port(addresses[len(listeners)], port)
+        where = format_host_port(address, port)
         raise UsageError(f"{key}: can't listen on {where}: {what}") from None
     return listeners
 
