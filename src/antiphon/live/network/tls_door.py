@@ -49,8 +49,9 @@ def bound(addresses: Sequence[str], port: int, key: str) -> list[socket.socket]:
         address = addresses[len(listeners)]
         if isinstance(error, OSError) and error.errno == errno.EADDRNOTAVAIL:
             raise UsageError(
-                f"{key}: {address} is not an address of this host: give one that it has (`ip address` "
-                f"shows them): addresses of its [hosts.…], or network.addresses (--address)"
+                f"{key}: {address} is not an address of this host: give one that it has (`ip "
+                f"address` shows them): addresses of its [hosts.…], or "
+                f"network.addresses (--address)"
             ) from None
         what = error.strerror if isinstance(error, OSError) else error
         where = format_host_port(address, port)
