@@ -54,7 +54,8 @@ class _Pull:
     proving: int = 0
     unproven: int = 0
     wanted: bool = True
-    tries: dict[tuple[int, int], int] = field(default_factory=dict)
+    tries: dict[tuple[int, int], list[int]] = field(default_factory=dict)
+    """By group and part: the paths on which a slice was blamed."""
 
     @property
     def parts_here(self) -> int:
@@ -115,9 +116,10 @@ class SliceBook:
         if best is None:
             return None
         pull = best[1]
-        if not self._paths.may_take(path, pull.waiting[0].bytes, self._left, now):
+        taken = self._takeable(pull, path, now)
+        if taken is None:
             return None
-        taken = pull.waiting.popleft()
+        pull.waiting.remove(taken)
         pull.flying += 1
         self._left -= taken.bytes
         self._paths.took(path, taken.bytes, now)
@@ -152,9 +154,9 @@ class SliceBook:
         self._paths.gave_back(path, one.bytes)
         if not pull.wanted:
             return
-        tries = pull.tries.get((one.group, one.part), 0) + blamed
-        pull.tries[one.group, one.part] = tries
-        if tries < TRIES:
+        tries = pull.tries.setdefault((one.group, one.part), [])
+        tries += [path] * blamed
+        if len(tries) < TRIES:
             pull.waiting.appendleft(one)
             self._left += one.bytes
 
@@ -170,9 +172,10 @@ class SliceBook:
     def expire(self, now: Seconds) -> None:
         """Give up what is late, and what can't come before its deadline or at all."""
         hopeless = self._paths.hopeless_until(now)
+        refused = self._paths.refused(now)
         for number, pull in self._pulls.items():
             late = pull.deadline <= now
-            vain = not pull.flying and (hopeless >= pull.deadline or self._paths.refused)
+            vain = not pull.flying and (hopeless >= pull.deadline or refused)
             if pull.wanted and (late or vain):
                 self.cancel(number)
 
@@ -202,6 +205,17 @@ class SliceBook:
     def next_deadline(self) -> Seconds | None:
         """When a pull that is wanted is late next."""
         return min((pull.deadline for pull in self._pulls.values() if pull.wanted), default=None)
+
+    def _takeable(self, pull: _Pull, path: int, now: Seconds) -> Slice | None:
+        """The first one that has not been tried; before it, those that were and may go over this
+        path."""
+        for one in pull.waiting:
+            failed_on = pull.tries.get((one.group, one.part), ())
+            if self._paths.may_take(path, one.bytes, self._left, now, without=failed_on):
+                return one
+            if not failed_on:
+                break
+        return None
 
     def _flown(self, one: Slice) -> _Pull:
         pull = self._pulls[one.pull]
