@@ -132,7 +132,7 @@ class PageClient:
         One of a single slice may begin with `wait` only.
         """
         cut = self._cut(table, parts)
-        reading = Reading(table, self._own, cut, on_part)
+        reading = Reading(table, self._own, cut, on_part, timeout_s=timeout_s)
         backed = self._prepare(table[:, ROW_WORDS - 1])
         with self._lock:
             number = self._book.begin(cut, self._clock() + timeout_s)
