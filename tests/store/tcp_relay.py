@@ -20,7 +20,8 @@ class TcpRelay:
     `garble` flips a bit of that byte that comes from the owner, counted over all connections, and
     of all at which it is reached again; `stall`: nothing passes; `trickle`: what comes from the
     owner comes in small bits; `refuse`: connections are closed at once; `let_in`: handshakes pass
-    and no page does; `break_in`: handshakes break in the middle; `break_all` closes those there are. `passed` counts what came from the owner.
+    and no page does; `break_in`: handshakes break in the middle; `break_all` closes those there
+    are. `passed` counts what came from the owner.
     """
 
     def __init__(self, target: str) -> None:

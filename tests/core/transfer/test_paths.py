@@ -116,7 +116,7 @@ class World:
                 self.book.proven(one.pull)
             return
         for lost in self.asked[stream]:
-            self.book.gave_back(lost, path, blamed=lost is one)
+            self.book.gave_back(lost, path, blamed=lost is one, lost=True)
         self.asked[stream].clear()
         self.connected[stream] = False
         self.stalls.append(self.now)
@@ -175,8 +175,8 @@ def test_a_dead_path_is_tried_ever_more_rarely() -> None:
     assert max(probes) <= 1.1 * LONGEST_REST_S
 
 
-@settings(max_examples=30, deadline=None)
-@given(st.sampled_from([0.1, 1.0, 10.0]), st.integers(1, 500), st.integers(10, 30))
+@settings(max_examples=15, deadline=None)
+@given(st.sampled_from([0.1, 1.0, 10.0]), st.integers(1, 300), st.integers(10, 20))
 def test_a_path_that_only_lets_in_is_tried_ever_more_rarely(
     faster: float, pages: int, pulls: int
 ) -> None:
@@ -196,8 +196,9 @@ def test_a_path_that_only_lets_in_is_tried_ever_more_rarely(
 def test_a_path_that_carries_again_after_its_rest_is_used_like_before() -> None:
     wire = Wire(200e6, dead_from=0.0, lets_in=True)
     world = World([Wire(200e6), wire])
-    world.run(world.pull(200, 1e6))
-    assert world.paths.views(world.now)[1].rests_total
+    while not world.paths.views(world.now)[1].rests_total:
+        world.run(world.pull(200, 1e6))
+        assert world.now < LONGEST_REST_S
     wire.dead_from = float("inf")
     carried = 0
     while carried < 4000 * PAGE:
@@ -207,7 +208,8 @@ def test_a_path_that_carries_again_after_its_rest_is_used_like_before() -> None:
     assert world.paths.views(world.now)[1].state is BreakerState.CLOSED
 
 
-def test_a_slice_that_failed_on_a_path_goes_over_another_one() -> None:
+@pytest.mark.parametrize("blamed", [True, False])
+def test_a_slice_that_failed_on_a_path_goes_over_another_one(blamed: bool) -> None:
     paths = Paths(2, STREAMS)
     book = SliceBook(paths)
     book.begin(Cut.of(2, [(0, PAGE)], PAGE), deadline=100.0)
@@ -215,7 +217,7 @@ def test_a_slice_that_failed_on_a_path_goes_over_another_one() -> None:
         paths.connected(path, 0.0)
     first = book.take(1, 0.0)
     assert first is not None
-    book.gave_back(first, 1, blamed=True)
+    book.gave_back(first, 1, blamed=blamed, lost=True)
     paths.failed(1, "stalled", 1.0)
     other = book.take(1, 1.0)
     assert other is not None

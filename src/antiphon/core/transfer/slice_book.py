@@ -54,8 +54,10 @@ class _Pull:
     proving: int = 0
     unproven: int = 0
     wanted: bool = True
-    tries: dict[tuple[int, int], list[int]] = field(default_factory=dict)
-    """By group and part: the paths on which a slice was blamed."""
+    tries: dict[tuple[int, int], int] = field(default_factory=dict)
+    """By group and part: how often a slice was blamed."""
+    failed_on: dict[tuple[int, int], set[int]] = field(default_factory=dict)
+    """By group and part: the paths that lost it."""
 
     @property
     def parts_here(self) -> int:
@@ -148,15 +150,19 @@ class SliceBook:
         pull.unproven -= 1
         return pull.parts_here
 
-    def gave_back(self, one: Slice, path: int, *, blamed: bool) -> None:
-        """A slice will not come over this connection. `blamed`: it may be the slice's own fault."""
+    def gave_back(self, one: Slice, path: int, *, blamed: bool, lost: bool = False) -> None:
+        """A slice will not come over this connection. `blamed`: it may be the slice's own fault;
+        `lost`, as if blamed: it is the path's, so that it goes over another one if there is any."""
         pull = self._flown(one)
         self._paths.gave_back(path, one.bytes)
         if not pull.wanted:
             return
-        tries = pull.tries.setdefault((one.group, one.part), [])
-        tries += [path] * blamed
-        if len(tries) < TRIES:
+        which = one.group, one.part
+        if blamed or lost:
+            pull.failed_on.setdefault(which, set()).add(path)
+        tries = pull.tries.get(which, 0) + blamed
+        pull.tries[which] = tries
+        if tries < TRIES:
             pull.waiting.appendleft(one)
             self._left += one.bytes
 
@@ -210,7 +216,7 @@ class SliceBook:
         """The first one that has not been tried; before it, those that were and may go over this
         path."""
         for one in pull.waiting:
-            failed_on = pull.tries.get((one.group, one.part), ())
+            failed_on = pull.failed_on.get((one.group, one.part), ())
             if self._paths.may_take(path, one.bytes, self._left, now, without=failed_on):
                 return one
             if not failed_on:

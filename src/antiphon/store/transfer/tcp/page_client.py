@@ -251,7 +251,8 @@ class PageClient:
         """A stream lost its connection, and these with it; not `blamed`: for no fault of either."""
         with self._lock:
             for one in reversed(slices):
-                self._book.gave_back(one, path, blamed=blamed and one is slices[0])
+                its_fault = blamed and one is slices[0]
+                self._book.gave_back(one, path, blamed=its_fault, lost=blamed)
             now = self._clock()
             if blamed:
                 self._paths.failed(path, problem, now, refused=refused)
