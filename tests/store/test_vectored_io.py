@@ -1,6 +1,7 @@
 """Moving bytes ends when nobody waits any more, whatever the other side does meanwhile."""
 
 import socket
+import struct
 import threading
 import time
 from collections.abc import Iterator
@@ -81,7 +82,8 @@ def test_bytes_that_trickle_are_no_reason_to_go_on(pair, move, trickling, patien
             move(ours.fileno(), areas_in(room), patience())
         assert not gone.is_set()
     finally:
-        ours.shutdown(socket.SHUT_RDWR)
+        ours.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        ours.close()  # a reset: nothing is left to be read
         work.join()
 
 
