@@ -76,9 +76,9 @@ def test_a_file_about_one_host_is_left_alone() -> None:
         ('["10.0.0.2"]', '["10.1.0.1"]', "10.1.0.1 is an address of hosts.box1, too"),
         ("prefill = 1", "prefill = 1\nstore_port = 7400", "hosts.box1.store_port = 7400: is its"),
         (
-            "worker_port = 7500",
-            "worker_port = 7500\nstore_port = 7503\n[hosts.box3]\naddresses = ['c']",
-            "hosts.box2.store_port = 7503",
+            "prefill = 1",
+            "prefill = 1\nworker_port = 7500\nstore_port = 7501",
+            "hosts.box1.store_port = 7501: is one of its workers'",
         ),
         (
             "delay_ms = 2",
