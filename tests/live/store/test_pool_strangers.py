@@ -5,7 +5,7 @@ import os
 import socket
 import stat
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -65,7 +65,7 @@ class OddPeer:
     """A store called b, which says what a test wants."""
 
     port: int
-    heard: list[object]
+    heard: list[tuple[object, int]]
     ends: list[str]
     streams: list[FrameStream]
 
@@ -231,7 +231,9 @@ async def test_what_is_lent_when_nobody_waits_is_given_back(cancelled: bool) -> 
     [port] = free_ports(1)
     async with odd_peer(port, GOOD) as peer:
         at = PeerAddress(StoreName("b"), "127.0.0.1", port)
-        link = PoolLink(at, Hears(), dial_by(None), ClusterConfig(), clock=time.monotonic)
+        link = PoolLink(
+            at, cast("Any", Hears()), dial_by(None), ClusterConfig(), clock=time.monotonic
+        )
         running = asyncio.create_task(link.run())
         await until(lambda: link.present)
         borrowing = asyncio.create_task(link.borrow([KEY], 0.0, 20.0 if cancelled else 0.05))
@@ -318,8 +320,7 @@ async def test_a_home_that_does_not_read_holds_up_no_other(
     monkeypatch.setattr(HomeMoves, "_placed", placed)
     monkeypatch.setattr(home_moves, "_TELL_S", 0.05)
     placing = Placing()
-    link_of: Callable[[StoreName], Any] = Link
-    moves = HomeMoves(placing, link_of)
+    moves = HomeMoves(placing, cast("Any", Link))
     for number in range(600):
         key = cast("BlockKey", number.to_bytes(32, "big"))
         placing.offer(key, StoreName("deaf" if number % 2 else "good"))
