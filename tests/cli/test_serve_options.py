@@ -32,6 +32,8 @@ OPTIONS: dict[str, tuple[str, Any, Any]] = {
     "store_memory": ("store.memory_bytes", "5GiB", 5 * 2**30),
     "store_disk": ("store.disk_bytes", "3GiB", 3 * 2**30),
     "store_dir": ("store.dir", "/d", "/d"),
+    "store_key_file": ("store.at_rest_key_file", "/k", "/k"),
+    "keys": ("network.keys", "/keys", "/keys"),
     "profile": ("router.profile", "p", "p"),
     "planner": ("planner.mode", "advise", "advise"),
     "budget": ("planner.budget", 5, 5),
@@ -40,6 +42,7 @@ OPTIONS: dict[str, tuple[str, Any, Any]] = {
     "model": ("model.name", "m", "m"),
 }
 BESIDE = {"store_dir": {"store_disk": "1GiB"}, "budget": {"planner": "advise"}}
+BESIDE["store_key_file"] = BESIDE["store_dir"]
 BESIDE["budget"] |= {"prefill": 1, "decode": 1}  # pyright: ignore
 BESIDE["prefill"] = {"decode": 1}  # pyright: ignore
 
@@ -48,13 +51,16 @@ def words(**given: Any) -> dict[str, Any]:
     return dict.fromkeys((*OPTIONS, "config"), None) | given
 
 
-def test_each_option_is_a_key_of_the_configuration() -> None:
+def test_each_option_is_a_key_of_the_configuration(tmp_path: Path) -> None:
+    file = tmp_path / "host.toml"
+    file.write_text('[network]\naddresses = ["127.0.0.1"]\n')
+    beside = {**BESIDE, "keys": {"config": file}}
     command: Any = typer.main.get_command(app)
     options = {one.name for one in command.commands["serve"].params} - {"config", "help"}
     assert options == OPTIONS.keys()
     for option, (key, text, value) in OPTIONS.items():
         table, name = key.split(".")
-        config = config_of(words(**BESIDE.get(option, {}), **{option: text}))
+        config = config_of(words(**beside.get(option, {}), **{option: text}))
         assert getattr(getattr(config, table), name) == value, option
         assert getattr(getattr(Config(), table), name) != value, "it says nothing"
 

@@ -52,6 +52,7 @@ def test_sizes_and_folder(monkeypatch: pytest.MonkeyPatch) -> None:
         ("serve", "--store", " ", "store.socket"),
         ("store", "--store-memory", "much", "store.memory_bytes"),
         ("store", "--store-dir", "", "store.dir"),
+        ("store", "--store-key-file", "/key", "store.at_rest_key_file"),
     ],
 )
 def test_what_can_not_be_is_named(command: str, option: str, value: str, key: str) -> None:
@@ -80,7 +81,9 @@ def test_status_has_a_line_for_the_store() -> None:
 
 
 @pytest.mark.parametrize("store", ["off", "/run/kv/store.sock"])
-@pytest.mark.parametrize("option", ["--store-memory", "--store-disk", "--store-dir"])
+@pytest.mark.parametrize(
+    "option", ["--store-memory", "--store-disk", "--store-dir", "--store-key-file"]
+)
 def test_options_of_a_store_that_is_not_run_are_refused(store: str, option: str) -> None:
     result = CliRunner().invoke(app, ["serve", "--store", store, option, "2GiB"])
     assert result.exit_code == 2

@@ -150,12 +150,19 @@ def test_what_is_in_range_is_taken_and_survives_the_round_trip(values: Any) -> N
     assert build(as_mapping(config)) == config
 
 
+def sizes_beyond(entry: Any) -> list[str]:
+    """Texts that are no size, or one out of range: a plain number is a size, too."""
+    above, below = entry.key.high + 1, entry.key.low - 1
+    return ["", "GiB", "1.5GiB", "7QB", "0x7", str(above), f"{above}B", str(below), f"{below}B"]
+
+
 @given(st.sampled_from(ENTRIES), st.data())
 @settings(max_examples=200, deadline=None)
 def test_one_bad_value_is_named_with_what_is_allowed(entry: Any, data: st.DataObject) -> None:
     beyond = [object(), {}, b"x"]
     if entry.key.high is not None and entry.kind is not tuple:
-        beyond += [entry.key.high + 1, entry.key.low - 1, float("nan"), float("inf"), True, "7"]
+        beyond += [entry.key.high + 1, entry.key.low - 1, float("nan"), float("inf"), True]
+        beyond += sizes_beyond(entry) if entry.key.size else ["7"]
     if entry.kind is tuple:
         beyond += [[-1], [1, 1], [True], ["0"], [1.0], 3]
     if entry.kind is list:

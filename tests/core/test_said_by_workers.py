@@ -12,8 +12,10 @@ from antiphon.core.said_by_workers import (
     wrong_in_view,
 )
 from antiphon.types import (
+    MOST_EXPERT_COUNTS,
     Admitted,
     EventBatch,
+    ExpertTokens,
     Fetched,
     Incarnation,
     KvShape,
@@ -48,6 +50,10 @@ VIEW = WorkerView(
 R = RequestId("r")
 
 
+def experts(count: int, layers: tuple[int, ...], totals: tuple[int, ...]) -> ExpertTokens:
+    return ExpertTokens(experts=count, layers=layers, totals=totals)
+
+
 @pytest.mark.parametrize(
     ("changes", "wrong"),
     [
@@ -57,6 +63,18 @@ R = RequestId("r")
         ({"total_pages": 0, "free_pages": 0, "held_pages": 0, "cached_pages": 0}, "total_pages"),
         ({"held_pages": 5}, "do not add up"),
         ({"busy_s_total": nan}, "busy_s_total is nan"),
+        ({"expert_tokens": experts(2, (0, 4), (1, 2, 3, 4))}, ""),
+        ({"expert_tokens": experts(MOST_EXPERT_COUNTS, (), (2**48,) * MOST_EXPERT_COUNTS)}, ""),
+        ({"expert_tokens": experts(2, (0, 4), (1, 2, 3))}, "3 totals of 2 experts"),
+        ({"expert_tokens": experts(-2, (0, 4), (1, 2, 3, 4))}, "4 totals of -2 experts"),
+        ({"expert_tokens": experts(0, (), ())}, "0 totals"),
+        ({"expert_tokens": experts(4097, (), (0,) * 4097)}, "4097 totals"),
+        ({"expert_tokens": experts(2, (4, 4), (1, 2, 3, 4))}, "do not ascend"),
+        ({"expert_tokens": experts(1, (0, 9, 5), (1, 2, 3))}, "do not ascend"),
+        ({"expert_tokens": experts(1, (-1, 2), (1, 2))}, "layers -1 to 2"),
+        ({"expert_tokens": experts(1, (0, 2**16), (1, 2))}, "layers 0 to 65536"),
+        ({"expert_tokens": experts(2, (), (1, -1))}, "expert_tokens is -1"),
+        ({"expert_tokens": experts(2, (), (1, 2**63))}, "expert_tokens is"),
     ],
 )
 def test_views(changes, wrong: str) -> None:

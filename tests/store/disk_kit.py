@@ -12,6 +12,7 @@ from antiphon.store.disk import Appended, DiskMiss, DiskTier, Fsync, NotAppended
 from antiphon.store.disk.disk_calls import Bytes, DiskCalls
 from antiphon.store.disk.record_files import RecordFiles
 from antiphon.store.record import KvOrigin, new_pages
+from antiphon.store.record.record_seal import RecordSeal
 
 RECORD_BYTES = 320 + 2 * 512
 SEGMENT_BYTES = 4 * RECORD_BYTES
@@ -96,6 +97,7 @@ def tier(
     calls: DiskCalls | None = None,
     clock: HandClock | None = None,
     files: type[RecordFiles] = RecordFiles,
+    seal: RecordSeal | None = None,
 ) -> DiskTier:
     return DiskTier(
         folder,
@@ -106,6 +108,7 @@ def tier(
         clock=clock or HandClock(),
         calls=calls,
         files=files,
+        seal=seal,
     )
 
 

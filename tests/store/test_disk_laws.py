@@ -22,6 +22,7 @@ from record_kit import ORIGIN, block_of, checksums, key_of, pages_of, same
 from antiphon.store.disk import Appended, DiskMiss, DiskTier
 from antiphon.store.disk.record_files import RecordFiles
 from antiphon.store.record import decode_header, new_pages
+from antiphon.store.record.record_seal import RecordSeal
 
 numbers = st.integers(0, 90)
 TENANTS = (b"even", b"odd")
@@ -32,6 +33,7 @@ class DiskLaws(RuleBasedStateMachine):
     last. `unmarked`: forgotten by a disk that could not write that down."""
 
     files: type[RecordFiles] = RecordFiles
+    seal: RecordSeal | None = None
 
     def __init__(self) -> None:
         super().__init__()
@@ -47,7 +49,9 @@ class DiskLaws(RuleBasedStateMachine):
         self.disk = self.open()
 
     def open(self) -> DiskTier:
-        return tier(self.folder, calls=self.calls, clock=self.clock, files=self.files)
+        return tier(
+            self.folder, calls=self.calls, clock=self.clock, files=self.files, seal=self.seal
+        )
 
     def gone(self, keys: tuple[bytes, ...]) -> None:
         """The tier said that these went: they were there, and are not any more."""
@@ -170,6 +174,14 @@ LAWS = settings(max_examples=60, stateful_step_count=30, deadline=None)
 
 def test_any_history() -> None:
     run_state_machine_as_test(DiskLaws, settings=LAWS)
+
+
+class SealedLaws(DiskLaws):
+    seal = RecordSeal(bytes(range(32)))
+
+
+def test_any_history_of_sealed_records() -> None:
+    run_state_machine_as_test(SealedLaws, settings=settings(LAWS, max_examples=30))
 
 
 # ── negative controls: tiers that leave something out break the laws ─────────────────────────────

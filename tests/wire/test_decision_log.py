@@ -2,7 +2,7 @@ import io
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
 import msgspec
 import pytest
@@ -301,7 +301,10 @@ def drive_cluster(book: RequestBook) -> None:
         )
         for name, role in (("p", Role.PREFILL), ("d", Role.DECODE), ("e", Role.DECODE))
     }
-    view = WorkerView(**dict.fromkeys(WorkerView.__dataclass_fields__, 0))
+    counts: dict[str, Any] = dict.fromkeys(WorkerView.__dataclass_fields__, 0) | {
+        "expert_tokens": None
+    }
+    view = WorkerView(**counts)
     idle = replace(view, free_pages=1000, total_pages=1000)
     for info in infos.values():
         book.observe(WorkerJoined(info), 0.0)

@@ -43,6 +43,10 @@ StoreDisk: TypeAlias = Annotated[
 StoreDir: TypeAlias = Annotated[
     str | None, typer.Option(help="Folder for that; private to you.", metavar="FOLDER")
 ]
+StoreKeyFile: TypeAlias = Annotated[
+    str | None,
+    typer.Option(help="File of the key that seals what it keeps on disk.", metavar="FILE"),
+]
 Keys: TypeAlias = Annotated[
     str | None,
     typer.Option(help="Folder of this host's keys, of `antiphon cluster keys`.", metavar="FOLDER"),

@@ -28,6 +28,7 @@ def serve(
     store_memory: options.StoreMemory = None,
     store_disk: options.StoreDisk = None,
     store_dir: options.StoreDir = None,
+    store_key_file: options.StoreKeyFile = None,
     profile: serve_options.Profile = None,
     planner: serve_options.Planner = None,
     budget: serve_options.Budget = None,

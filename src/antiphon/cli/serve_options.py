@@ -98,6 +98,7 @@ _KEYS: Mapping[str, tuple[str, str]] = {
     "store_memory": ("store", "memory_bytes"),
     "store_disk": ("store", "disk_bytes"),
     "store_dir": ("store", "dir"),
+    "store_key_file": ("store", "at_rest_key_file"),
     "profile": ("router", "profile"),
     "planner": ("planner", "mode"),
     "budget": ("planner", "budget"),
@@ -137,8 +138,8 @@ def _check_store(words: Mapping[str, Any], store: str | None) -> None:
     """Raise `UsageError` for options about a store that this server does not run."""
     if store in (None, "on"):
         return
-    for name in ("memory", "disk", "dir"):
-        if words[f"store_{name}"] is not None:
+    for name in ("memory", "disk", "dir", "key-file"):
+        if words[f"store_{name.replace('-', '_')}"] is not None:
             remedy = (
                 "leave one of them out"
                 if store == "off"

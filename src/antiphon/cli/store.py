@@ -25,6 +25,7 @@ def store(  # noqa: PLR0913  each is an option
     store_memory: options.StoreMemory = None,
     store_disk: options.StoreDisk = None,
     store_dir: options.StoreDir = None,
+    store_key_file: options.StoreKeyFile = None,
     pool_listen: Annotated[
         str | None,
         typer.Option(help="Be one of a pool of stores, reached there.", metavar="HOST:PORT"),
@@ -76,6 +77,7 @@ def store(  # noqa: PLR0913  each is an option
         ("store", "memory_bytes"): store_memory,
         ("store", "disk_bytes"): store_disk,
         ("store", "dir"): store_dir,
+        ("store", "at_rest_key_file"): store_key_file,
         ("store_pool", "listen"): pool_listen,
         ("store_pool", "name"): pool_name,
         ("store_pool", "peers"): peer or None,

@@ -246,6 +246,11 @@ def _check_store(store: StoreConfig) -> None:
             f"store.dir = {_show(store.dir)}: of no use while store.disk_bytes = 0: say how much "
             f"may be kept there (--store-disk)"
         )
+    if store.at_rest_key_file is not None and not store.disk_bytes and store.remote is None:
+        raise ConfigError(
+            f"store.at_rest_key_file = {_show(store.at_rest_key_file)}: of no use without a disk "
+            f"tier or a remote one: set store.disk_bytes (--store-disk) or store.remote"
+        )
 
 
 def _check_remote(store: StoreConfig) -> None:

@@ -5,11 +5,14 @@ said it, not where a gateway counts, waits or spells with it. Each function retu
 as a phrase that follows "it says", or nothing ("").
 """
 
+from itertools import pairwise
 from math import isfinite
 
 from antiphon.types import (
+    MOST_EXPERT_COUNTS,
     Admitted,
     EventBatch,
+    ExpertTokens,
     Leave,
     Logprobs,
     Offer,
@@ -20,6 +23,7 @@ from antiphon.types import (
 
 _MAX_COUNT = 2**48
 _MAX_SECONDS = 2.0**31
+_MAX_LAYERS = 2**16
 _COUNTS = (
     "running",
     "waiting",
@@ -56,6 +60,8 @@ def wrong_in_view(view: WorkerView) -> str:
         return "total_pages is 0"
     if view.free_pages + view.held_pages + view.cached_pages != view.total_pages:
         return "free, held and cached pages do not add up to total_pages"
+    if view.expert_tokens is not None and (problem := _wrong_experts(view.expert_tokens)):
+        return problem
     return _wrong_seconds("busy_s_total", view.busy_s_total)
 
 
@@ -110,6 +116,20 @@ def _wrong_scores(logprobs: Logprobs, vocab_size: int) -> str:
         return "a log-probability is no logarithm of one"
     strange = [token for token, _ in logprobs.top if not 0 <= token < vocab_size]
     return f"a likely token is {strange[0]}, of {vocab_size}" if strange else ""
+
+
+def _wrong_experts(said: ExpertTokens) -> str:
+    """Each total has its place in the table, and the table its limit: all are shown by number."""
+    layers, totals = said.layers, said.totals
+    if not 0 < len(totals) <= MOST_EXPERT_COUNTS:
+        return f"expert_tokens has {len(totals)} totals, not 1 to {MOST_EXPERT_COUNTS}"
+    if said.experts * max(1, len(layers)) != len(totals):
+        return f"expert_tokens has {len(totals)} totals of {said.experts} experts"
+    if layers and not 0 <= layers[0] <= layers[-1] < _MAX_LAYERS:
+        return f"expert_tokens has layers {layers[0]} to {layers[-1]}"
+    if any(one >= next for one, next in pairwise(layers)):
+        return "expert_tokens has layers that do not ascend"
+    return _wrong_count("expert_tokens", min(totals)) or _wrong_count("expert_tokens", max(totals))
 
 
 def _wrong_offer(offer: Offer) -> str:

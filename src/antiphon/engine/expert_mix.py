@@ -46,16 +46,19 @@ def mix(
     normed: torch.Tensor,
     rows: int,
     gated: Callable[[np.ndarray, np.ndarray], None],
+    count: Callable[[np.ndarray], None],
 ) -> torch.Tensor:
     """What the experts of the first `rows` rows of `normed` [≥ rows, hidden] give: as large.
 
     A row's outputs are added in the order of the experts' numbers, each computed as if alone
-    (`projection.project`): its bits don't depend on which experts its neighbours chose.
+    (`projection.project`): its bits don't depend on which experts its neighbours chose. `count` is
+    told the routed ones, int64 [rows, active].
     """
     slots = rules.active + rules.shared
     chosen, shares = np.empty((rows, slots), np.int64), np.empty((rows, slots), np.float32)
     router, correction = weights.router.numpy(), weights.correction.numpy()
     choose_experts(normed[:rows].numpy(), router, correction, rules, chosen, shares)
+    count(chosen[:, : rules.active])
     mixed = torch.zeros_like(normed)
     for number in np.unique(chosen).tolist():
         at, slot = map(torch.from_numpy, np.nonzero(chosen == number))

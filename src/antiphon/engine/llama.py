@@ -6,6 +6,7 @@ else is row-wise kernels; both give a row the same bits in any batch.
 """
 
 from collections.abc import Callable, MutableMapping
+from functools import partial
 
 import numpy as np
 import torch
@@ -15,6 +16,7 @@ from antiphon.types import ComingKv
 
 from .attention import Geometry, attend, geometry_of, scratch_floats
 from .batch import Batch
+from .expert_counts import ExpertCounts
 from .expert_mix import mix, rules_of
 from .kv_memory import KvMemory
 from .linear import whole_vectors
@@ -45,6 +47,7 @@ class LlamaModel:
         self._rotations = rotations(spec, self.context_len)
         self._gated = gated_gelu if spec.activation is Activation.GELU_TANH else gated_silu
         self._rules = rules_of(spec.experts) if spec.experts is not None else None
+        self.expert_counts = ExpertCounts(spec)
         self._team = ThreadTeam()
         self._scratch: list[np.ndarray] = []
 
@@ -87,15 +90,17 @@ class LlamaModel:
             self._attend(layer, layer.qkv(normed), attended, batch, memory, number)
             self._add(hidden, layer.attention_out(attended), layer.attention_out_norm)
             self._normalise(hidden, layer.mlp_norm, normed)
-            self._add(hidden, self._mlp(layer, normed, gated, rows), layer.mlp_out_norm)
+            self._add(hidden, self._mlp(number, normed, gated, rows), layer.mlp_out_norm)
         return self._logits(hidden, batch.sampled)
 
     def _mlp(
-        self, layer: Layer, normed: torch.Tensor, gated: torch.Tensor, rows: int
+        self, number: int, normed: torch.Tensor, gated: torch.Tensor, rows: int
     ) -> torch.Tensor:
         """What the layer's MLP gives, or its experts; `gated` is overwritten."""
+        layer = self._weights.layers[number]
         if layer.experts is not None and self._rules is not None:
-            return mix(layer.experts, self._rules, normed, rows, self._gated)
+            count = partial(self.expert_counts.add, number)
+            return mix(layer.experts, self._rules, normed, rows, self._gated, count)
         assert layer.gate_up is not None and layer.down is not None
         self._gated(layer.gate_up(normed).numpy(), gated.numpy())
         return layer.down(gated)

@@ -10,6 +10,7 @@ from antiphon.errors import UsageError
 from antiphon.types import ComingKv
 
 from .batch import Batch
+from .expert_counts import ExpertCounts
 from .kv_memory import KvMemory
 from .llama import LlamaModel
 from .quantized_llama import QuantizedLlama
@@ -27,6 +28,11 @@ class Model(Protocol):
     @property
     def context_len(self) -> int:
         """Positions run to `context_len` − 1."""
+        ...
+
+    @property
+    def expert_counts(self) -> ExpertCounts:
+        """What the experts have computed; rows that nobody asks for are not computed everywhere."""
         ...
 
     def forward(self, batch: Batch, memory: KvMemory) -> torch.Tensor:

@@ -11,6 +11,7 @@ from antiphon.types import ComingKv
 from .attention import Geometry, geometry_of, scratch_floats
 from .batch import Batch
 from .expert_choice import NO_EXPERTS
+from .expert_counts import ExpertCounts
 from .expert_mix import rules_of
 from .int8.forward_room import PROJECTIONS, Pointers, Room, Rows, Sizes
 from .int8.llama_forward import forward
@@ -51,6 +52,7 @@ class QuantizedLlama:
         self._team = ThreadTeam()
         self._rules = rules_of(spec.experts) if spec.experts is not None else NO_EXPERTS
         self._buffers = _Buffers(self._sizes, self._rules.active + self._rules.shared)
+        self.expert_counts = ExpertCounts(spec)
         self._scratch: list[np.ndarray] = []
 
     def forward(self, batch: Batch, memory: KvMemory) -> torch.Tensor:
@@ -83,6 +85,7 @@ class QuantizedLlama:
         rooms, logits = self._buffers.of(len(batch.tokens), len(batch.sampled))
         geometry = geometry_of(self.spec, memory.layout)
         scratch = self._thread_scratch(geometry)
+        counts = self.expert_counts.of_threads(len(scratch))
         rows = Rows(
             batch.tokens, batch.positions, batch.places, batch.tables, batch.blocks, batch.sampled
         )
@@ -102,6 +105,7 @@ class QuantizedLlama:
                     flat,
                     self._rotations,
                     scratch[thread],
+                    counts[thread],
                     logits,
                     (first, end),
                     (thread, threads, barrier),

@@ -12,6 +12,7 @@ from antiphon.errors import BugError
 from antiphon.types import (
     Chunk,
     ComingKv,
+    ExpertTokens,
     Request,
     Sample,
     SequenceFault,
@@ -76,6 +77,14 @@ class TorchEngine:
             return self._model.forward_as_it_comes(batch, memory, coming)
 
         return self._step(plan, forward)
+
+    def expert_tokens(self) -> ExpertTokens | None:
+        """See `CountingEngine`."""
+        return self._model.expert_counts.said()
+
+    def forget_counts(self) -> None:
+        """What was computed so far was for nobody."""
+        self._model.expert_counts.forget()
 
     def _step(self, plan: StepPlan, forward: _Forward) -> StepResult:
         started = time.perf_counter()

@@ -3,8 +3,17 @@
 import asyncio
 import logging
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 
-from antiphon.types import ComingKv, Engine, LayeredEngine, StepPlan, StepResult
+from antiphon.types import (
+    ComingKv,
+    CountingEngine,
+    Engine,
+    LayeredEngine,
+    StepPlan,
+    StepResult,
+    WorkerView,
+)
 
 _log = logging.getLogger(__name__)
 
@@ -37,6 +46,13 @@ class EngineThread:
             return None
         self.faults_in_a_row = 0
         return result
+
+    def counted(self, view: WorkerView) -> WorkerView:
+        """The view with what the engine counts."""
+        if not isinstance(self._engine, CountingEngine):
+            return view
+        experts = self._engine.expert_tokens()
+        return view if experts is None else replace(view, expert_tokens=experts)
 
     def shutdown(self) -> None:
         """Wait for the running pass, and end the thread."""

@@ -132,6 +132,7 @@ def warm_up(engine: TorchEngine) -> None:
     chunk = Chunk(request=request, sequence=0, tokens=(0,), start=0, new_pages=(0,), samples=(0,))
     engine.forward(StepPlan(number=0, chunks=(chunk,)))
     engine.forward(StepPlan(number=0, chunks=(), ended=(SequenceKey(request.id, 0),)))
+    engine.forget_counts()
 
 
 def _max_model_len(config: Config, checkpoint: Checkpoint) -> int:

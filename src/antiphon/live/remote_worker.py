@@ -298,6 +298,8 @@ class RemoteWorker:
                 view: WorkerView = decode(frame)
                 if problem := wrong_in_view(view):
                     raise FrameError(f"it reports what can't be: {problem}")
+                if view.expert_tokens is None:  # only heartbeats have it
+                    view = replace(view, expert_tokens=self._view.expert_tokens)
                 self._view = view
             case Kind.LEAVE:
                 leave: Leave = decode(frame)

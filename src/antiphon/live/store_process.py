@@ -18,6 +18,7 @@ import uvloop
 from antiphon.adapters.redis_tier import RedisValues, RemoteLogin
 from antiphon.host import give_back_freed_memory
 from antiphon.store.disk import PrivateFolder
+from antiphon.store.record.record_seal import RecordSeal
 from antiphon.store.remote_values import RemoteValues
 from antiphon.store.transfer import MappedRegion, OwnedRegion
 from antiphon.store.transfer.tcp.warm_up import warm_up_owner, warm_up_taker
@@ -26,6 +27,7 @@ from antiphon.types import Config, EngineConfig, KvShape, StoreConfig
 from .cache_folder import cache_folder
 from .loop_guard import guard_loop
 from .socket_folder import STORE_SOCKET, private_folder
+from .store.at_rest_key import read_at_rest_key
 from .store.kv_store import KvStore
 from .store.pool.opened_pool import opened_pool
 from .store.port import StorePort
@@ -37,11 +39,12 @@ _SMALL = KvShape(layout="none", page_tokens=1, block_tokens=1, page_bytes=1024, 
 
 @dataclass(frozen=True, slots=True)
 class SlowerTiers:
-    """The folder of the disk tier, locked, and the system of the remote one; None: there is to be
-    none."""
+    """The folder of the disk tier, locked, the system of the remote one, and what seals records
+    for both; None: there is to be none."""
 
     folder: PrivateFolder | None
     remote: RemoteValues | None
+    seal: RecordSeal | None = None
 
 
 def store(parent: Parent) -> int:
@@ -111,6 +114,7 @@ async def serve_store(
         slower.folder,
         slower.remote,
         pool.where if pool is not None else None,
+        seal=slower.seal,
         broken=breaks,
         clock=time.monotonic,
     )
@@ -144,10 +148,11 @@ def slower_tiers(config: Config) -> SlowerTiers:
     """What the configuration says; the folder is made if it is not there, the system not asked.
 
     Raises `UsageError` if the folder can't be made, others can enter it, another store has it, or
-    the address is none; `ConfigError` if the password's file can't be read.
+    the address is none; `ConfigError` if the file of the password or of the key can't be used.
     """
-    remote = _remote(config.store)
-    return SlowerTiers(_disk_folder(config.store, config.engine), remote)
+    remote, file = _remote(config.store), config.store.at_rest_key_file
+    seal = RecordSeal(read_at_rest_key(Path(file))) if file is not None else None
+    return SlowerTiers(_disk_folder(config.store, config.engine), remote, seal)
 
 
 def _remote(config: StoreConfig) -> RemoteValues | None:

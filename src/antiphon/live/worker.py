@@ -186,7 +186,7 @@ class Worker:
 
     def view(self) -> WorkerView:
         """See `WorkerLink`."""
-        view = self._scheduler.view(self._clock())
+        view = self._thread.counted(self._scheduler.view(self._clock()))
         return view if self._kv is None else self._kv.counted(view)
 
     # ── its life ─────────────────────────────────────────────────────────────────────────────

@@ -15,6 +15,7 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
 from functools import partial
 
 from antiphon.errors import BugError, PeerError
@@ -251,7 +252,7 @@ class WorkerPort:
             try:
                 await self._send(stream, own)
                 if self._clock() - self._reported_at >= REPORT_EVERY_S:
-                    stream.send(*self._report())
+                    stream.send(*self._report(whole=False))
             except PeerError:
                 if stream.ending is None:
                     raise
@@ -295,6 +296,8 @@ class WorkerPort:
             )
         ]
 
-    def _report(self) -> Answer:
+    def _report(self, *, whole: bool = True) -> Answer:
+        """Without the experts' many counts if not `whole`: nothing is decided by them."""
         self._reported_at = self._clock()
-        return Kind.REPORT, self._worker.view()
+        view = self._worker.view()
+        return Kind.REPORT, view if whole else replace(view, expert_tokens=None)

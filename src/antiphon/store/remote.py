@@ -35,13 +35,14 @@ from .record import (
     new_pages,
     unrecordable,
 )
+from .record.record_seal import RecordSeal, record_parts
 from .remote_values import RemoteValues
 
 Block: TypeAlias = tuple[RecordedBlock, Sequence[Page], Sequence[int]]
 """A block, its pages, and XXH3-64 of each page."""
 
 _T = TypeVar("_T")
-_NAMESPACE = b"antiphon:kv:%d:" % VERSION
+_NAMESPACE, _SEALED = b"antiphon:kv:%d:" % VERSION, b"antiphon:sealed-kv:%d:" % VERSION
 _FAILURES, _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 3, 1.0, 60.0
 _NAMES_AT_ONCE = 512
 _MOST_PARTS = 2**20
@@ -72,13 +73,17 @@ class RemoteTier:
         values: RemoteValues,
         origin: KvOrigin,
         *,
+        seal: RecordSeal | None = None,
         timeout_s: Seconds = 0.5,
         most_value_bytes: int = 512 << 20,
         clock: Callable[[], Seconds] = time.monotonic,
     ) -> None:
-        """Asks nothing yet. `most_value_bytes`: larger blocks are not offered."""
+        """Asks nothing yet. `most_value_bytes`: larger blocks are not offered. `seal`: values
+        are sealed with it, under names of their own."""
         self._values = values
-        self._origin = origin
+        self._seal = seal
+        self._origin = origin if seal is None else seal.origin(origin)
+        self._namespace = _NAMESPACE if seal is None else _SEALED + seal.name.hex().encode() + b":"
         self._timeout_s = timeout_s
         self._most_value_bytes = most_value_bytes
         self._clock = clock
@@ -103,7 +108,7 @@ class RemoteTier:
         """Which of `keys` are there; None: it can't be said."""
         if not keys:
             return ()
-        names = [_name(key) for key in keys]
+        names = [self._name(key) for key in keys]
         return self._ask(lambda: self._values.exists(names), len(names), self._until(timeout_s))
 
     def absent(self, keys: Sequence[BlockKey]) -> Sequence[BlockKey] | None:
@@ -174,7 +179,7 @@ class RemoteTier:
 
     def remove(self, keys: Sequence[BlockKey], timeout_s: Seconds | None = None) -> bool:
         """Forget these; False: it could not be asked."""
-        names = [_name(key) for key in keys]
+        names = [self._name(key) for key in keys]
 
         def remove() -> Sequence[bool]:
             self._values.remove(names)
@@ -241,7 +246,7 @@ class RemoteTier:
         """Names of these, or of all blocks of anybody's, in parts; None: it could not be asked."""
         if keys is not None:
             for at in range(0, len(keys), _NAMES_AT_ONCE):
-                yield [_name(key) for key in keys[at : at + _NAMES_AT_ONCE]]
+                yield [self._name(key) for key in keys[at : at + _NAMES_AT_ONCE]]
             return
         place = 0
         for _ in range(_MOST_PARTS):
@@ -257,7 +262,7 @@ class RemoteTier:
 
     def _names(self, place: int) -> tuple[int, Sequence[bytes]] | None:
         """See `RemoteValues.names`; None: it could not be asked."""
-        said = self._ask(lambda: [self._values.names(_NAMESPACE, place)], 1, self._until(None))
+        said = self._ask(lambda: [self._values.names(self._namespace, place)], 1, self._until(None))
         return None if said is None else said[0]
 
     def _ours(self, names: Sequence[bytes], tenant: bytes | None) -> list[BlockKey] | None:
@@ -288,13 +293,14 @@ class RemoteTier:
         header = RecordHeader.of(self._origin, block, tuple(checksums))
         if header.record_bytes > self._most_value_bytes:
             return None
-        return _name(block.key), b"".join([header.encoded(), *(page.data for page in pages)])
+        parts = record_parts(self._seal, header, pages, checksums)
+        return self._name(block.key), b"".join(parts)
 
     def _read(self, keys: Sequence[BlockKey], until: Seconds) -> Sequence[bytes | None] | None:
         """The values of these; None: it could not be asked."""
         # One byte more than any good value has, so that a longer one is seen to be none.
         most_bytes = self._origin.block_bytes + MOST_HEADER_BYTES + 1
-        names = [_name(key) for key in keys]
+        names = [self._name(key) for key in keys]
         return self._ask(partial(self._values.get, names, most_bytes), len(names), until)
 
     def _accepted(self, key: BlockKey, value: bytes | None, into: Sequence[Page]) -> bool:
@@ -320,8 +326,21 @@ class RemoteTier:
             and header.origin == self._origin
             and not header.removed
             and header.record_bytes == len(value)
-            and _copied(value, header, into)
+            and self._copied(value, header, into)
         )
+
+    def _copied(self, value: bytes, header: RecordHeader, into: Sequence[Page]) -> bool:
+        """Copy the chunks; whether what arrived is what was put there."""
+        if self._seal is not None:
+            at, view = header.header_bytes, memoryview(value)
+            return self._seal.opens(view[:at], view[at:], into)
+        data = np.frombuffer(value, np.uint8)
+        for chunk, page in zip(header.chunks, into, strict=True):
+            page[:] = data[chunk.at : chunk.at + chunk.stored_bytes]
+        return all_match(into, header.checksums)
+
+    def _name(self, key: BlockKey) -> bytes:
+        return self._namespace + key
 
     def _ask(
         self, call: Callable[[], Sequence[_T]], answers: int, until: Seconds
@@ -370,18 +389,6 @@ class RemoteTier:
     def _count(self, what: str) -> None:
         with self._lock:
             self._counts[what] += 1
-
-
-def _name(key: BlockKey) -> bytes:
-    return _NAMESPACE + key
-
-
-def _copied(value: bytes, header: RecordHeader, into: Sequence[Page]) -> bool:
-    """Copy the chunks; whether what arrived has their checksums."""
-    data = np.frombuffer(value, np.uint8)
-    for chunk, page in zip(header.chunks, into, strict=True):
-        page[:] = data[chunk.at : chunk.at + chunk.stored_bytes]
-    return all_match(into, header.checksums)
 
 
 def _batches(items: Sequence[_T], block_bytes: int) -> Sequence[Sequence[_T]]:

@@ -31,7 +31,7 @@ from .config import (
     StoreConfig,
 )
 from .config_key import Key
-from .engine import ComingKv, Engine, LayeredEngine
+from .engine import ComingKv, CountingEngine, Engine, LayeredEngine
 from .events import (
     AttemptFailed,
     BlockRemoved,
@@ -47,6 +47,7 @@ from .events import (
     TokenGenerated,
     TokensGenerated,
 )
+from .expert_tokens import MOST_EXPERT_COUNTS, ExpertTokens
 from .fleet import (
     FleetEvent,
     Health,
@@ -172,6 +173,7 @@ from .store_pool_config import StorePoolConfig
 from .transfer import DataAccess
 
 __all__ = [
+    "MOST_EXPERT_COUNTS",
     "STORE",
     "Abort",
     "Aborted",
@@ -190,6 +192,7 @@ __all__ = [
     "ComingKv",
     "Command",
     "Config",
+    "CountingEngine",
     "DataAccess",
     "Deliver",
     "DeliverRun",
@@ -201,6 +204,7 @@ __all__ = [
     "EngineConfig",
     "Event",
     "EventBatch",
+    "ExpertTokens",
     "Fetch",
     "Fetched",
     "FinishReason",

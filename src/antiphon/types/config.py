@@ -293,6 +293,10 @@ class StoreConfig:
         str | None,
         Key("File of the remote's password; before it, on a line of its own, the user's name."),
     ] = None
+    at_rest_key_file: Annotated[
+        str | None,
+        Key("File of the key that seals blocks on disk and in the remote; without it: plain."),
+    ] = None
     policy: Annotated[
         str,
         Key(

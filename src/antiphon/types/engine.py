@@ -2,6 +2,7 @@
 
 from typing import Protocol, runtime_checkable
 
+from .expert_tokens import ExpertTokens
 from .plan import StepPlan, StepResult
 
 
@@ -41,4 +42,14 @@ class LayeredEngine(Engine, Protocol):
 
         If one does not come the result is `broken_off`: what the plan writes means nothing then.
         """
+        ...
+
+
+@runtime_checkable
+class CountingEngine(Engine, Protocol):
+    """An engine that says which experts of its model had how much to do."""
+
+    def expert_tokens(self) -> ExpertTokens | None:
+        """What they have computed so far, from any thread, also during a pass; None: the model
+        has no experts. A pass that broke off counts as far as it came."""
         ...

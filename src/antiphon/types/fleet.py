@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TypeAlias
 
+from .expert_tokens import ExpertTokens
 from .ids import HostName, Incarnation, Seconds, TokenId, WorkerId
 
 
@@ -113,6 +114,8 @@ class WorkerView:
     """Blocks not offered to it: it was not there, or did not read."""
     store_sessions: int = 0
     """1 while it can ask the store."""
+    expert_tokens: ExpertTokens | None = None
+    """None: the model has no experts, or this report leaves their counts out."""
 
 
 class Health(StrEnum):

@@ -3,6 +3,7 @@
 import random
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 from fleet_kit import worker_info
 from fleet_model import MAX_TOKENS, RENEWAL_S, Client, FleetModel, WilfulRouter
@@ -39,7 +40,8 @@ from antiphon.types import (
     WorkerView,
 )
 
-VIEW = replace(WorkerView(**dict.fromkeys(WorkerView.__dataclass_fields__, 0)), total_pages=64)
+_ZEROS: dict[str, Any] = dict.fromkeys(WorkerView.__dataclass_fields__, 0) | {"expert_tokens": None}
+VIEW = replace(WorkerView(**_ZEROS), total_pages=64)
 EOS = 0
 NAMES = ("a", "b", "c", "d")
 reasons = st.sampled_from(FinishReason)

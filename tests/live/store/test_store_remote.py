@@ -40,6 +40,42 @@ async def test_what_the_remote_took_is_read_after_the_store_was_killed(
             assert (await gateway.ask(StoreOp.LOOKUP, keys)).tiers == (both,) * len(keys)
 
 
+async def test_what_is_sealed_there_is_read_with_the_key_alone(
+    folder: Path, redis: RealRedis
+) -> None:
+    """Killed, started without the key, and with it again; `clear` reaches what is its own."""
+    file = folder / "kv.key"
+    file.write_text("5a" * 32)
+    file.chmod(0o600)
+    key = {"at_rest_key_file": str(file)}
+    async with (
+        real_store(folder, remote=redis.url, **key) as store,
+        FakeWorker(store.path) as worker,
+        FakeGateway(store.path) as gateway,
+    ):
+        keys = await worker.put_prompt(blocks=8)
+        await gateway.until(lambda: gateway.on(Tier.REMOTE) == set(keys))
+    kept = b"".join(redis.client().get(name) or b"" for name in redis.client().keys("*"))
+    assert len(kept) > sum(map(len, contents(keys)))
+    assert not any(block[:64] in kept for block in contents(keys))
+    async with (
+        real_store(folder, remote=redis.url) as store,
+        FakeWorker(store.path) as worker,
+        FakeGateway(store.path) as gateway,
+    ):
+        assert (await worker.locate(keys)).blocks == ()
+        assert (await gateway.ask(StoreOp.CLEAR)).blocks == 0
+    async with (
+        real_store(folder, remote=redis.url, **key) as store,
+        FakeWorker(store.path) as worker,
+        FakeGateway(store.path) as gateway,
+    ):
+        await gateway.until(lambda: gateway.on(Tier.REMOTE) == set(keys))
+        assert await worker.fetch(keys) == contents(keys)
+        await gateway.ask(StoreOp.CLEAR)
+        assert redis.client().keys("*") == []
+
+
 async def test_blocks_in_doubt_leave_the_remote_too(folder: Path, redis: RealRedis) -> None:
     async with real_store(folder, remote=redis.url) as store:
         async with FakeWorker(store.path) as worker, FakeGateway(store.path) as gateway:

@@ -34,8 +34,11 @@ def choose(gain_at, router_at, correction_at, sizes, rules, epsilon, room, team)
 
 
 @kernel
-def run_experts(experts, sizes, limits, room, team):
-    """Fill `room.given` for this thread's experts: `experts` int64 [experts, 4] addresses."""
+def run_experts(experts, sizes, limits, counts, room, team):
+    """Fill `room.given` for this thread's experts: `experts` int64 [experts, 4] addresses.
+
+    `counts` int64 [routed]: of each of them that is routed, its rows are added.
+    """
     rows, slots = room.chosen.shape
     most = min(rows, _MOST_ROWS)
     taken = np.empty(rows, np.int64)
@@ -58,6 +61,8 @@ def run_experts(experts, sizes, limits, room, team):
         turn += 1
         if turn % team[1] != team[0]:
             continue
+        if expert < len(counts):
+            counts[expert] += found
         weight = experts[expert]
         for begin in range(0, found, most):
             count = min(most, found - begin)

@@ -93,7 +93,7 @@ def _keys_values(
 
 
 @kernel
-def _out_and_mlp(weight, experts, sizes, rules, epsilon, limits, room, team):
+def _out_and_mlp(weight, experts, counts, sizes, rules, epsilon, limits, room, team):
     """From `room.attended` to the MLP's `room.delta`, which is yet to be added to the stream."""
     scale, delta = room.scale, room.delta
     first, last = share_of(len(scale), team)
@@ -121,7 +121,7 @@ def _out_and_mlp(weight, experts, sizes, rules, epsilon, limits, room, team):
     if weight[17] != 0:
         choose(weight[1], weight[17], weight[18], sizes, rules, epsilon, room, team)
         meet(team)
-        run_experts(experts, sizes, limits, room, team)
+        run_experts(experts, sizes, limits, counts, room, team)
         meet(team)
         add_up(room, team)
         meet(team)
@@ -175,6 +175,7 @@ def forward(
     memory,
     rotations,
     scratch,
+    counts,
     logits,
     span,
     team,
@@ -184,8 +185,8 @@ def forward(
     `span`: the first layer of this call, and the one after its last; between calls all is in
     `rooms`. `rules`: `ChoiceRules`; `geometry`: `Geometry`; `rooms`: a `Room` for all rows, and
     one for the sampled ones; `memory`, `scratch`: see `attention.attend`; `rotations`: see
-    `rope.Rotations`; `logits` float32 [sampled, vocabulary]; `team` = (this thread, threads,
-    address of the barrier).
+    `rope.Rotations`; `counts`: this thread's, see `ExpertCounts`; `logits` float32 [sampled,
+    vocabulary]; `team` = (this thread, threads, address of the barrier).
     """
     limits = pointers.limits
     room, sampled_room = rooms
@@ -249,7 +250,7 @@ def forward(
         meet(team)
         if layer < layers - 1:
             experts = pointers.experts[layer]
-            _out_and_mlp(weight, experts, sizes, rules, epsilon, limits, mine, crew)
+            _out_and_mlp(weight, experts, counts[layer], sizes, rules, epsilon, limits, mine, crew)
     if span[1] < layers:
         return
     _gather(rows, room, sampled_room, team)
@@ -257,6 +258,7 @@ def forward(
     _out_and_mlp(
         pointers.layers[layers - 1],
         pointers.experts[layers - 1],
+        counts[layers - 1],
         sizes,
         rules,
         epsilon,

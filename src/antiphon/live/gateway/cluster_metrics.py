@@ -104,6 +104,25 @@ def worker_families(model: str, members: Sequence[Member]) -> Iterator[Metric]:
     for member in members:
         health.add_metric([*_labels(model, member), member.health.value], 1)
     yield health
+    yield _expert_tokens(model, members)
+
+
+def _expert_tokens(model: str, members: Sequence[Member]) -> Metric:
+    """By layer and expert, or by expert alone if the worker has told sums over layers."""
+    counter = CounterMetricFamily(
+        "antiphon_expert_tokens",
+        "Tokens that a routed expert has computed.",
+        labels=(*_WORKER_LABELS, "layer", "expert"),
+    )
+    for member in members:
+        said = member.view.expert_tokens
+        if said is None:
+            continue
+        layers = [str(layer) for layer in said.layers] or ["all"]
+        places = [(layer, str(expert)) for layer in layers for expert in range(said.experts)]
+        for place, total in zip(places, said.totals, strict=True):
+            counter.add_metric([*_labels(model, member), *place], total)
+    return counter
 
 
 def _labels(model: str, member: Member) -> list[str]:

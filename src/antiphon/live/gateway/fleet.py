@@ -12,6 +12,7 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Callable, Coroutine, Sequence
+from dataclasses import replace
 from typing import Any, Protocol, runtime_checkable
 
 from antiphon.core.membership import Membership
@@ -217,6 +218,8 @@ class Fleet:
 
     def _report(self, worker: WorkerId, joined: _Joined) -> None:
         view = joined.link.view()
+        if view.expert_tokens is not None:  # nothing is decided by it
+            view = replace(view, expert_tokens=None)
         if view != joined.reported:
             joined.reported = view
             self._on_change(WorkerReported(worker, view))

@@ -15,6 +15,7 @@ from antiphon.errors import PeerError, UsageError
 from antiphon.live.kv_journal import KvJournal
 from antiphon.store.disk import DiskTier, Fsync, PrivateFolder
 from antiphon.store.record import KvOrigin
+from antiphon.store.record.record_seal import RecordSeal
 from antiphon.store.remote import RemoteTier
 from antiphon.store.remote_values import RemoteValues
 from antiphon.store.transfer import MappedRegion
@@ -54,8 +55,9 @@ _log = logging.getLogger(__name__)
 
 class KvStore:
     """Implements `port.Host` and `pool_port.Host`. `disk_folder` or `remote` None: no such tier;
-    `pooled` None: it is in no pool. The folder is closed by `close`. `broken` gets the first
-    law that is broken in what the store does by itself: nothing can be trusted then.
+    `pooled` None: it is in no pool; `seal` None: records are plain. The folder is closed by
+    `close`. `broken` gets the first law that is broken in what the store does by itself: nothing
+    can be trusted then.
     """
 
     def __init__(
@@ -65,6 +67,7 @@ class KvStore:
         remote: RemoteValues | None,
         pooled: Whereabouts | None = None,
         *,
+        seal: RecordSeal | None = None,
         broken: Callable[[BaseException], None],
         clock: Callable[[], Seconds],
     ) -> None:
@@ -75,6 +78,7 @@ class KvStore:
         self._pooled = pooled
         self._disk_folder = disk_folder
         self._values = remote
+        self._seal = seal
         self._broken = broken
         self._clock = clock
         self._blocks: TieredBlocks | None = None
@@ -270,6 +274,7 @@ class KvStore:
                 KvOrigin.of(tenancy.kv, tenancy.identity),
                 limit_bytes=self._config.disk_bytes,
                 fsync=Fsync(self._config.fsync),
+                seal=self._seal,
                 clock=self._clock,
             )
         except UsageError as error:
@@ -280,7 +285,8 @@ class KvStore:
     def _remote(self, tenancy: Tenancy, host: HostBlocks) -> RemoteBlocks | None:
         if self._values is None:
             return None
-        tier = RemoteTier(self._values, KvOrigin.of(tenancy.kv, tenancy.identity))
+        origin = KvOrigin.of(tenancy.kv, tenancy.identity)
+        tier = RemoteTier(self._values, origin, seal=self._seal)
         return RemoteBlocks(tier, host, note=self.journal.note)
 
     def _held(self) -> Iterator[tuple[BlockKey, Tier]]:

@@ -5,6 +5,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 
 from antiphon.store.record import KvOrigin
+from antiphon.store.record.record_seal import RecordSeal
 
 from .block_index import BlockIndex
 from .disk_calls import DiskCalls
@@ -18,6 +19,8 @@ class DiskState:
     folder: PrivateFolder
     calls: DiskCalls
     origin: KvOrigin
+    seal: RecordSeal | None = None
+    """Records are sealed with it; None: they are plain. `origin` says so, too."""
     index: BlockIndex = field(default_factory=BlockIndex)
     counts: Counter[str] = field(default_factory=Counter)
     lock: threading.Lock = field(default_factory=threading.Lock)

@@ -27,6 +27,7 @@ from antiphon.store.record import (
     new_pages,
     unrecordable,
 )
+from antiphon.store.record.record_seal import RecordSeal
 from antiphon.types import BlockKey, Seconds, Tier, TierStats
 
 from .block_index import Entry
@@ -61,22 +62,25 @@ class DiskTier:
         *,
         limit_bytes: int,
         fsync: Fsync = Fsync.SEGMENT,
+        seal: RecordSeal | None = None,
         segment_bytes: int = SEGMENT_BYTES,
         clock: Callable[[], Seconds] = time.monotonic,
         calls: DiskCalls | None = None,
         files: type[RecordFiles] = RecordFiles,
     ) -> None:
         """Make the folder (mode 0700) if need be and lock it; reads nothing else. One that is
-        locked already is shared, and stays its owner's.
+        locked already is shared, and stays its owner's. `seal`: records are sealed with it, and no
+        others are read; without one those that are sealed are others.
 
         Raises `UsageError`: the folder can't be made or written, others can enter it, or another
         store uses it; there is no record for such pages; or no block fits.
         """
+        origin = origin if seal is None else seal.origin(origin)
         _check(origin, limit_bytes)
         segment_bytes = min(segment_bytes, limit_bytes // _LEAST_SEGMENTS)
         self._limit_bytes = limit_bytes
         opened = PrivateFolder(folder) if isinstance(folder, Path) else folder.shared()
-        self._state = DiskState(opened, calls or DiskCalls(), origin)
+        self._state = DiskState(opened, calls or DiskCalls(), origin, seal)
         for number, size in self._state.folder.segments.items():
             self._state.index.found(number, size)
         self._gate = CallGate()

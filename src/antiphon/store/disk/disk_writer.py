@@ -8,6 +8,7 @@ from contextlib import suppress
 from antiphon.core.tiers.breaker import Breaker
 from antiphon.core.tiers.second_chance import Candidate, worth_rewriting
 from antiphon.store.record import Page, RecordedBlock, RecordHeader, unrecordable
+from antiphon.store.record.record_seal import record_parts
 from antiphon.types import BlockKey, Seconds
 
 from .block_index import Entry, Place
@@ -115,26 +116,26 @@ class DiskWriter:
             return DiskRefusal.PAUSED
         try:
             self._make_room(header.record_bytes, evicted)
-            self._write(header, pages, evicted)
+            parts = record_parts(self._state.seal, header, pages, checksums)
+            self._write(header, parts, evicted)
         except OSError as error:
             self._breaker.failed(self._clock())
             return DiskRefusal.FULL if error.errno in _NO_ROOM else DiskRefusal.FAILED
         self._breaker.succeeded()
         return None
 
-    def _write(self, header: RecordHeader, pages: Sequence[Page], evicted: list[BlockKey]) -> None:
+    def _write(self, header: RecordHeader, parts: Sequence[Bytes], evicted: list[BlockKey]) -> None:
         """Write and show it. A full disk gets its room from the oldest segment, once."""
         try:
-            self._place(header, pages)
+            self._place(header, parts)
         except OSError as error:
             oldest = self._oldest()
             if error.errno not in _NO_ROOM or oldest is None or oldest == self._segment.number:
                 raise
             evicted += self.evict(oldest)
-            self._place(header, pages)
+            self._place(header, parts)
 
-    def _place(self, header: RecordHeader, pages: Sequence[Page]) -> None:
-        parts = [header.encoded(), *(page.data for page in pages)]
+    def _place(self, header: RecordHeader, parts: Sequence[Bytes]) -> None:
         place = self._written(parts, header.header_bytes, header.record_bytes)
         with self._state.lock:
             self._state.index.put(header.block, place)

@@ -22,20 +22,22 @@ class RecordFiles:
 
     def read(self, entry: Entry, into: Sequence[Page]) -> DiskMiss | None:
         """Fill `into` with the block, and verify it; None: it is."""
-        head = bytearray(entry.place.header_bytes)
+        place, seal = entry.place, self._state.seal
+        head = bytearray(place.header_bytes)
+        chunk = bytearray() if seal is None else bytearray(place.record_bytes - place.header_bytes)
+        parts = [page.data for page in into] if seal is None else [chunk]
         try:
-            with self._opened(entry.place) as fd:
-                whole = read_whole(
-                    self._state.calls, fd, [head, *(page.data for page in into)], entry.place.at
-                )
+            with self._opened(place) as fd:
+                whole = read_whole(self._state.calls, fd, [head, *parts], place.at)
         except FileNotFoundError:
             return DiskMiss.ABSENT
         except OSError:
             return DiskMiss.FAILED
         header = self._expected(head, entry) if whole else None
-        if header is None or not all_match(into, header.checksums):
+        if header is None:
             return DiskMiss.DAMAGED
-        return None
+        good = all_match(into, header.checksums) if seal is None else seal.opens(head, chunk, into)
+        return None if good else DiskMiss.DAMAGED
 
     def copy(self, place: Place) -> bytes:
         """The bytes of a record, unverified: its checksums go with it. Raises `OSError`."""

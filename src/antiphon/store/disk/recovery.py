@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 
-from antiphon.store.record import RecordedBlock, RecordProblem
+from antiphon.store.record import KvOrigin, RecordedBlock, RecordProblem
 
 from .block_index import Place
 from .disk_state import DiskState
@@ -98,11 +98,17 @@ class Recovery:
                 place = Place(number, at, header.header_bytes, header.record_bytes)
                 if header.origin != self._state.origin:
                     segment.strangers = True
-                    self._state.counts["recover_foreign"] += not header.removed
+                    self._state.counts[self._foreign(header.origin)] += not header.removed
                 elif header.removed:
                     self._forget_before(header.block, place)
                 else:
                     self._state.index.put(self._shared(header.block), place)
+
+    def _foreign(self, origin: KvOrigin) -> str:
+        """What a record of this other origin is counted as."""
+        ours = self._state.origin
+        same = replace(origin, sealed_by=ours.sealed_by) == ours
+        return "recover_other_key" if same else "recover_foreign"
 
     def _shared(self, block: RecordedBlock) -> RecordedBlock:
         """The same, with names that many blocks have kept once: a third of the index's memory."""

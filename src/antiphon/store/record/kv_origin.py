@@ -32,6 +32,7 @@ class KvOrigin:
 
     `identity`: the model's digest (`ModelInfo.identity`). Heads `first_head` … `first_head` +
     `heads` - 1 are here; `heads` 0: all that the layout names. A block is `pages_per_block` pages.
+    `sealed_by`: `RecordSeal.name` of the key that seals the records; empty: they are plain.
     """
 
     identity: bytes
@@ -43,6 +44,7 @@ class KvOrigin:
     heads: int = 0
     element: ElementType = ElementType.IN_LAYOUT
     rope: Rope = Rope.AFTER
+    sealed_by: bytes = b""
 
     @classmethod
     def of(cls, shape: KvShape, identity: bytes) -> Self:

@@ -10,9 +10,9 @@
     32    8  page_tokens, block_tokens
     40    8  page_bytes
     48    4  first head, number of heads
-    52    2  length of lineage, 0
+    52    2  length of lineage, 1 if it is sealed
     54    4  length of numerics, of layout
-    58    6  0
+    58    6  name of the key that sealed it, or 0
     64   32  key
     96   32  parent, or 0
     128      identity, tenant, lineage, numerics, layout, then 0 up to a multiple of 8
@@ -22,10 +22,11 @@
     -16  16  BLAKE2b-128 of all from byte 8 on
 
 A chunk of a raw record is a page. One of any other codec has a single chunk, the whole block as
-`store/codec` has encoded it, and the checksum is that of the encoded bytes. A record of a lossy
-codec has a lineage: without one it would answer exact look-ups. The digest binds key, layout and
-checksums together: what passes is what one writer wrote for this key. Magic, version and the two
-sizes stay where they are in all versions.
+`store/codec` has encoded it, and the checksum is that of the encoded bytes. A sealed one has a
+single chunk too, as `RecordSeal` makes it, and no checksum: it would tell of what is sealed, and
+the tag proves more. A record of a lossy codec has a lineage: without one it would answer exact
+look-ups. The digest binds key, layout and checksums together: what passes is what one writer wrote
+for this key. Magic, version and the two sizes stay where they are in all versions.
 """
 
 import struct
@@ -51,10 +52,15 @@ MOST_NAME_BYTES = 64
 """Of identity, tenant and lineage."""
 MOST_TEXT_BYTES = 512
 """Of numerics and layout."""
+SEAL_NAME_BYTES = 6
+NONCE_BYTES, TAG_BYTES, CHECKSUM_BYTES = 12, 16, 8
+"""In a sealed chunk, beside the pages: one nonce, one tag, and a checksum a page."""
+MOST_SEALED_BYTES = (1 << 31) - (1 << 16)
+"""Of a block's pages: more are not sealed at once."""
 
 _KEY_BYTES = 32
 _ROW = struct.Struct("<4Q")
-_FIXED = struct.Struct("<8sH4B2B2I Q2IQ2H2B2H6x32s32s")
+_FIXED = struct.Struct("<8sH4B2B2I Q2IQ2H2B2H6s32s32s")
 _NAMES_END = FIXED_BYTES + 3 * MOST_NAME_BYTES + 2 * MOST_TEXT_BYTES
 MOST_HEADER_BYTES = _NAMES_END + MOST_CHUNKS * _ROW.size + ALIGNMENT
 _PERSON = b"antiphon.rec.1"
@@ -126,7 +132,7 @@ class RecordHeader:
 
     @classmethod
     def of(cls, origin: KvOrigin, block: RecordedBlock, checksums: tuple[int, ...]) -> Self:
-        """The header of a raw record of pages with these checksums.
+        """The header of a raw record of pages with these checksums; sealed if the origin is.
 
         Raises `BugError` for what `unrecordable` names, or another number of checksums.
         """
@@ -135,6 +141,8 @@ class RecordHeader:
             problem = f"{len(checksums)} checksums for {origin.pages_per_block} pages"
         if problem is not None:
             raise BugError(f"no record can be made: {problem}")
+        if origin.sealed_by:
+            return cls.of_sealed(origin, block)
         size, first = origin.page_bytes, _header_bytes(origin, block, len(checksums))
         return cls(
             origin=origin,
@@ -162,6 +170,8 @@ class RecordHeader:
         problem = unrecordable(origin, block, codec)
         if codec is Codec.RAW:
             problem = "a raw record is one of pages"
+        elif origin.sealed_by:
+            problem = "encoded blocks are not sealed"
         elif not 0 < stored_bytes <= MOST_RECORD_BYTES - MOST_HEADER_BYTES:
             problem = f"{stored_bytes} encoded bytes"
         if problem is not None:
@@ -169,6 +179,19 @@ class RecordHeader:
         at = _header_bytes(origin, block, 1)
         chunk = Chunk(at, stored_bytes, origin.block_bytes, checksum)
         return cls(origin=origin, block=block, chunks=(chunk,), codec=codec)
+
+    @classmethod
+    def of_sealed(cls, origin: KvOrigin, block: RecordedBlock) -> Self:
+        """The header of a record whose pages only the key `origin.sealed_by` opens.
+
+        Raises `BugError` for what `unrecordable` names, or if there is no such key.
+        """
+        problem = unrecordable(origin, block) if origin.sealed_by else "no key seals it"
+        if problem is not None:
+            raise BugError(f"no record can be made: {problem}")
+        around = NONCE_BYTES + TAG_BYTES + origin.pages_per_block * CHECKSUM_BYTES
+        at, size = _header_bytes(origin, block, 1), origin.block_bytes
+        return cls(origin=origin, block=block, chunks=(Chunk(at, size + around, size, 0),))
 
     @property
     def checksums(self) -> tuple[int, ...]:
@@ -199,7 +222,8 @@ class RecordHeader:
             *(self.header_bytes, len(self.chunks), self.record_bytes),
             *(origin.page_tokens, origin.block_tokens, origin.page_bytes),
             *(origin.first_head, origin.heads),
-            *(lineage, 0, numerics, layout),
+            *(lineage, bool(origin.sealed_by), numerics, layout),
+            origin.sealed_by,
             block.key,
             block.parent or bytes(_KEY_BYTES),
         )
@@ -282,6 +306,8 @@ def decode_header(
 def _made_again(header: RecordHeader) -> tuple[Chunk, ...] | None:
     """The chunks that a writer makes of such a block; None: it makes none."""
     origin, block, chunks = header.origin, header.block, header.chunks
+    if origin.sealed_by:
+        return RecordHeader.of_sealed(origin, block).chunks if header.codec is Codec.RAW else None
     wanted = origin.pages_per_block if header.codec is Codec.RAW else 1
     stored = chunks[0].stored_bytes
     if len(chunks) != wanted or not 0 < stored <= MOST_RECORD_BYTES - MOST_HEADER_BYTES:
@@ -297,7 +323,7 @@ def _parsed(data: bytes) -> RecordHeader:
     fields = _FIXED.unpack_from(data)
     magic, _, codec, rope, element, has_parent, identity_len, tenant_len = fields[:8]
     _, chunk_count, _, page_tokens, block_tokens, page_bytes, first_head, heads = fields[8:16]
-    lineage_len, _, numerics_len, layout_len, key, parent = fields[16:]
+    lineage_len, is_sealed, numerics_len, layout_len, sealed_by, key, parent = fields[16:]
     names, at = [], FIXED_BYTES
     for length in (identity_len, tenant_len, lineage_len, numerics_len, layout_len):
         names.append(data[at : at + length])
@@ -318,6 +344,7 @@ def _parsed(data: bytes) -> RecordHeader:
             heads=heads,
             element=ElementType(element),
             rope=Rope(rope),
+            sealed_by=sealed_by if is_sealed else b"",
         ),
         block=RecordedBlock(
             key=key,
@@ -345,6 +372,10 @@ def _shape_problem(origin: KvOrigin) -> str | None:
         return f"{pages} pages of {origin.page_bytes} bytes are too many bytes for a record"
     if not (0 <= origin.first_head < 1 << 16 and 0 <= origin.heads < 1 << 16):
         return f"heads {origin.first_head} + {origin.heads}"
+    if len(origin.sealed_by) not in (0, SEAL_NAME_BYTES):
+        return f"the name of a key has {SEAL_NAME_BYTES} bytes"
+    if origin.sealed_by and origin.block_bytes > MOST_SEALED_BYTES:
+        return f"{origin.block_bytes} bytes are too many to be sealed, {MOST_SEALED_BYTES} are not"
     if origin.block_tokens >= 1 << 32:
         return f"{origin.block_tokens} tokens a block"
     return None
