@@ -38,8 +38,8 @@ Address: TypeAlias = Path | TlsAddress
 
 
 async def dial(stream: FrameStream, address: Address, timeout_s: Seconds) -> None:
-    """Connect `stream`, by the first path that works: one where somebody else answers rests like one
-    where nobody does.
+    """Connect `stream`, by the first path that works: one where somebody else answers rests, like
+    one where nobody does.
 
     Raises `OSError` if none works in time, and `UsageError` if at each it is not who we want that
     answers: retrying would not help."""

@@ -97,8 +97,8 @@ class Supervisor:
         """Of workers that are gone: whoever gets the name next counts on."""
         own_store = config.store.enabled and config.store.socket is None
         self._orders: dict[str, tuple[int, int]] = {}
-        """Of workers that were added: which order asked for them, of which life of the gateway: each
-        counts its orders anew."""
+        """Of workers that were added: which order asked for them, of which life of the gateway:
+        each counts its orders anew."""
         self._store = self._child(STORE, Role.MIXED, ()) if own_store else None
         self._present: Present | None = None
         self._drained_lives: dict[str, int] = {}
