@@ -3,6 +3,7 @@
 import json
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -104,12 +105,79 @@ def test_a_file_is_the_profile(tmp_path: Path) -> None:
     assert decode(data or b"", found, profile=again) is None
 
 
-def changed(path: Path, **said: object) -> None:
-    """The file with other words in its metadata."""
+Tensors = dict[str, np.ndarray]
+
+
+def changed(path: Path, tensors: Tensors | None = None, **said: object) -> None:
+    """The file with other tensors, or other words in its metadata."""
     with safe_open(path, "numpy") as file:
         arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
         words = json.loads(file.metadata()["antiphon"])
-    save_file(arrays, path, {"antiphon": json.dumps(words | said)})
+    save_file(arrays | (tensors or {}), path, {"antiphon": json.dumps(words | said)})
+
+
+def reshaped(array: np.ndarray) -> list[np.ndarray]:
+    """The same numbers, or nearly all of them, as what a kernel must never see."""
+    return [
+        array.reshape(1, *array.shape),
+        array.reshape(*array.shape, 1),
+        array.reshape(-1)[:1].reshape(()),
+        np.concatenate([array, array]),
+        array.astype(np.float64),
+        array.astype(np.int16),
+    ]
+
+
+def tensors_of(made: KvProfile) -> Tensors:
+    """One of each kind."""
+    first, level = made.transforms[0], made.levels[0]
+    names = ("forward", "inverse", "mean", "spread", "following")
+    return {
+        "frequencies": made.frequencies,
+        **{f"transform.0.{name}": getattr(first, name) for name in names},
+        "level.1.frequencies": level.frequencies,
+        "level.1.shift": level.shift,
+        "level.1.classes.0": level.classes[0],
+        "level.1.low_bits.0": level.low_bits[0],
+    }
+
+
+@pytest.mark.parametrize("name", tensors_of(profile()))
+def test_a_tensor_of_another_shape_or_type_is_refused(tmp_path: Path, name: str) -> None:
+    """Kernels index without looking: (1, 64) in place of (64,) is memory of somebody else."""
+    path = tmp_path / "made-up.kvprofile"
+    for other in reshaped(tensors_of(profile())[name]):
+        write_kv_profile(profile(), path)
+        changed(path, {name: other})
+        with pytest.raises(UsageError, match=r"made-up\.kvprofile: .*(float|int16|channel|class)"):
+            read_kv_profile(path)
+
+
+def with_row(row: int, symbol: int) -> np.ndarray:
+    """Distributions in which one class has no such symbol, and another the more often."""
+    found = profile().levels[0].frequencies.copy()
+    found[row, 126] += found[row, symbol]
+    found[row, symbol] = 0
+    return found
+
+
+@pytest.mark.parametrize(
+    ("other", "told"),
+    [
+        ({"frequencies": np.tile(profile().levels[0].frequencies[:1], (300, 1))}, "256 classes"),
+        ({"frequencies": profile().levels[0].frequencies[-7:]}, "256 classes"),
+        ({"frequencies": with_row(0, 127)}, "not kept"),
+        ({"frequencies": with_row(5, 127)}, "no symbol for 0"),
+        ({"frequencies": with_row(5, 255)}, "for escapes"),
+        ({"classes": (np.full(64, 56, np.uint8),) * 4}, "can't have"),
+        ({"step": 1e-300}, "step"),
+        ({"step": float("nan")}, "step"),
+    ],
+)
+def test_a_level_that_could_not_encode_is_refused(other: dict[str, Any], told: str) -> None:
+    first, *rest = profile().levels
+    made = replace(profile(), levels=(replace(first, **other), *rest), coders={})
+    assert told in (find_flaw(made) or "")
 
 
 @pytest.mark.parametrize(
