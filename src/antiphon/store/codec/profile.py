@@ -163,6 +163,10 @@ def _transform_flaw(one: Transform, size: int) -> str | None:
 def _level_flaw(level: ProfileLevel, sizes: Sequence[int]) -> str | None:
     if not _FINEST <= level.step <= 1 / _FINEST:
         return "the step is not above 0, or no float32"
+    return _tables_flaw(level) or _channels_flaw(level, sizes)
+
+
+def _tables_flaw(level: ProfileLevel) -> str | None:
     classes = level.frequencies.shape[0] if level.frequencies.ndim else 0
     if not MOST_LOW_BITS < classes <= _MOST_CLASSES:
         return f"not {MOST_LOW_BITS + 1} … {_MOST_CLASSES} classes"
@@ -181,10 +185,15 @@ def _level_flaw(level: ProfileLevel, sizes: Sequence[int]) -> str | None:
         return "a shift is a step or more, or not one float32 for each class"
     if not np.array_equal(level.frequencies[-MOST_LOW_BITS:], low_frequencies()):
         return "the last classes are not those of low bits"
+    return None
+
+
+def _channels_flaw(level: ProfileLevel, sizes: Sequence[int]) -> str | None:
+    own = len(level.frequencies) - MOST_LOW_BITS
     if not len(level.classes) == len(level.low_bits) == len(sizes):
         return "not as many lists of classes, or of low bits, as transforms"
     for size, mine, low in zip(sizes, level.classes, level.low_bits, strict=True):
-        if not _is(mine, np.uint8, (size,)) or (mine >= classes - MOST_LOW_BITS).any():
+        if not _is(mine, np.uint8, (size,)) or (mine >= own).any():
             return "a class that coefficients can't have, or not one for each channel"
         if not _is(low, np.uint8, (size,)) or (low > MOST_LOW_BITS).any():
             return f"low bits beyond {MOST_LOW_BITS}, or not for each channel"
