@@ -233,6 +233,11 @@ def trials_text(found: "Sequence[LevelTrial]") -> str:
             f"{trial.divergence:>11.5f}{trial.top1:>8.1%}"
             f"{trial.perplexity / trial.exact_perplexity - 1:>+12.2%}{rates}"
         )
+    lines += [
+        f"{one.trial.name}: {one.raw_blocks} blocks could not be encoded, and stayed raw"
+        for one in found
+        if one.raw_blocks
+    ]
     positions = found[0].trial.positions
     lines.append(f"{positions} tokens, exact perplexity {found[0].trial.exact_perplexity:.2f}")
     return "\n".join(lines)

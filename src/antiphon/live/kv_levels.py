@@ -7,8 +7,8 @@ import numpy as np
 
 from antiphon.checkpoint import open_checkpoint, resolve
 from antiphon.engine import kv_dtype_of, load_llama, use_cores
-from antiphon.errors import UsageError
-from antiphon.store.codec import KvProfile, Level, decode, encode
+from antiphon.errors import BugError, UsageError
+from antiphon.store.codec import RAW, Blob, KvProfile, Level, decode, encode, read_blob
 from antiphon.text import Tokenizer
 from antiphon.types import Config, TokenId
 
@@ -27,10 +27,11 @@ class TrialSizes:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LevelTrial:
-    """What came of a level."""
+    """What came of a level. `raw_blocks`: that it could not encode, and which stay as they are."""
 
     trial: Trial
     speed: CodecSpeed | None
+    raw_blocks: int = 0
 
 
 def try_levels(
@@ -79,26 +80,33 @@ def try_level(
 ) -> LevelTrial:
     """One level on contexts that have been computed; `speed`: how fast it is, too."""
 
+    raw_blocks = 0
+
     def encoded(block: np.ndarray, start: int) -> bytes:
-        data = encode(block, level, start=start, profile=profile)
+        data = encode(block, level, start=start, profile=profile) or encode(block, RAW)
         if data is None:
-            raise UsageError(f"{level.name}: this KV holds numbers that are not finite")
+            raise BugError("a raw block is always encoded")
         return data
 
     def decoded(data: bytes, block: np.ndarray) -> None:
         problem = decode(data, block, profile=profile)
-        assert problem is None, problem
+        if problem is not None:
+            raise BugError(f"{level.name}: what was just encoded can't be decoded: {problem}")
 
     def through(blocks: Sequence[np.ndarray]) -> int:
+        nonlocal raw_blocks
         taken = 0
         for number, block in enumerate(blocks):
             data = encoded(block, number * PAGE_TOKENS)
+            blob = read_blob(data)
+            raw_blocks += isinstance(blob, Blob) and blob.level != level
             decoded(data, block)
             taken += len(data)
         return taken
 
     measured = speed_of(encoded, decoded, tried.blocks(0)) if speed else None
-    return LevelTrial(trial=tried.run(level.name, through), speed=measured)
+    trial = tried.run(level.name, through)
+    return LevelTrial(trial=trial, speed=measured, raw_blocks=raw_blocks)
 
 
 def check_profile(profile: KvProfile | None, levels: Sequence[Level], identity: bytes) -> None:
