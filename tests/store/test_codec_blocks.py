@@ -273,6 +273,12 @@ def test_a_block_that_claims_to_be_huge_takes_no_memory() -> None:
     assert isinstance(read_blob(bytes(data)), DecodeProblem)
 
 
+def test_a_side_that_no_header_can_say_is_no_block() -> None:
+    for sides in ((65536, 1, 2, 1, 1, 2), (1, 1, 2, 1, 1, 65536), (0, 1, 2, 1, 1, 2)):
+        with pytest.raises(BugError, match="above 65535"):
+            encode(np.zeros(sides, np.uint16), RAW)
+
+
 # ── names, lineage, frozen bytes ─────────────────────────────────────────────────────────────────
 
 

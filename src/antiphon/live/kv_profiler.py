@@ -99,7 +99,8 @@ def fitted(  # noqa: PLR0913 - what to fit, how, and whom to tell
     advance: Callable[[float], None] = lambda _: None,
     transform: Callable[[Moments], Transform] = transform_of,
 ) -> KvProfile:
-    """The profile of samples, which are taken one by one."""
+    """The profile of samples, which are taken one by one. Raises `UsageError` if they hold numbers
+    that nothing can be fitted to."""
     spec = checkpoint.spec
     width = layout_of(spec, 1).head_width
     frequencies = rotary_frequencies(spec).numpy() if fit.before_rope else np.empty(0, np.float32)
@@ -120,6 +121,11 @@ def fitted(  # noqa: PLR0913 - what to fit, how, and whom to tell
     moments = [Moments.none(part.layers * spec.kv_heads * width) for part in parts]
     unseen: list[list[np.ndarray]] = [[] for _ in parts]
     for number, sample in enumerate(samples):
+        if not (np.isfinite(sample.values).all() and np.isfinite(sample.gradients).all()):
+            raise UsageError(
+                f"{name}: prompt {number + 1} makes KV, or gradients of it, that are not finite: "
+                "is its file whole?"
+            )
         if not fit.before_rope:
             sample = turned(sample, rotary_frequencies(spec).numpy())
         for part, sums, runs in zip(parts, moments, unseen, strict=True):
@@ -131,8 +137,11 @@ def fitted(  # noqa: PLR0913 - what to fit, how, and whom to tell
                 sums.add(vectors, slopes, sizes.following)
         advance(0.8 * (number + 1) / count)
     say("Fitting")
-    transforms = tuple(map(transform, moments))
-    levels = fit_levels(fit.bits, transforms, parts, unseen, fit.rounding)
+    try:
+        transforms = tuple(map(transform, moments))
+        levels = fit_levels(fit.bits, transforms, parts, unseen, fit.rounding)
+    except ValueError as problem:
+        raise UsageError(f"{name}: no profile fits its KV: {problem}: take another text") from None
     advance(1.0)
     return replace(empty, transforms=transforms, levels=levels, coders={})
 
