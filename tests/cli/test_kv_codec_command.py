@@ -4,15 +4,10 @@ import json
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from antiphon.checkpoint import open_checkpoint
 from antiphon.cli.app import app
-from antiphon.engine.kv_gradients import KvSample
-from antiphon.errors import UsageError
-from antiphon.live.kv_profiler import Fit, SampleSizes, fitted
 from antiphon.store.codec import read_kv_profile
 from antiphon.testing.tiny_models import TINY_SPEC, random_tensors, write_hf_folder
 
@@ -66,22 +61,6 @@ def test_levels_are_compared(folder: Path) -> None:
     assert found["entropy-1"]["bits"] > found["entropy-5"]["bits"]
     table = run(*common, *sizes, "-l", "int8", "-l", "raw").stdout
     assert [line.split()[0] for line in table.splitlines()] == ["level", "int8", "raw", "48"]
-
-
-@pytest.mark.parametrize(("odd", "told"), [(np.nan, "not finite"), (1e30, "no profile fits")])
-def test_kv_that_nothing_can_be_fitted_to_is_one_line(
-    tmp_path: Path, odd: float, told: str
-) -> None:
-    write_hf_folder(tmp_path / "tiny", TINY_SPEC, random_tensors(TINY_SPEC, 1))
-    chance = np.random.default_rng(1)
-    sides = (TINY_SPEC.layers, 2, TINY_SPEC.kv_heads, 64, TINY_SPEC.head_dim)
-    samples = [
-        KvSample(*(chance.normal(size=sides).astype(np.float32) for _ in range(2)))
-        for _ in range(4)
-    ]
-    samples[3].values[1, 0, 0, 5, 3] = odd
-    with pytest.raises(UsageError, match=told):
-        fitted(open_checkpoint(tmp_path / "tiny"), "tiny", samples, 4, SampleSizes(), Fit())
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,7 @@ from antiphon.types import Config, TokenId
 
 from .cache_folder import cache_folder
 from .kv_trial import PAGE_TOKENS, CodecSpeed, KvTrial, Trial, speed_of
+from .text_windows import spread_windows
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,6 +68,10 @@ def try_levels(
     kv_dtype = kv_dtype_of(config.kv.dtype, config.model.dtype)
     share = 1 / (len(levels) + 1)
     tried = KvTrial(model, kv_dtype, contexts, sizes.following, lambda done: advance(done * share))
+    say("Preparing the codec (the first time compiles it, which takes up to a minute)")
+    sample = tried.blocks(0)[0]
+    for level in levels:
+        _LevelCodec(level, profile).through([sample.copy()])
     found = []
     for number, level in enumerate(levels, 1):
         say(f"Trying {level.name}")
@@ -79,34 +84,44 @@ def try_level(
     tried: KvTrial, level: Level, profile: KvProfile | None, *, speed: bool = True
 ) -> LevelTrial:
     """One level on contexts that have been computed; `speed`: how fast it is, too."""
+    codec = _LevelCodec(level, profile)
+    measured = speed_of(codec.encoded, codec.decode, tried.blocks(0)) if speed else None
+    trial = tried.run(level.name, codec.through)
+    return LevelTrial(trial=trial, speed=measured, raw_blocks=codec.raw_blocks)
 
-    raw_blocks = 0
 
-    def encoded(block: np.ndarray, start: int) -> bytes:
-        data = encode(block, level, start=start, profile=profile) or encode(block, RAW)
+class _LevelCodec:
+    """A level as stores would have it: what it can't encode stays raw, and is counted."""
+
+    def __init__(self, level: Level, profile: KvProfile | None) -> None:
+        self._level, self._profile = level, profile
+        self.raw_blocks = 0
+        """That went `through`."""
+
+    def encoded(self, block: np.ndarray, start: int) -> bytes:
+        """At the level, or raw."""
+        data = encode(block, self._level, start=start, profile=self._profile)
+        data = encode(block, RAW) if data is None else data
         if data is None:
             raise BugError("a raw block is always encoded")
         return data
 
-    def decoded(data: bytes, block: np.ndarray) -> None:
-        problem = decode(data, block, profile=profile)
+    def decode(self, data: bytes, block: np.ndarray) -> None:
+        """Fill `block` with what was encoded."""
+        problem = decode(data, block, profile=self._profile)
         if problem is not None:
-            raise BugError(f"{level.name}: what was just encoded can't be decoded: {problem}")
+            raise BugError(f"{self._level.name}: what was encoded can't be decoded: {problem}")
 
-    def through(blocks: Sequence[np.ndarray]) -> int:
-        nonlocal raw_blocks
+    def through(self, blocks: Sequence[np.ndarray]) -> int:
+        """A context's blocks, in place; the bytes that they take."""
         taken = 0
         for number, block in enumerate(blocks):
-            data = encoded(block, number * PAGE_TOKENS)
+            data = self.encoded(block, number * PAGE_TOKENS)
             blob = read_blob(data)
-            raw_blocks += isinstance(blob, Blob) and blob.level != level
-            decoded(data, block)
+            self.raw_blocks += isinstance(blob, Blob) and blob.level != self._level
+            self.decode(data, block)
             taken += len(data)
         return taken
-
-    measured = speed_of(encoded, decoded, tried.blocks(0)) if speed else None
-    trial = tried.run(level.name, through)
-    return LevelTrial(trial=trial, speed=measured, raw_blocks=raw_blocks)
 
 
 def check_profile(profile: KvProfile | None, levels: Sequence[Level], identity: bytes) -> None:
@@ -134,11 +149,10 @@ def contexts_of(tokens: Sequence[TokenId], sizes: TrialSizes) -> list[Sequence[T
     """Contexts and what follows them, spread evenly over a text, none over another."""
     whole = sizes.tokens // PAGE_TOKENS * PAGE_TOKENS
     size = whole + sizes.following
-    count = min(sizes.contexts, len(tokens) // size)
-    if not whole or count < 1:
+    contexts = spread_windows(tokens, size, sizes.contexts)
+    if not whole or not contexts:
         raise UsageError(
             f"the text has {len(tokens)} tokens: a context takes {size} of them "
             f"(whole blocks of {PAGE_TOKENS}, and {sizes.following} after them): give more text"
         )
-    starts = [number * (len(tokens) - size) // max(count - 1, 1) for number in range(count)]
-    return [tokens[start : start + size] for start in starts]
+    return contexts
