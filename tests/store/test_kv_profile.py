@@ -115,7 +115,7 @@ def test_a_file_is_the_profile(tmp_path: Path) -> None:
 Tensors = dict[str, np.ndarray]
 
 
-def changed(path: Path, tensors: Tensors | None = None, **said: object) -> None:
+def changed(path: Path, tensors: Tensors | None = None, /, **said: object) -> None:
     """The file with other tensors, or other words in its metadata."""
     with safe_open(path, "numpy") as file:
         arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118

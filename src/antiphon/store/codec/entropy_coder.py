@@ -31,7 +31,7 @@ from .rows import Floats, Part, Rotation, read_rows, rotation, write_rows
 _ROW = struct.Struct("<3I")
 MOST_SKIPPED = np.float32(16.0)
 """Steps: how long what is not kept of a token's keys or values of a section may be. Of texts of any
-kind it is 4 to 6 (docs/decisions/0018-kv-as-coefficients.md)."""
+kind it is 4 to 8 (docs/decisions/0018-kv-as-coefficients.md)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

@@ -91,7 +91,7 @@ def _digest(arrays: dict[str, npt.NDArray], words: dict[str, Any]) -> str:
     digest = blake2b(json.dumps(words, sort_keys=True).encode(), digest_size=16, person=_PERSON)
     for name in sorted(arrays):
         digest.update(name.encode() + b"\0")
-        digest.update(arrays[name])
+        digest.update(arrays[name].data)
     return digest.hexdigest()
 
 
