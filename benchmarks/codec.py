@@ -108,7 +108,7 @@ class Samples:
     ) -> None:
         self._checkpoint = checkpoint
         self._sizes = SampleSizes(prompts=options.prompts, prompt_tokens=options.prompt_tokens)
-        self._windows = list(windows_of(tokenizer.encode(read_texts(None)), self._sizes))
+        self._windows = windows_of(tokenizer.encode(read_texts(None)), self._sizes)
         self._folder = options.scratch
 
     def profile(

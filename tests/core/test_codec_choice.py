@@ -142,5 +142,17 @@ def test_nothing_to_choose_from_is_an_error() -> None:
         choose_level(state, [])
     with pytest.raises(ValueError, match="2 times for 1"):
         choose_level(replace(state, compute_s=(1.0, 1.0)), LEVELS)
+    wrong = [
+        {"bytes_per_s": 0.0},
+        {"bytes_per_s": float("nan")},
+        {"tokens": (-1,)},
+        {"compute_s": (float("nan"),)},
+        {"setup_s": -1.0},
+        {"here_rank": -1},
+        {"left_s": float("nan")},
+    ]
+    for said in wrong:
+        with pytest.raises(ValueError, match=next(iter(said))):
+            replace(state, **said)
     with pytest.raises(ValueError, match="level"):
         FetchLevel(name="level", rank=0, bytes_per_token=1.0, tokens_per_s=0.0)

@@ -118,10 +118,10 @@ def valid_values(draw: st.DrawFn) -> dict[str, dict[str, Any]]:
     if draw(st.booleans()):
         values["network"] = draw(networks(alone=planner.get("mode") == "act"))
     pool = values.setdefault("store_pool", {})
-    pool.update(name="box1", peers=draw(st.sampled_from([(), ("box2@10.0.0.2:7420",)])))
+    pool.update(name="box1", peers=draw(st.sampled_from([(), ("box2@127.0.0.1:7421",)])))
     pool["listen"] = "127.0.0.1:7420"
     if values.get("network", {}).get("keys") and draw(st.booleans()):
-        pool["listen"] = "10.0.0.1:7420"
+        pool.update(listen="10.0.0.1:7420", peers=("box2@10.0.0.2:7420",))
     remotes = st.sampled_from(["redis://host:6379/0", "unix:///path?db=1"])
     values.setdefault("store", {})["remote"] = draw(remotes)
     return values
@@ -251,6 +251,16 @@ def test_the_defaults_are_the_dataclasses_defaults() -> None:
             "kv.events: followers know workers by their port",
         ),
         ({"planner": {"mode": "on"}}, 'planner.mode = "on": must be one of "off", "advise"'),
+        (
+            {
+                "store_pool": {
+                    "name": "a",
+                    "listen": "127.0.0.1:7420",
+                    "peers": ("b@10.0.0.2:7420",),
+                }
+            },
+            "store_pool.peers has b@10.0.0.2:7420: stores on other hosts need keys",
+        ),
         ({"http": {"host": "0.0.0.0"}}, 'http.host = "0.0.0.0": others can reach this address'),
     ],
 )

@@ -3,18 +3,25 @@
 import selectors
 import socket
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
 from antiphon.types import DataAccess
+
+HANDSHAKE_BYTES = 42 + 64
+"""What the owner says in one."""
+BIT_BYTES, BIT_S = 64, 0.001
 
 
 class TcpRelay:
     """Passes connections on to `target`, until it is closed.
 
     `garble` flips a bit of that byte that comes from the owner, counted over all connections, and
-    of all at which it is reached again; `stall`: nothing passes; `refuse`: connections are closed
-    at once; `break_all` closes those there are. `passed` counts what came from the owner.
+    of all at which it is reached again; `stall`: nothing passes; `trickle`: what comes from the
+    owner comes in small bits; `refuse`: connections are closed at once; `let_in`: handshakes pass
+    and no page does; `break_in`: handshakes break in the middle; `break_all` closes those there
+    are. `passed` counts what came from the owner.
     """
 
     def __init__(self, target: str) -> None:
@@ -24,6 +31,9 @@ class TcpRelay:
         self.endpoint = f"tcp://127.0.0.1:{self._listener.getsockname()[1]}"
         self.garble: int | None = None
         self.stall = False
+        self.trickle = False
+        self.let_in = False
+        self.break_in = False
         self.refuse = False
         self.passed = 0
         self.connections = 0
@@ -73,6 +83,7 @@ class TcpRelay:
 
     def _carry(self, near: socket.socket, far: socket.socket) -> None:
         other = {near: far, far: near}
+        heard = 0
         with near, far, selectors.DefaultSelector() as selector, suppress(OSError):
             for end in other:
                 selector.register(end, selectors.EVENT_READ)
@@ -84,9 +95,22 @@ class TcpRelay:
                         continue
                     if not (data := end.recv(1 << 16)):
                         return
-                    other[end].sendall(self._changed(data) if end is far else data)
+                    if end is near:
+                        if self.break_in:
+                            return
+                        far.sendall(data)
+                    elif not self.let_in or heard < HANDSHAKE_BYTES:
+                        heard += len(data)
+                        self._pass_on(near, self._changed(data))
                 if self.stall:
                     threading.Event().wait(0.005)
+
+    def _pass_on(self, near: socket.socket, data: bytes) -> None:
+        size = BIT_BYTES if self.trickle else len(data)
+        for start in range(0, len(data), size):
+            near.sendall(data[start : start + size])
+            if self.trickle:
+                time.sleep(BIT_S)
 
     def _changed(self, data: bytes) -> bytes:
         start = self.passed

@@ -26,6 +26,9 @@ from antiphon.store.codec import (
     read_blob,
 )
 from antiphon.store.codec.blob import _HEADER, HEADER_BYTES, Blob
+from antiphon.store.codec.block_shape import BlockShape
+from antiphon.store.codec.entropy_coder import MOST_SKIPPED
+from antiphon.store.codec.rows import read_rows, rotation, write_rows
 
 VECTORS = Path(__file__).parent / "codec_vectors.json"
 FEW = settings(deadline=None, max_examples=40)
@@ -113,14 +116,69 @@ def test_first_tokens_are_kept_as_they_are() -> None:
     assert (later[0, :, :, :, 0] != block_of(6, start=1)[0, :, :, :, 0]).any()
 
 
-def test_what_no_table_foresaw_comes_back_too() -> None:
-    block = block_of(7, start=64, half=False)
-    block[2, :, :, :, 3] *= 100
-    found, data = through(block, entropy(1), 64)
-    usual = encode(block_of(7, start=64, half=False), entropy(1), start=64, profile=profile())
-    assert len(data) > len(usual or b"") + 100
-    error, size = (np.square(part[2, :, :, :, 3]).sum() for part in (found - block, block))
-    assert error < 0.2 * size  # directions that are not kept are lost, however large
+def moved(block: np.ndarray, number: int, vector: np.ndarray) -> np.ndarray:
+    """A copy of a float32 block of position 64 on, `vector` added to part `number` of token 35."""
+    part = list(profile().parts())[number]
+    shape, turn = BlockShape.of(block), rotation(profile().frequencies, 64, 64)
+    rows, found = read_rows(block, shape, part, turn), block.copy()
+    rows[35] += vector.astype(np.float32)
+    write_rows(rows, found, shape, part, turn)
+    return found
+
+
+def errors_in_steps(block: np.ndarray, found: np.ndarray, number: int, level: Level) -> np.ndarray:
+    """Coefficients of the difference in part `number`, and which of them the level keeps."""
+    part, made = list(profile().parts())[number], profile().levels[level.number - 1]
+    shape, turn = BlockShape.of(block), rotation(profile().frequencies, 64, 64)
+    rows, again = (read_rows(one, shape, part, turn) for one in (block, found))
+    return (again - rows).astype(np.float64) @ profile().transforms[number].forward.T / made.step
+
+
+@given(
+    st.sampled_from(LEVELS[4:]),
+    st.integers(0, 2**32),
+    st.integers(0, 3),
+    st.floats(-1.0, 5.0),
+    st.booleans(),
+)
+@FEW
+def test_whatever_is_encoded_is_within_the_error_of_its_level(
+    level: Level, seed: int, number: int, size: float, one_direction: bool
+) -> None:
+    """Outliers in any direction, of any size: kept within a step, or not encoded at all."""
+    chance = np.random.default_rng(seed)
+    inverse = profile().transforms[number].inverse.astype(np.float64)
+    weights = chance.normal(size=inverse.shape[1])
+    if one_direction:
+        weights *= np.arange(len(weights)) == chance.integers(len(weights))
+    step = profile().levels[level.number - 1].step
+    block = moved(block_of(7, start=64, half=False), number, 10**size * step * inverse @ weights)
+    data = encode(block, level, start=64, profile=profile())
+    if data is None:
+        assert 10**size * np.abs(weights).max() > 1
+        return
+    found = np.empty_like(block)
+    assert decode(data, found, profile=profile()) is None
+    errors = errors_in_steps(block, found, number, level)
+    kept = profile().levels[level.number - 1].classes[number] != 0
+    rounding = 1e-4 * 10**size * np.linalg.norm(weights)  # of float32, in turning and products
+    assert np.abs(errors[:, kept]).max(initial=0) <= 1 + rounding
+    assert np.linalg.norm(errors[:, ~kept], axis=1).max() <= MOST_SKIPPED * 1.01 + rounding
+
+
+def test_what_no_table_foresaw_comes_back_too_or_is_not_encoded() -> None:
+    block, level = block_of(7, start=64, half=False), entropy(3)
+    usual = encode(block, level, start=64, profile=profile())
+    made, one = profile().levels[2], profile().transforms[0]
+    assert made.classes[0][0] != 0
+    assert made.classes[0][-1] == 0
+    first, last = 1000 * made.step * one.inverse[:, [0, -1]].T
+    data = encode(moved(block, 0, first), level, start=64, profile=profile())
+    longer, shorter = read_blob(data or b""), read_blob(usual or b"")
+    assert isinstance(longer, Blob)
+    assert isinstance(shorter, Blob)
+    assert len(longer.payload) > len(shorter.payload)
+    assert encode(moved(block, 0, last), level, start=64, profile=profile()) is None
 
 
 @given(levels, st.sampled_from((np.nan, np.inf, -np.inf)), st.integers(0, 6143))
@@ -213,6 +271,12 @@ def test_a_block_that_claims_to_be_huge_takes_no_memory() -> None:
     struct.pack_into("<5H", data, 14, *[65534] * 5)
     assert _HEADER.size == HEADER_BYTES
     assert isinstance(read_blob(bytes(data)), DecodeProblem)
+
+
+def test_a_side_that_no_header_can_say_is_no_block() -> None:
+    for sides in ((65536, 1, 2, 1, 1, 2), (1, 1, 2, 1, 1, 65536), (0, 1, 2, 1, 1, 2)):
+        with pytest.raises(BugError, match="above 65535"):
+            encode(np.zeros(sides, np.uint16), RAW)
 
 
 # ── names, lineage, frozen bytes ─────────────────────────────────────────────────────────────────

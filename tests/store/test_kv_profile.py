@@ -3,6 +3,7 @@
 import json
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -19,6 +20,7 @@ from antiphon.store.codec import (
     Part,
     decode,
     encode,
+    encode_kv_profile,
     entropy,
     find_flaw,
     fit_levels,
@@ -30,10 +32,16 @@ from antiphon.store.codec.block_shape import BlockShape
 from antiphon.store.codec.rows import read_rows, rotation, write_rows
 
 
+def mixing(chance: np.random.Generator, size: int) -> np.ndarray:
+    """Directions of sizes 1/4 … 4: products in float32 still have all of them."""
+    directions, _ = np.linalg.qr(chance.normal(size=(size, size)))
+    return directions * 2.0 ** chance.uniform(-2, 2, (1, size))
+
+
 def moments_of(seed: int, size: int = 12) -> tuple[Moments, np.ndarray]:
     chance = np.random.default_rng(seed)
-    vectors = chance.normal(size=(400, size)) @ chance.normal(size=(size, size)) + 5
-    slopes = chance.normal(size=(400, size)) @ chance.normal(size=(size, size))
+    vectors = chance.normal(size=(400, size)) @ mixing(chance, size) + 5
+    slopes = chance.normal(size=(400, size)) @ mixing(chance, size)
     sums = Moments.none(size)
     for part in range(0, 400, 100):
         ends = slice(part, part + 100)
@@ -104,18 +112,85 @@ def test_a_file_is_the_profile(tmp_path: Path) -> None:
     assert decode(data or b"", found, profile=again) is None
 
 
-def changed(path: Path, **said: object) -> None:
-    """The file with other words in its metadata."""
+Tensors = dict[str, np.ndarray]
+
+
+def changed(path: Path, tensors: Tensors | None = None, /, **said: object) -> None:
+    """The file with other tensors, or other words in its metadata."""
     with safe_open(path, "numpy") as file:
         arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
         words = json.loads(file.metadata()["antiphon"])
-    save_file(arrays, path, {"antiphon": json.dumps(words | said)})
+    save_file(arrays | (tensors or {}), path, {"antiphon": json.dumps(words | said)})
+
+
+def reshaped(array: np.ndarray) -> list[np.ndarray]:
+    """The same numbers, or nearly all of them, as what a kernel must never see."""
+    return [
+        array.reshape(1, *array.shape),
+        array.reshape(*array.shape, 1),
+        array.reshape(-1)[:1].reshape(()),
+        np.concatenate([array, array]),
+        array.astype(np.float64),
+        array.astype(np.int16),
+    ]
+
+
+def tensors_of(made: KvProfile) -> Tensors:
+    """One of each kind."""
+    first, level = made.transforms[0], made.levels[0]
+    names = ("forward", "inverse", "mean", "spread", "following")
+    return {
+        "frequencies": made.frequencies,
+        **{f"transform.0.{name}": getattr(first, name) for name in names},
+        "level.1.frequencies": level.frequencies,
+        "level.1.shift": level.shift,
+        "level.1.classes.0": level.classes[0],
+        "level.1.low_bits.0": level.low_bits[0],
+    }
+
+
+@pytest.mark.parametrize("name", tensors_of(profile()))
+def test_a_tensor_of_another_shape_or_type_is_refused(tmp_path: Path, name: str) -> None:
+    """Kernels index without looking: (1, 64) in place of (64,) is memory of somebody else."""
+    path = tmp_path / "made-up.kvprofile"
+    for other in reshaped(tensors_of(profile())[name]):
+        write_kv_profile(profile(), path)
+        changed(path, {name: other})
+        with pytest.raises(UsageError, match=r"made-up\.kvprofile: .*(float|int16|channel|class)"):
+            read_kv_profile(path)
+
+
+def with_row(row: int, symbol: int) -> np.ndarray:
+    """Distributions in which one class has no such symbol, and another the more often."""
+    found = profile().levels[0].frequencies.copy()
+    found[row, 126] += found[row, symbol]
+    found[row, symbol] = 0
+    return found
+
+
+@pytest.mark.parametrize(
+    ("other", "told"),
+    [
+        ({"frequencies": np.tile(profile().levels[0].frequencies[:1], (300, 1))}, "256 classes"),
+        ({"frequencies": profile().levels[0].frequencies[-7:]}, "256 classes"),
+        ({"frequencies": with_row(0, 127)}, "not kept"),
+        ({"frequencies": with_row(5, 127)}, "no symbol for 0"),
+        ({"frequencies": with_row(5, 255)}, "for escapes"),
+        ({"classes": (np.full(64, 56, np.uint8),) * 4}, "can't have"),
+        ({"step": 1e-300}, "step"),
+        ({"step": float("nan")}, "step"),
+    ],
+)
+def test_a_level_that_could_not_encode_is_refused(other: dict[str, Any], told: str) -> None:
+    first, *rest = profile().levels
+    made = replace(profile(), levels=(replace(first, **other), *rest), coders={})
+    assert told in (find_flaw(made) or "")
 
 
 @pytest.mark.parametrize(
     ("said", "told"),
     [
-        ({"version": 2}, "version 2"),
+        ({"version": 1}, "version 1"),
         ({"format": "other"}, "format"),
         ({"layers": 0}, "layers is 0"),
         ({"layers": 4}, "transform 2 is not of 64 channels"),
@@ -124,6 +199,9 @@ def changed(path: Path, **said: object) -> None:
         ({"levels": []}, "levels"),
         ({"id": "00"}, "damaged"),
         ({"identity": "00"}, "damaged"),
+        ({"digest": "00"}, "damaged"),
+        ({"rounding": 0.75}, "damaged"),
+        ({"model": "another"}, "damaged"),
     ],
 )
 def test_a_file_that_contradicts_itself_is_refused(
@@ -153,9 +231,21 @@ def test_damage_is_a_refusal(tmp_path_factory: pytest.TempPathFactory, data: st.
     except UsageError as error:
         assert str(path) in str(error)
         return
-    # A change that nothing depends on, such as one of the words for people.
+    # A change of how it is written, such as a tab in place of a blank: it says the same.
     assert found is not None
-    assert found.id == profile().id
+    assert encode_kv_profile(found) == encode_kv_profile(profile())
+
+
+def test_damage_of_any_tensor_is_seen(tmp_path: Path) -> None:
+    """Of those too that only encoding needs, and which no id of a block is of."""
+    path = tmp_path / "made-up.kvprofile"
+    for name, array in tensors_of(profile()).items():
+        write_kv_profile(profile(), path)
+        other = array.copy()
+        other.reshape(-1).view(np.uint8)[0] ^= 1  # of the last bit: still possible everywhere
+        changed(path, {name: other})
+        with pytest.raises(UsageError, match=r"damaged|class|add up"):
+            read_kv_profile(path)
 
 
 def test_a_missing_file_is_named(tmp_path: Path) -> None:

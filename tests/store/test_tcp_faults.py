@@ -209,12 +209,62 @@ def test_an_owner_that_is_killed_and_one_that_takes_its_place() -> None:
             assert "does not take the key" in client.problem
 
 
-@pytest.mark.parametrize("broken", ["refuse", "stall"])
+@pytest.mark.parametrize("broken", ["refuse", "stall", "let_in"])
 def test_of_two_ways_one_that_never_worked_costs_no_page(owner: OwnerProcess, broken: str) -> None:
     own, pulls = new_own(), offered(range(MANY))
     with relayed(owner.access, paths=2) as relays:
         setattr(relays[1], broken, True)
         limits = replace(QUICK, connect_s=0.5)
         with reading(through(owner.access, relays), own, limits) as client:
-            assert all(client.pull(pulls, TIMEOUT_S))
-            assert wrong(own, pulls, (True,) * MANY) == 0
+            for _ in range(4):
+                assert all(client.pull(pulls, TIMEOUT_S)), client.problem
+                assert wrong(own, pulls, (True,) * MANY) == 0
+            until(lambda: all_come(client, pulls) and rests(client, 1))
+
+
+def test_handshakes_that_broke_in_the_middle_are_made_again(owner: OwnerProcess) -> None:
+    """They look like a refusal, and are none."""
+    own, pulls = new_own(), offered(range(4))
+    with (
+        relayed(owner.access) as relays,
+        reading(through(owner.access, relays), own, QUICK) as client,
+    ):
+        relays[0].break_in = True
+        assert not any(client.pull(pulls, 600.0))
+        relays[0].break_in = False
+        until(lambda: all_come(client, pulls))
+
+
+@pytest.mark.parametrize("sealed", [False, True], ids=["plain", "sealed"])
+@pytest.mark.parametrize("pages", [1, 12], ids=["one slice", "many"])
+def test_bytes_that_trickle_do_not_hold_a_pull_beyond_its_deadline(
+    owner: OwnerProcess, pages: int, sealed: bool
+) -> None:
+    own = new_own()
+    with relayed(owner.access) as relays:
+        access = replace(through(owner.access, relays), sealed=sealed)
+        with reading(access, own, streams=1) as client:
+            assert all(client.pull(offered([0]), TIMEOUT_S))
+            relays[0].trickle, before = True, relays[0].passed
+            good = client.pull(offered(range(pages)), 0.1)
+            assert not all(good)
+            assert client.missed[Miss.UNREACHED] == good.count(False)
+            relays[0].trickle = False
+            assert all(client.pull(offered([MANY - 1]), TIMEOUT_S))
+            assert relays[0].passed > before
+
+
+@pytest.mark.parametrize("sealed", [False, True], ids=["plain", "sealed"])
+def test_bytes_that_trickle_do_not_hold_up_the_end(owner: OwnerProcess, sealed: bool) -> None:
+    own, outcome = new_own(), []
+    with relayed(owner.access) as relays:
+        access = replace(through(owner.access, relays), sealed=sealed)
+        client = PageClient(access, own, streams=1)
+        assert all(client.pull(offered([0]), TIMEOUT_S))
+        relays[0].trickle, before = True, relays[0].passed
+        work = threading.Thread(target=lambda: outcome.append(client.pull(offered(range(12)), 1e6)))
+        work.start()
+        until(lambda: relays[0].passed > before)
+        client.close()
+        work.join()
+        assert not all(outcome[0])

@@ -4,6 +4,7 @@ import socket
 import struct
 import threading
 import time
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
 
@@ -19,6 +20,7 @@ from antiphon.store.transfer import Miss, OwnedRegion
 from antiphon.store.transfer.tcp import PageClient, PageServer, ServerLimits
 from antiphon.store.transfer.tcp.frames import Request
 from antiphon.store.transfer.tcp.handshake import RefusedError, Shape, introduce
+from antiphon.store.transfer.tcp.handshake_places import HandshakePlaces
 from antiphon.types import DataAccess
 
 CHALLENGE_BYTES, ANSWER_BYTES, PROOF_BYTES = 42, 50, 32
@@ -141,6 +143,83 @@ def test_the_silent_are_left_and_do_not_keep_others_out(
     finally:
         for connection in silent:
             connection.close()
+
+
+@pytest.mark.parametrize("address", ["127.0.0.1", "127.0.0.2"])
+def test_whoever_is_silent_loses_its_place_to_who_comes_after_it(address: str) -> None:
+    """However patient the server is, and wherever they come from: the taker's own address too."""
+    limits = ServerLimits(handshake_s=600.0, handshakes=8, handshakes_of_one_address=4)
+    with serving(sealed_region(), limits=limits) as server:
+        host, port = server.endpoints[0].removeprefix("tcp://").split(":")
+        to, source = (host, int(port)), (address, 0)
+        silent = [
+            socket.create_connection(to, TIMEOUT_S, source_address=source)
+            for _ in range(3 * limits.handshakes)
+        ]
+        try:
+            with reading(server.admit(), OwnedRegion(shape_of(PAGES, PAGE_BYTES))) as client:
+                assert all(client.pull(offered(range(PAGES)), TIMEOUT_S)), client.problem
+            wait_for(lambda: server.counts()["strangers"] >= 2 * limits.handshakes)
+            assert silent[0].recv(CHALLENGE_BYTES + 1) == b"" or rest_of(silent[0]) == b""
+        finally:
+            for connection in silent:
+                connection.close()
+
+
+@settings(max_examples=100)
+@given(st.lists(st.tuples(st.integers(0, 3), st.booleans()), max_size=60))
+def test_places_are_bounded_and_who_goes_is_of_the_crowd(guests: list[tuple[int, bool]]) -> None:
+    places: HandshakePlaces[int] = HandshakePlaces(6, 3)
+    there: dict[int, str] = {}
+    for number, (host, leaves) in enumerate(guests):
+        address = str(host)
+        shares = Counter(there.values())
+        goes = places.enter(number, address)
+        if shares[address] >= 3:
+            assert goes is not None
+            assert there[goes] == address
+        elif len(there) >= 6:
+            assert goes is not None
+            assert shares[there[goes]] == max(shares.values())
+        else:
+            assert goes is None
+        if goes is not None:
+            alike = [one for one, at in there.items() if at == there[goes]]
+            assert goes == alike[0], "the longest there"
+            del there[goes]
+            assert not places.leave(goes)
+        there[number] = address
+        if leaves:
+            assert places.leave(number)
+            del there[number]
+        assert list(places) == list(there)
+
+
+def test_where_threads_run_out_a_server_and_a_taker_go_on_later(monkeypatch) -> None:
+    own, start = OwnedRegion(shape_of(PAGES, PAGE_BYTES)), threading.Thread.start
+    none: set[str] = {"kv-serve"}
+    refused: list[str] = []
+
+    def starting(thread: threading.Thread) -> None:
+        if thread.name.startswith(tuple(none)):
+            refused.append(thread.name)
+            raise RuntimeError("can't start new thread")
+        start(thread)
+
+    with serving(sealed_region()) as server:
+        monkeypatch.setattr(threading.Thread, "start", starting)
+        with connected(server) as connection:
+            assert rest_of(connection) == b""
+        assert refused
+        none.clear()
+        none.add("kv-read")
+        with reading(server.admit(), own) as client:
+            assert not any(client.pull(offered(range(3)), 600.0))
+            assert "can't start new thread" in client.problem
+            none.clear()
+            none.add("nobody")
+            assert all(client.pull(offered(range(3)), TIMEOUT_S))
+            assert client.problem == ""
 
 
 @pytest.mark.parametrize(

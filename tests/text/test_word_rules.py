@@ -77,6 +77,8 @@ def test_the_words_that_transformers_cuts(pre: str, text: str) -> None:
 @pytest.mark.parametrize(
     ("pre", "cut"),
     [
+        ("default", "It|'|s| |123|45|\n\n | x| camelCase|/"),
+        ("default", "a|?!,$<=>|b| |(|12|)| ©|½"),
         ("gpt-2", "It|'s| 12345|\n\n | x| camelCase|/"),
         ("llama-bpe", "It|'s| |123|45|\n\n| | x| camelCase|/"),
         ("dbrx", "It|'s| |123|45|\n\n| | x| camelCase|/"),

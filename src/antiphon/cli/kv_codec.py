@@ -30,6 +30,22 @@ Text: TypeAlias = Annotated[
         show_default="Python's own reference",
     ),
 ]
+Levels: TypeAlias = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--level",
+        "-l",
+        help="raw, lossless, int8, int4 or entropy-N; may be given more than once.",
+        metavar="LEVEL",
+        show_default="all, entropy-N with --profile",
+    ),
+]
+ProfileFile: TypeAlias = Annotated[
+    Path | None,
+    typer.Option(
+        "--profile", help="What `antiphon kv profile` wrote for the model.", metavar="FILE"
+    ),
+]
 _USUAL_LEVELS = ("lossless", "int8", "int4")
 
 
@@ -95,22 +111,8 @@ def profile(
 def compress(
     model: options.Model = None,
     text: Text = None,
-    level: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--level",
-            "-l",
-            help="raw, lossless, int8, int4 or entropy-N; may be given more than once.",
-            metavar="LEVEL",
-            show_default="all, entropy-N with --profile",
-        ),
-    ] = None,
-    profile_file: Annotated[
-        Path | None,
-        typer.Option(
-            "--profile", help="What `antiphon kv profile` wrote for the model.", metavar="FILE"
-        ),
-    ] = None,
+    level: Levels = None,
+    profile_file: ProfileFile = None,
     contexts: Annotated[
         int, typer.Option(min=1, max=10_000, help="How many parts of the text are taken.")
     ] = 8,
@@ -237,6 +239,11 @@ def trials_text(found: "Sequence[LevelTrial]") -> str:
             f"{trial.divergence:>11.5f}{trial.top1:>8.1%}"
             f"{trial.perplexity / trial.exact_perplexity - 1:>+12.2%}{rates}"
         )
+    lines += [
+        f"{one.trial.name}: {one.raw_blocks} blocks could not be encoded, and stayed raw"
+        for one in found
+        if one.raw_blocks
+    ]
     positions = found[0].trial.positions
     lines.append(f"{positions} tokens, exact perplexity {found[0].trial.exact_perplexity:.2f}")
     return "\n".join(lines)

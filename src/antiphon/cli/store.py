@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from antiphon.core.host_names import parse_host_port
+from antiphon.types import HostName
 
 from . import options
 from .progress import tell
@@ -57,8 +58,14 @@ def store(  # noqa: PLR0913  each is an option
     antiphon store --socket-dir /run/user/1000/kv --store-memory 8GiB
     antiphon serve smollm2-135m --store /run/user/1000/kv/store.sock
 
-    Stores of several hosts form a pool: what one has, workers beside the others can fetch. Without
-    keys (`network.keys`) they must be on one host:
+    Stores of several hosts form a pool: what one has, workers beside the others can fetch. A file
+    about several hosts says where each is (`store_port`), and the keys which host this is:
+
+    \b
+    antiphon store --config cluster.toml --keys /etc/antiphon/box2
+
+    Without keys (`network.keys`) they must be on one host, and of one user: then no port is opened,
+    and its number names a socket in the folder of running servers.
 
     \b
     antiphon store --socket-dir /run/user/1000/a --pool-name a --pool-listen 127.0.0.1:7421
@@ -77,7 +84,7 @@ def store(  # noqa: PLR0913  each is an option
         ("network", "keys"): keys,
         ("network", "addresses"): _addresses(keys, pool_listen),
     }
-    settings = load(config, given)
+    settings = load(config, given, _host(config, keys))
 
     from antiphon.host import available_bytes
     from antiphon.live.local_servers import runtime_folder
@@ -90,6 +97,16 @@ def store(  # noqa: PLR0913  each is an option
     folder = private_folder(Path(chosen) if chosen else runtime_folder() / "antiphon-store")
     path = folder / STORE_SOCKET
     run_store(settings, path, on_ready=lambda: tell(f"The store is reached at {path}"))
+
+
+def _host(file: Path | None, keys: str | None) -> HostName | None:
+    """Which host of the file this is, as its keys say; None: it is about one host, or has none."""
+    folder = keys if file is None or keys is not None else load(file).network.keys
+    if file is None or folder is None:
+        return None
+    from antiphon.live.network import read_host_keys
+
+    return read_host_keys(Path(folder)).host
 
 
 def _addresses(keys: str | None, listen: str | None) -> list[str] | None:

@@ -1,49 +1,57 @@
 """`antiphon worker`: workers on this host for a gateway on another one."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, TypeAlias
 
 import typer
 
 from antiphon.errors import UsageError
+from antiphon.types import Config
 
 from . import options
 from .progress import Progress, tell
 from .settings import engine_options, file_or_model, load
 
+_ClusterOrModel: TypeAlias = Annotated[
+    str | None,
+    typer.Argument(
+        help="The cluster's file (.toml), as the gateway has it; or the model, with --join.",
+        show_default="smollm2-135m",
+    ),
+]
+_Join: TypeAlias = Annotated[
+    list[str] | None,
+    typer.Option(
+        help="HOST:PORT of the gateway; again for each path to it. From the file, if given.",
+        metavar="ADDRESS",
+        show_default=False,
+    ),
+]
+_Addresses: TypeAlias = Annotated[
+    list[str] | None,
+    typer.Option(
+        help="An address of this host that other hosts reach; again for each. From the file.",
+        metavar="ADDRESS",
+        show_default=False,
+    ),
+]
+_Prefill: TypeAlias = Annotated[
+    int | None, typer.Option(help="Workers that compute prompts.", metavar="N")
+]
+_Decode: TypeAlias = Annotated[
+    int | None, typer.Option(help="Workers that generate from them.", metavar="N")
+]
+_Mixed: TypeAlias = Annotated[int | None, typer.Option(help="Workers that do both.", metavar="N")]
+
 
 def worker(
-    model: Annotated[
-        str | None,
-        typer.Argument(
-            help="The cluster's file (.toml), as the gateway has it; or the model, with --join.",
-            show_default="smollm2-135m",
-        ),
-    ] = None,
-    join: Annotated[
-        list[str] | None,
-        typer.Option(
-            help="HOST:PORT of the gateway; again for each path to it. From the file, if given.",
-            metavar="ADDRESS",
-            show_default=False,
-        ),
-    ] = None,
+    model: _ClusterOrModel = None,
+    join: _Join = None,
     keys: options.Keys = None,
-    address: Annotated[
-        list[str] | None,
-        typer.Option(
-            help="An address of this host that other hosts reach; again for each. From the file.",
-            metavar="ADDRESS",
-            show_default=False,
-        ),
-    ] = None,
-    prefill: Annotated[
-        int | None, typer.Option(help="Workers that compute prompts.", metavar="N")
-    ] = None,
-    decode: Annotated[
-        int | None, typer.Option(help="Workers that generate from them.", metavar="N")
-    ] = None,
-    mixed: Annotated[int | None, typer.Option(help="Workers that do both.", metavar="N")] = None,
+    address: _Addresses = None,
+    prefill: _Prefill = None,
+    decode: _Decode = None,
+    mixed: _Mixed = None,
     dtype: options.Dtype = None,
     max_model_len: options.MaxModelLen = None,
     kv_memory: options.KvMemory = None,
@@ -84,7 +92,11 @@ def worker(
     if not settings.network.join:
         remedy = "say --join ADDRESS" if file is None else "run `antiphon serve` here"
         raise UsageError(f"host {host} has no gateway to join: {remedy}")
+    raise typer.Exit(_run(settings))
 
+
+def _run(settings: Config) -> int:
+    """Work until a signal comes; returns the exit code."""
     with Progress() as progress:
 
         def announce(line: str) -> None:
@@ -94,8 +106,7 @@ def worker(
         progress.say("Starting")
         from antiphon.live.join import join as run
 
-        code = run(settings, say=progress.say, log=progress.log, announce=announce)
-    raise typer.Exit(code)
+        return run(settings, say=progress.say, log=progress.log, announce=announce)
 
 
 def _folder_of_keys(file: Path | None, keys: str | None) -> Path:

@@ -12,6 +12,7 @@ copied to all of them, and nobody keeps two descriptions equal by hand.
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
+from ipaddress import ip_address
 from typing import Any
 
 from antiphon.errors import ConfigError
@@ -35,7 +36,15 @@ _LINK_KEYS = ("between", "gbit_per_s", "delay_ms")
 _FOLLOW = {
     "cluster": _ROLES,
     "engine": ("cores",),
-    "network": ("addresses", "port", "worker_port", "join", "expected", "link_bytes_per_s"),
+    "network": (
+        "addresses",
+        "port",
+        "worker_port",
+        "join",
+        "expected",
+        "link_bytes_per_s",
+        "link_delay_s",
+    ),
     "store_pool": ("listen", "name", "peers"),
 }
 """Keys that follow from the hosts, and so must not be set besides."""
@@ -163,6 +172,7 @@ def parse(values: Values) -> ClusterFile | None:
             f"hosts.{pooled[0]}.store_port: the gateway hears of the pool from the store beside "
             f"it: give hosts.{gateways[0]} a store_port, too"
         )
+    _check_addresses(hosts)
     rest = {name: content for name, content in values.items() if name not in ("hosts", "links")}
     _check_not_set_twice(rest)
     return ClusterFile(hosts, _links(values.get("links", ()), hosts), rest)
@@ -206,10 +216,50 @@ def _host(name: str, content: object) -> Host:
     )
 
 
+def _check_addresses(hosts: Mapping[HostName, Host]) -> None:
+    """No two hosts are at one address, and nothing on a host has another's port."""
+    owner: dict[str, HostName] = {}
+    for host in hosts.values():
+        for address in host.addresses:
+            other = owner.setdefault(_spelled(address), host.name)
+            if other != host.name:
+                raise ConfigError(
+                    f"hosts.{host.name}.addresses: {address} is an address of hosts.{other}, too"
+                )
+        _check_store_port(host)
+
+
+def _check_store_port(host: Host) -> None:
+    if not (at := host.store_port):
+        return
+    if host.gateway and at == host.port:
+        raise ConfigError(f"hosts.{host.name}.store_port = {at}: is its port already")
+    first, count = host.worker_port, 2 * sum(host.workers.values())
+    if first and first <= at < first + count:
+        raise ConfigError(
+            f"hosts.{host.name}.store_port = {at}: is one of its workers', which begin at "
+            f"worker_port = {first}"
+        )
+
+
+def _spelled(address: str) -> str:
+    """In one way."""
+    return str(ip_address(address)) if ":" in address else address.lower()
+
+
 def _links(content: object, hosts: Mapping[HostName, Host]) -> tuple[Link, ...]:
     if not isinstance(content, list | tuple) or len(content) > _MAX_LINKS:
         raise ConfigError("links: must be tables, each headed [[links]]")
-    return tuple(_link(f"links[{n}]", one, hosts) for n, one in enumerate(content))
+    links = tuple(_link(f"links[{n}]", one, hosts) for n, one in enumerate(content))
+    seen: dict[frozenset[HostName], int] = {}
+    for number, link in enumerate(links):
+        first = seen.setdefault(frozenset(link.between), number)
+        if first != number:
+            raise ConfigError(
+                f"links[{number}].between: links[{first}] is about "
+                f"{' and '.join(link.between)} already: say it once"
+            )
+    return links
 
 
 def _link(where: str, content: object, hosts: Mapping[HostName, Host]) -> Link:

@@ -14,6 +14,7 @@ Ask again before each chunk, with what was measured meanwhile.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import isnan
 
 from antiphon.types import Seconds
 
@@ -45,7 +46,8 @@ class FetchState:
     `tokens`: of each chunk. `compute_s`: what computing each takes once those before it are here;
     empty: they can't be computed. `left_s`: until the SLO's end (below 0: it is over; then what is
     soonest is best). `here_rank`: of the worst KV that is here already. `shares_cores`: decoding
-    takes from the same cores that compute.
+    takes from the same cores that compute. Raises `ValueError` for a rate that is not above 0, a
+    number below 0, or times that are not one a chunk.
     """
 
     tokens: tuple[int, ...]
@@ -55,6 +57,18 @@ class FetchState:
     setup_s: Seconds = 0.0
     here_rank: int = 0
     shares_cores: bool = True
+
+    def __post_init__(self) -> None:
+        if self.compute_s and len(self.compute_s) != len(self.tokens):
+            raise ValueError(f"{len(self.compute_s)} times for {len(self.tokens)} chunks")
+        if not self.bytes_per_s > 0:
+            raise ValueError(f"bytes_per_s is {self.bytes_per_s}: a link carries more than nothing")
+        for name in ("tokens", "compute_s", "setup_s", "here_rank"):
+            value = getattr(self, name)
+            if not all(one >= 0 for one in (value if isinstance(value, tuple) else (value,))):
+                raise ValueError(f"{name} is below 0, or no number: {value}")
+        if isnan(self.left_s):
+            raise ValueError("left_s is no number")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,10 +90,8 @@ def choose_level(state: FetchState, levels: Sequence[FetchLevel]) -> FetchChoice
     """The best that is in time, of those the soonest; if nothing is, the soonest of all.
 
     Of equals: what computes less, then what stands first in `levels`. Raises `ValueError` if there
-    is neither a level nor a way to compute, or `compute_s` is not one a chunk. Does not mutate.
+    is neither a level nor a way to compute. Does not mutate.
     """
-    if state.compute_s and len(state.compute_s) != len(state.tokens):
-        raise ValueError(f"{len(state.compute_s)} times for {len(state.tokens)} chunks")
     options = [
         _option(state, computed, level)
         for level in levels

@@ -11,13 +11,13 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields, is_dataclass
 from difflib import get_close_matches
-from ipaddress import ip_address
 from typing import Any, get_args, get_type_hints
 
 from antiphon.errors import BugError, ConfigError
 from antiphon.types import Config, Key, KvConfig, Role, StoreConfig
 
 from .cluster_rules import check_cluster
+from .host_names import is_loopback
 from .number_text import number_text
 from .pool_rules import check_store_pool
 from .tcp_endpoint import TcpEndpoint, parse_endpoint
@@ -339,16 +339,6 @@ def _kv_endpoint(name: str, text: str, workers: int, *, exposed: bool) -> TcpEnd
             f"tokens of all prompts: listen on 127.0.0.1, or set kv.events_exposed"
         )
     return endpoint
-
-
-def is_loopback(host: str) -> bool:
-    """Only this machine can reach `host`. A name other than localhost may resolve to anything."""
-    if host == "localhost":
-        return True
-    try:
-        return ip_address(host).is_loopback
-    except ValueError:
-        return False
 
 
 def _unknown(table: str | None, name: object) -> str:

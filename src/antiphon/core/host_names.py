@@ -36,6 +36,14 @@ def is_address(text: str) -> bool:
         return False
 
 
+def is_loopback(address: str) -> bool:
+    """Only this machine can reach it. A name other than localhost may resolve to anything."""
+    try:
+        return ip_address(address).is_loopback
+    except ValueError:
+        return address == "localhost"
+
+
 def parse_host_port(text: str) -> tuple[str, int] | None:
     """Host and port of HOST:PORT, [IPv6]:PORT or HOST alone; None: it is none of these."""
     match = _HOST_PORT.fullmatch(text)

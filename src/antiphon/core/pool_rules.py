@@ -3,10 +3,8 @@
 from antiphon.errors import ConfigError
 from antiphon.types import Config
 
-from .host_names import is_host_name, parse_host_port
+from .host_names import is_host_name, is_loopback, parse_host_port
 from .store_pool.peer_address import MOST_PEERS, parse_peer
-
-_LOOPBACK = ("127.0.0.1", "::1", "localhost")
 
 
 def check_store_pool(config: Config) -> None:
@@ -34,11 +32,18 @@ def check_store_pool(config: Config) -> None:
         )
     if config.network.keys is not None:
         return
-    if where[0] not in _LOOPBACK:
+    if not is_loopback(where[0]):
         raise ConfigError(
             f"store_pool.listen = {pool.listen}: stores on other hosts need keys: set network.keys "
             f"(antiphon cluster keys), or listen on 127.0.0.1"
         )
+    for text in pool.peers:
+        peer = parse_peer(text)
+        if peer is not None and not is_loopback(peer.host):
+            raise ConfigError(
+                f"store_pool.peers has {text:.60}: stores on other hosts need keys: set "
+                f"network.keys (antiphon cluster keys), or name stores on 127.0.0.1"
+            )
     if pool.name is None:
         raise ConfigError(
             "store_pool.name (--pool-name): without network.keys a store in a pool needs a name"

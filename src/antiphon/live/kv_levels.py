@@ -7,13 +7,14 @@ import numpy as np
 
 from antiphon.checkpoint import open_checkpoint, resolve
 from antiphon.engine import kv_dtype_of, load_llama, use_cores
-from antiphon.errors import UsageError
-from antiphon.store.codec import KvProfile, Level, decode, encode
+from antiphon.errors import BugError, UsageError
+from antiphon.store.codec import RAW, Blob, KvProfile, Level, decode, encode, read_blob
 from antiphon.text import Tokenizer
 from antiphon.types import Config, TokenId
 
 from .cache_folder import cache_folder
 from .kv_trial import PAGE_TOKENS, CodecSpeed, KvTrial, Trial, speed_of
+from .text_windows import spread_windows
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,10 +28,11 @@ class TrialSizes:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LevelTrial:
-    """What came of a level."""
+    """What came of a level. `raw_blocks`: that it could not encode, and which stay as they are."""
 
     trial: Trial
     speed: CodecSpeed | None
+    raw_blocks: int = 0
 
 
 def try_levels(
@@ -66,6 +68,10 @@ def try_levels(
     kv_dtype = kv_dtype_of(config.kv.dtype, config.model.dtype)
     share = 1 / (len(levels) + 1)
     tried = KvTrial(model, kv_dtype, contexts, sizes.following, lambda done: advance(done * share))
+    say("Preparing the codec (the first time compiles it, which takes up to a minute)")
+    sample = tried.blocks(0)[0]
+    for level in levels:
+        _LevelCodec(level, profile).through([sample.copy()])
     found = []
     for number, level in enumerate(levels, 1):
         say(f"Trying {level.name}")
@@ -78,27 +84,44 @@ def try_level(
     tried: KvTrial, level: Level, profile: KvProfile | None, *, speed: bool = True
 ) -> LevelTrial:
     """One level on contexts that have been computed; `speed`: how fast it is, too."""
+    codec = _LevelCodec(level, profile)
+    measured = speed_of(codec.encoded, codec.decode, tried.blocks(0)) if speed else None
+    trial = tried.run(level.name, codec.through)
+    return LevelTrial(trial=trial, speed=measured, raw_blocks=codec.raw_blocks)
 
-    def encoded(block: np.ndarray, start: int) -> bytes:
-        data = encode(block, level, start=start, profile=profile)
+
+class _LevelCodec:
+    """A level as stores would have it: what it can't encode stays raw, and is counted."""
+
+    def __init__(self, level: Level, profile: KvProfile | None) -> None:
+        self._level, self._profile = level, profile
+        self.raw_blocks = 0
+        """That went `through`."""
+
+    def encoded(self, block: np.ndarray, start: int) -> bytes:
+        """At the level, or raw."""
+        data = encode(block, self._level, start=start, profile=self._profile)
+        data = encode(block, RAW) if data is None else data
         if data is None:
-            raise UsageError(f"{level.name}: this KV holds numbers that are not finite")
+            raise BugError("a raw block is always encoded")
         return data
 
-    def decoded(data: bytes, block: np.ndarray) -> None:
-        problem = decode(data, block, profile=profile)
-        assert problem is None, problem
+    def decode(self, data: bytes, block: np.ndarray) -> None:
+        """Fill `block` with what was encoded."""
+        problem = decode(data, block, profile=self._profile)
+        if problem is not None:
+            raise BugError(f"{self._level.name}: what was encoded can't be decoded: {problem}")
 
-    def through(blocks: Sequence[np.ndarray]) -> int:
+    def through(self, blocks: Sequence[np.ndarray]) -> int:
+        """A context's blocks, in place; the bytes that they take."""
         taken = 0
         for number, block in enumerate(blocks):
-            data = encoded(block, number * PAGE_TOKENS)
-            decoded(data, block)
+            data = self.encoded(block, number * PAGE_TOKENS)
+            blob = read_blob(data)
+            self.raw_blocks += isinstance(blob, Blob) and blob.level != self._level
+            self.decode(data, block)
             taken += len(data)
         return taken
-
-    measured = speed_of(encoded, decoded, tried.blocks(0)) if speed else None
-    return LevelTrial(trial=tried.run(level.name, through), speed=measured)
 
 
 def check_profile(profile: KvProfile | None, levels: Sequence[Level], identity: bytes) -> None:
@@ -126,11 +149,10 @@ def contexts_of(tokens: Sequence[TokenId], sizes: TrialSizes) -> list[Sequence[T
     """Contexts and what follows them, spread evenly over a text, none over another."""
     whole = sizes.tokens // PAGE_TOKENS * PAGE_TOKENS
     size = whole + sizes.following
-    count = min(sizes.contexts, len(tokens) // size)
-    if not whole or count < 1:
+    contexts = spread_windows(tokens, size, sizes.contexts)
+    if not whole or not contexts:
         raise UsageError(
             f"the text has {len(tokens)} tokens: a context takes {size} of them "
             f"(whole blocks of {PAGE_TOKENS}, and {sizes.following} after them): give more text"
         )
-    starts = [number * (len(tokens) - size) // max(count - 1, 1) for number in range(count)]
-    return [tokens[start : start + size] for start in starts]
+    return contexts

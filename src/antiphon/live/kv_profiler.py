@@ -1,13 +1,15 @@
 """Makes a model's KV profile: samples of its KV and gradients, then what fits them."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
+import torch
 
 from antiphon.checkpoint import Checkpoint, open_checkpoint, resolve
 from antiphon.engine import layout_of, load_weights, rotary_frequencies, use_cores
 from antiphon.engine.kv_gradients import KvGradients, KvSample
+from antiphon.engine.reference import rotate
 from antiphon.errors import UsageError
 from antiphon.store.codec import (
     KvProfile,
@@ -23,6 +25,7 @@ from antiphon.types import Config, TokenId
 
 from .cache_folder import cache_folder
 from .model_name import model_name
+from .text_windows import spread_windows
 
 BITS = (4.0, 3.2, 2.5, 2.0, 1.5)
 """An element, of entropy-1 … entropy-5."""
@@ -75,7 +78,7 @@ def profile_kv(
     checkpoint = open_checkpoint(resolve(config.model.name))
     sizes = sizes.within(checkpoint.spec.context_len)
     tokens = Tokenizer.load(checkpoint.tokenizer).encode(text)
-    windows = list(windows_of(tokens, sizes))
+    windows = windows_of(tokens, sizes)
     say("Loading weights (the first time converts them)")
     weights = load_weights(checkpoint, cache_dir=cache_folder(config.engine))
     model = KvGradients(checkpoint.spec, weights)
@@ -99,7 +102,8 @@ def fitted(  # noqa: PLR0913 - what to fit, how, and whom to tell
     advance: Callable[[float], None] = lambda _: None,
     transform: Callable[[Moments], Transform] = transform_of,
 ) -> KvProfile:
-    """The profile of samples, which are taken one by one."""
+    """The profile of samples, which are taken one by one. Raises `UsageError` if they hold numbers
+    that nothing can be fitted to."""
     spec = checkpoint.spec
     width = layout_of(spec, 1).head_width
     frequencies = rotary_frequencies(spec).numpy() if fit.before_rope else np.empty(0, np.float32)
@@ -120,6 +124,11 @@ def fitted(  # noqa: PLR0913 - what to fit, how, and whom to tell
     moments = [Moments.none(part.layers * spec.kv_heads * width) for part in parts]
     unseen: list[list[np.ndarray]] = [[] for _ in parts]
     for number, sample in enumerate(samples):
+        if not (np.isfinite(sample.values).all() and np.isfinite(sample.gradients).all()):
+            raise UsageError(
+                f"{name}: prompt {number + 1} makes KV, or gradients of it, that are not finite: "
+                "is its file whole?"
+            )
         if not fit.before_rope:
             sample = turned(sample, rotary_frequencies(spec).numpy())
         for part, sums, runs in zip(parts, moments, unseen, strict=True):
@@ -131,25 +140,25 @@ def fitted(  # noqa: PLR0913 - what to fit, how, and whom to tell
                 sums.add(vectors, slopes, sizes.following)
         advance(0.8 * (number + 1) / count)
     say("Fitting")
-    transforms = tuple(map(transform, moments))
-    levels = fit_levels(fit.bits, transforms, parts, unseen, fit.rounding)
+    try:
+        transforms = tuple(map(transform, moments))
+        levels = fit_levels(fit.bits, transforms, parts, unseen, fit.rounding)
+    except ValueError as problem:
+        raise UsageError(f"{name}: no profile fits its KV: {problem}: take another text") from None
     advance(1.0)
     return replace(empty, transforms=transforms, levels=levels, coders={})
 
 
 def turned(sample: KvSample, frequencies: np.ndarray) -> KvSample:
     """With keys as they are after the rotary embedding, and the gradients of those."""
-    turn = rotation(frequencies, 0, sample.values.shape[3])
-    half = len(frequencies)
+    angles = map(torch.from_numpy, rotation(frequencies, 0, sample.values.shape[3]))
+    cosines, sines = angles
     both = []
     for array in (sample.values, sample.gradients):
         array = array.copy()
-        first, second = array[:, 0, :, :, :half], array[:, 0, :, :, half:]
-        pair = (
-            first * turn.cosines - second * turn.sines,
-            second * turn.cosines + first * turn.sines,
-        )
-        array[:, 0] = np.concatenate(pair, -1)
+        for layer in array:  # [2, heads, tokens, head_dim]
+            keys = torch.from_numpy(layer[0]).transpose(0, 1)
+            layer[0] = rotate(keys, cosines, sines).transpose(0, 1).numpy()
         both.append(array)
     return KvSample(values=both[0], gradients=both[1])
 
@@ -161,15 +170,13 @@ def rows_of(values: np.ndarray, part: Part, width: int) -> np.ndarray:
     return np.ascontiguousarray(mine.transpose(2, 0, 1, 3)).reshape(mine.shape[2], -1)
 
 
-def windows_of(tokens: Sequence[TokenId], sizes: SampleSizes) -> Iterator[Sequence[TokenId]]:
+def windows_of(tokens: Sequence[TokenId], sizes: SampleSizes) -> list[Sequence[TokenId]]:
     """Prompts and what follows them, spread evenly over the text, none over another."""
     size = sizes.prompt_tokens + sizes.following
-    count = min(sizes.prompts, len(tokens) // size)
-    if count < 4:
+    windows = spread_windows(tokens, size, sizes.prompts)
+    if len(windows) < 4:
         raise UsageError(
             f"the text has {len(tokens)} tokens: a profile needs at least {4 * size} "
             f"(four prompts of {sizes.prompt_tokens} and {sizes.following} after each): give more"
         )
-    for number in range(count):
-        first = number * (len(tokens) - size) // max(count - 1, 1)
-        yield tokens[first : first + size]
+    return windows

@@ -13,8 +13,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from antiphon.core.data_access import wrong_in_access
 from antiphon.core.joining import same_pages
-from antiphon.core.tcp_endpoint import parse_endpoint
 from antiphon.errors import PeerError, UsageError
 from antiphon.types import (
     DataAccess,
@@ -49,7 +49,6 @@ from .network import Address, TlsAddress, dial
 
 _LEASES_A_MESSAGE = 1000
 _HELD_OR_REFUSED = (Kind.LEASE_HELD, Kind.LEASE_REFUSED)
-_KEY_BYTES, _KEY_ID_BYTES, _MAX_PATHS = 32, 16, 8
 
 
 class PeerClient:
@@ -297,13 +296,3 @@ class _FirstFrame:
     def _over(self, ending: Ending) -> None:
         if not self.frame.done():
             self.frame.set_exception(PeerError(ending.reason))
-
-
-def wrong_in_access(access: DataAccess) -> str:
-    """What of it can't be; empty if all can."""
-    if (len(access.key), len(access.key_id)) != (_KEY_BYTES, _KEY_ID_BYTES):
-        return "key and key_id have another size"
-    if not 1 <= len(access.endpoints) <= _MAX_PATHS:
-        return f"{len(access.endpoints)} endpoints"
-    bad = [one for one in access.endpoints if parse_endpoint(one) is None]
-    return f"endpoint {bad[0]!r:.80}" if bad else ""

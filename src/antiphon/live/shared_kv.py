@@ -4,6 +4,7 @@ other workers ──► PeerPort ──► region, leases      (of other hosts: 
 PeerPullPath ──► other workers          StoreClient ──► store ──► region
 """
 
+import asyncio
 import contextlib
 import time
 from collections.abc import AsyncIterator, Callable
@@ -105,7 +106,7 @@ class SharedKv:
         finally:
             await self._port.close()
             if server is not None:
-                server.close()
+                await asyncio.to_thread(server.close)
 
     async def settled(self) -> None:
         """Return when the first attempt to use the store has ended, or takes too long."""
@@ -125,9 +126,8 @@ class SharedKv:
         if self._store is not None:
             await self._store.close()
         self._path.close()
-        self._copying.shutdown()
-        self._closing.shutdown()
-        self._reading.shutdown()
+        for threads in (self._copying, self._closing, self._reading):
+            await asyncio.to_thread(threads.shutdown)
 
     def _address(self, owner: Owner) -> Address:
         """Where the owner is asked. Raises `PeerError`: not from here."""

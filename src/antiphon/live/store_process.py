@@ -21,6 +21,7 @@ from antiphon.store.disk import PrivateFolder
 from antiphon.store.record.record_seal import RecordSeal
 from antiphon.store.remote_values import RemoteValues
 from antiphon.store.transfer import MappedRegion, OwnedRegion
+from antiphon.store.transfer.tcp.warm_up import warm_up_owner, warm_up_taker
 from antiphon.types import Config, EngineConfig, KvShape, StoreConfig
 
 from .cache_folder import cache_folder
@@ -50,7 +51,7 @@ def store(parent: Parent) -> int:
     """Be the store of the parent's configuration; returns the exit code."""
     config = parent.config
     slower = slower_tiers(config)
-    warm_up()
+    warm_up(pooled=config.store_pool.listen is not None)
     path = Path(parent.launch.sockets) / STORE_SOCKET
 
     async def run() -> int:
@@ -76,7 +77,7 @@ def run_store(config: Config, path: Path, *, on_ready: Callable[[], object]) -> 
     logging.basicConfig(
         format="%(asctime)s %(levelname)s %(name)s: %(message)s", level=logging.WARNING
     )
-    warm_up()
+    warm_up(pooled=config.store_pool.listen is not None)
 
     async def run() -> None:
         stop = asyncio.Event()
@@ -172,11 +173,15 @@ def _disk_folder(config: StoreConfig, engine: EngineConfig) -> PrivateFolder | N
     return PrivateFolder(private_folder(parent / "kv", "folder of the disk tier"))
 
 
-def warm_up() -> None:
-    """Compile, or load, what copies pages: no worker's hello shall wait for it."""
+def warm_up(*, pooled: bool) -> None:
+    """Compile, or load, what copies pages, between hosts too if `pooled`: no worker's hello shall
+    wait for it."""
     ours, theirs = OwnedRegion(_SMALL), OwnedRegion(replace(_SMALL, pages=2))
     MappedRegion(theirs.fd, ours).close()
     ours.intact(ours.seal([0])[0])
+    if pooled:
+        warm_up_owner(ours)
+        warm_up_taker(ours)
     ours.close()
     theirs.close()
     give_back_freed_memory()

@@ -116,7 +116,8 @@ class ClusterGateway:
             self.process.deliver(lambda: life.cancel(request, sequence, FinishReason.ABORTED))
 
     def drain(self, worker: WorkerId, timeout_s: Seconds) -> None:
-        """An operator has a worker emptied. No effect if nobody is there to hear it."""
+        """An operator has a worker emptied. No effect if nobody is there to hear it, and forgotten
+        at the end of this life: say it again to the next one."""
         life = self.life
         if life is not None:
             self.process.deliver(lambda: life.drain(worker, timeout_s))
@@ -153,10 +154,8 @@ class GatewayLife:
         self._run(self.book.cancel(request, self._process.now, sequence, reason))
 
     def drain(self, worker: WorkerId, timeout_s: Seconds) -> None:
-        """Empty a worker, if it is there."""
+        """Empty a worker. One that is not there is empty already: the book says so."""
         now = self._process.now
-        if self.membership.health(worker) is Health.LOST:
-            return
         self._gateway.note(Note(f"drain {worker}"))
         self._run(self.book.drain(worker, now + timeout_s, now))
 

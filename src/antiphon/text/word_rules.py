@@ -2,7 +2,8 @@
 
 A file says which rule its model was trained with (`tokenizer.ggml.pre`): the name of the model that
 had the rule first. The patterns are those that the models' authors published in their
-tokenizer.json; which names share one, llama.cpp's `llama-vocab.cpp` says.
+tokenizer.json; which names share one, llama.cpp's `llama-vocab.cpp` says. Its `default`, which also
+goes for files that name none, is Falcon's rule with runs of digits as words of their own.
 """
 
 from tokenizers import Regex
@@ -31,10 +32,13 @@ _PATTERNS = {
     "tekken": _TEKKEN,
     **dict.fromkeys(("gpt-4o", "llama4"), _GPT4O),
 }
-_GPT2 = ("default", "gpt-2", "mpt", "olmo")
+_GPT2 = ("gpt-2", "mpt", "olmo")
+_GPT2_WORDS = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"
+_DEFAULT = (r"[\p{P}$+<=>^~|]+", _GPT2_WORDS, r"\p{N}+", "[0-9]{3}")
+"""Each cuts what those before it have left whole: punctuation first, digits by threes last."""
 _DIGITS_ALONE = ("smollm", "starcoder", "refact", "command-r", "codeshell", "exaone")
 
-WORD_RULES = tuple(sorted((*_PATTERNS, *_GPT2, *_DIGITS_ALONE)))
+WORD_RULES = tuple(sorted(("default", *_PATTERNS, *_GPT2, *_DIGITS_ALONE)))
 """The names that are known."""
 
 WHOLE_WORDS_FIRST = ("llama-bpe", "llama3", "llama-v3", "falcon3", "pixtral", "tekken")
@@ -46,9 +50,10 @@ COMPOSED = ("qwen2",)
 
 def word_rule(name: str) -> PreTokenizer:
     """The rule of this name, one of `WORD_RULES`; bytes become GPT-2's printable characters."""
-    if name in _PATTERNS:
-        words = Split(Regex(_PATTERNS[name]), behavior="isolated")
-        return Sequence([words, ByteLevel(add_prefix_space=False, use_regex=False)])
+    patterns = _DEFAULT if name == "default" else (_PATTERNS.get(name),)
+    cuts = [Split(Regex(one), behavior="isolated") for one in patterns if one is not None]
+    if cuts:
+        return Sequence([*cuts, ByteLevel(add_prefix_space=False, use_regex=False)])
     gpt2 = ByteLevel(add_prefix_space=False, use_regex=True)
     if name in _GPT2:
         return gpt2

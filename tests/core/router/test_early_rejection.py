@@ -1,5 +1,6 @@
 """Who is refused at once: only who may be, only in vain, with the target that is out of reach."""
 
+from itertools import permutations
 from math import inf
 from typing import Any
 
@@ -9,7 +10,7 @@ from hypothesis import strategies as st
 from router_kit import info, offer_of, report, request, router
 
 from antiphon.core.router import Parts, Router
-from antiphon.core.router.early_rejection import EarlyRejection
+from antiphon.core.router.early_rejection import EarlyRejection, Prospect, _Way
 from antiphon.types import Rejected, RejectReason, Request, Role, Route, Slo, WorkerId
 
 TARGETS = Slo(ttft_s=1.0, tpot_s=0.1)
@@ -183,6 +184,18 @@ def test_more_before_it_never_makes_it_welcome(
         asked(), 0.0, ahead_requests=n + more, ahead_tokens=tokens * (n > 0) + tokens * more
     )
     assert few is None or many is not None
+
+
+def test_of_equal_ways_the_order_of_workers_decides_nothing(monkeypatch: Any) -> None:
+    """As far beyond one target as another way is beyond the other one: the same is said."""
+    ways = [_Way(ttft_s=2.0, tpot_s=0.05), _Way(0.5, 0.2), _Way(0.25, 0.2)]
+    answers: set[str] = set()
+    for order in permutations(ways):
+        monkeypatch.setattr(Prospect, "ways", lambda *_, order=order: list(order))
+        refused = sheds(info("a")).in_vain(asked(), 0.0)
+        assert refused is not None
+        answers.add(f"{refused.reason} {refused.message} {refused.retry_after_s}")
+    assert len(answers) == 1
 
 
 class ShedsAnybody(EarlyRejection):

@@ -163,6 +163,7 @@ def test_a_slice_that_breaks_every_connection_is_left_out() -> None:
         assert bad.group == 0
         book.gave_back(bad, 0, blamed=True)
         paths.failed(0, "broke", now)
+    assert paths.may_connect(0, now + 100)
     paths.connected(0, 0.0)
     good = book.take(0, now + 100)
     assert good is not None

@@ -5,6 +5,7 @@ import socket
 import ssl
 import time
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -100,6 +101,28 @@ async def test_who_hangs_up_is_logged_with_a_reason(
     [said] = [line for line in caplog.messages if "did not get in" in line]
     assert said.endswith(": the other side hung up")
     assert strangers.endings[0].reason == "no handshake: the other side hung up"
+
+
+async def test_somebody_else_at_one_of_two_paths_does_not_keep_it_from_the_other(
+    keys: Path, tmp_path: Path
+) -> None:
+    """An address that another cluster has now is a path that does not work, as long as one does."""
+    make_keys(tmp_path / "other", "box1")
+    async with (
+        open_door(keys_of(tmp_path / "other", "box1")) as (_, others, wrong),
+        open_door(keys_of(keys, "box1")) as (_, strangers, port),
+    ):
+        gateway = address_of(port, keys_of(keys, "box2"))
+        both = replace(gateway, paths=((LOOPBACK, wrong), *gateway.paths))
+        stream = new_stream()
+        await dial(stream, both, 5.0)
+        assert stream.peer_names == ("box1.host.antiphon", GATEWAY_NAME)
+        assert len(strangers.streams) == 1
+        assert not others.frames
+        stream.end("enough")
+        elsewhere = replace(gateway, paths=((LOOPBACK, wrong),) * 2)
+        with pytest.raises(UsageError, match="certificate"):
+            await dial(new_stream(), elsewhere, 5.0)
 
 
 async def test_plain_bytes_are_not_heard(keys: Path) -> None:

@@ -20,7 +20,7 @@ from store_callers import (
 )
 from store_kit import served
 
-from antiphon.core.tiers import HostTier
+from antiphon.core.store_pool import PooledHostTier
 from antiphon.errors import BugError
 from antiphon.live.socket_folder import STORE_SOCKET
 from antiphon.live.store import kv_store, tiered_blocks
@@ -31,7 +31,7 @@ from antiphon.wire import Kind
 pytestmark = pytest.mark.timeout(120)
 
 
-class LawBreaker(HostTier):
+class LawBreaker(PooledHostTier):
     """Negative control: finds that a law was broken at the first put."""
 
     def begin_put(self, *_: Any, **__: Any) -> Any:
@@ -39,7 +39,7 @@ class LawBreaker(HostTier):
 
 
 async def test_a_broken_law_ends_the_process(folder: Path, monkeypatch) -> None:
-    monkeypatch.setattr(tiered_blocks, "HostTier", LawBreaker)
+    monkeypatch.setattr(tiered_blocks, "PooledHostTier", LawBreaker)
     with pytest.raises(BugError, match="a slot is nobody's"):
         async with served(folder) as path:
             worker = FakeWorker(path)

@@ -19,6 +19,7 @@ from store_kit import on_disk, served
 
 from antiphon.core.store_pool import home_of
 from antiphon.errors import PeerError
+from antiphon.live.store.pool.pool_dial import pool_socket
 from antiphon.types import BlockKey, StoreOp, Tier
 from antiphon.wire import Frame
 
@@ -189,7 +190,7 @@ def _damage(folder: Path, key: BlockKey) -> None:
 async def test_strangers_do_no_harm(folder: Path, said: bytes) -> None:
     async with pooled(folder, "a", "b") as (a, b):
         keys = await a.worker.put_prompt(blocks=4)
-        reader, writer = await asyncio.open_connection("127.0.0.1", a.port)
+        reader, writer = await asyncio.open_unix_connection(pool_socket(a.port))
         writer.write(said)
         await writer.drain()
         if said:

@@ -67,6 +67,12 @@ async def act(parent: Parent) -> int:
             return int(code)
         case ["abort"]:
             os.kill(os.getpid(), signal.SIGABRT)
+        case ["outlive", other]:
+            # Until the next life of that one knows of this, which then ends before it is ready.
+            heard = folder / f"{other}.heard"
+            while f"='{name}'" not in "".join(heard.read_text().split("begins ")[2:]):
+                await asyncio.sleep(0.01)
+            return 7
         case ["hang"]:
             await stopped.wait()
         case ["write", *words]:
@@ -89,7 +95,7 @@ async def act(parent: Parent) -> int:
             parent.tell(KeepDrained(worker, True))
             os.kill(os.getpid(), signal.SIGKILL)
         case ["order", *orders]:
-            # In order: "add:NAME:ROLE", "end:NAME:LIFE", "restart:NAME:LIFE";
+            # In order: "add:NAME:ROLE:ORDER", "die", "end:NAME:LIFE", "restart:NAME:LIFE";
             # "ready" waits until all that are there are, "killed" until one was killed,
             # "see:NAME" and "gone:NAME" until the newest word has that name, or has it no more;
             # "refused:NAME" until it was said that it is not added.
@@ -97,8 +103,10 @@ async def act(parent: Parent) -> int:
             heard = folder / f"{name}.heard"
             for order in orders:
                 match order.split(":"):
-                    case ["add", worker, role]:
-                        parent.tell(AddWorker(worker, Role(role)))
+                    case ["add", worker, role, *number]:
+                        parent.tell(AddWorker(worker, Role(role), *map(int, number)))
+                    case ["die"]:
+                        os.kill(os.getpid(), signal.SIGKILL)
                     case ["end", worker, life_ended]:
                         parent.tell(EndWorker(worker, int(life_ended)))
                     case ["restart", worker, which]:

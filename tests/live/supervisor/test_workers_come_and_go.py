@@ -36,7 +36,7 @@ def test_no_more_workers_than_there_are_cores_for(supervise) -> None:
     orders = "add:decode-1:decode see:decode-1 add:decode-2:decode"
     running = supervise({"gateway": f"order {orders}"}, **ACTS)
     running.until(lambda: "NotAdded(worker='decode-2'" in running.heard("gateway"))
-    assert running.saw("log decode-2 | could not be added: all cores are taken")
+    running.until(lambda: running.saw("log decode-2 | could not be added: all cores are taken"))
     assert running.lives("decode-2") == []
 
 
@@ -45,7 +45,8 @@ def test_no_more_workers_than_there_is_memory_for(supervise) -> None:
         {"gateway": "order ready add:decode-1:decode"}, **ACTS, kv={"memory_bytes": "9GiB"}
     )
     running.until(lambda: "NotAdded(worker='decode-1'" in running.heard("gateway"))
-    assert running.saw("could not be added: kv.memory_bytes = 9GiB is more than is free: 8.0GiB")
+    why = "could not be added: kv.memory_bytes = 9GiB is more than is free: 8.0GiB"
+    running.until(lambda: running.saw(why))
     assert running.lives("decode-1") == []
 
 
@@ -107,6 +108,7 @@ def test_an_added_worker_that_can_t_start_is_one_line_and_the_server_lives(
     """Its cores are free again. Those at the start are tried over and over, or end the server."""
     running = supervise({"gateway": "order add:decode-1:decode", "decode-1": deed}, **ACTS)
     running.until(lambda: "NotAdded(worker='decode-1'" in running.heard("gateway"))
+    running.until(lambda: running.saw("decode-1"))
     assert [line for line in running.lines if "decode-1" in line] == [
         f"log decode-1 | could not be added: {why}"
     ]
@@ -133,6 +135,26 @@ def test_one_that_could_not_be_added_leaves_its_cores_to_the_next(supervise) -> 
     running = supervise({"gateway": f"order {orders}", "decode-1": "exit 1"}, **ACTS)
     running.until(lambda: bool(running.lives("decode-2")))
     assert running.lives("decode-2")[0][3] == "(4, 5)"
+
+
+def test_what_an_earlier_gateway_asked_for_is_no_order_of_the_next_one(supervise) -> None:
+    """Each counts its orders from 1: what becomes of the other's first one settles none of its."""
+    running = supervise(
+        {
+            "gateway": "order add:decode-1:decode:1 see:decode-1 die\n"
+            "order add:decode-2:decode:1 refused:decode-2 add:decode-3:decode:2 refused:decode-3",
+            "decode-1": "outlive gateway",
+            "decode-2": "exit 7",
+            "decode-3": "exit 7",
+        },
+        cluster=ACTS["cluster"],
+        planner=ACTS["planner"] | {"budget": 4},
+        engine={"cores": [0, 1, 2, 3, 4, 5, 6, 7]},
+    )
+    running.until(lambda: running.heard("gateway").count("NotAdded(") == 3)
+    told = [line for line in running.heard("gateway").splitlines() if "NotAdded(" in line]
+    orders = {line.split("'")[1]: line.rpartition("order=")[2] for line in told}
+    assert orders == {"decode-1": "0)", "decode-2": "1)", "decode-3": "2)"}
 
 
 def test_an_added_worker_that_dies_later_is_started_again_like_any_other(supervise) -> None:

@@ -165,6 +165,27 @@ def test_a_worker_that_crashed_while_it_drained_is_gone_for_good() -> None:
     assert set(life.membership.workers()) == set(run.fleet.pools)
 
 
+@pytest.mark.parametrize("move", [Take(DECODE, 1), Flip(DECODE, PREFILL, 1)])
+@pytest.mark.parametrize(
+    ("at_s", "away_s", "under_way"), [(10.02, 1.0, 1), (9.5, 1.0, 1), (9.5, 0.499, 0)]
+)
+def test_orders_are_settled_when_the_gateway_dies_in_the_midst_of_them(
+    move: Move, at_s: float, away_s: float, under_way: int
+) -> None:
+    """While the worker drains; before it could be told; when it is back, and no worker yet."""
+    faults = FaultPlan(0, (ProcessFault(At(2.0 + at_s), "gateway", Crash(away_s)),))
+    run = scripted((1, 2), {2: [move]}, faults=faults)
+    orders: list[int] = []
+    run.fleet.at(10.01, lambda: orders.append(len(run.steering._book.open_orders)))
+    run.run()
+    assert orders == [under_way]
+    assert len(run.fleet.cluster.faults.injected) == 1
+    assert run.steering._book.open_orders == ()
+    roles = sorted(one.role for one in run.fleet.pools.values())
+    assert roles == sorted([PREFILL, DECODE] + [PREFILL] * isinstance(move, Flip))
+    assert not any(one.draining for one in run.steering._workers(run.fleet.views()).values())
+
+
 def store_of(run: Run, name: WorkerId) -> FleetStore:
     """What lies beside that worker."""
     life = run.fleet.cluster.workers[name].life

@@ -70,7 +70,8 @@ class Ahead:
 
 
 class _Way(NamedTuple):
-    """One way to serve it, at its best. The larger ratio to the target decides."""
+    """One way to serve it, at its best. The larger ratio to the target decides; of equal ones the
+    first token that comes sooner, so that the order of workers says nothing."""
 
     ttft_s: Seconds
     tpot_s: Seconds
@@ -108,7 +109,11 @@ class EarlyRejection:
         )
         way = min(
             prospect.ways(workers),
-            key=lambda way: max((waited_s + way.ttft_s) / slo.ttft_s, way.tpot_s / slo.tpot_s),
+            key=lambda way: (
+                max((waited_s + way.ttft_s) / slo.ttft_s, way.tpot_s / slo.tpot_s),
+                way.ttft_s,
+                way.tpot_s,
+            ),
         )
         first_s = waited_s + way.ttft_s
         if first_s <= slo.ttft_s and way.tpot_s <= slo.tpot_s:

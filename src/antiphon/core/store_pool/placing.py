@@ -4,6 +4,8 @@ A block that waits stays where it is. What finds no room here, or whose home goe
 is read from where it lies, until it is evicted there.
 """
 
+from collections.abc import Container
+
 from antiphon.types import BlockKey, StoreName
 
 MOST_WAITING = 16_384
@@ -49,12 +51,12 @@ class Placing:
         for key in list(self._of.get(home, ())):
             self.discard(key)
 
-    def take(self) -> tuple[StoreName, list[BlockKey]] | None:
-        """The home whose turn it is, and blocks that it is to be told of; None: nothing waits.
-        Mutates: what is taken waits no more."""
-        if not self._of:
+    def take(self, busy: Container[StoreName] = ()) -> tuple[StoreName, list[BlockKey]] | None:
+        """The home whose turn it is, none of `busy`, and blocks that it is to be told of; None:
+        nothing waits for another. Mutates: what is taken waits no more."""
+        home = next((home for home in self._of if home not in busy), None)
+        if home is None:
             return None
-        home = next(iter(self._of))
         waiting = self._of.pop(home)
         taken = [key for key, _ in zip(waiting, range(BLOCKS_AT_ONCE), strict=False)]
         for key in taken:

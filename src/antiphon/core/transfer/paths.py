@@ -5,8 +5,12 @@ A slice goes to a path only if no other would be done with it, and with all that
 over the speed). So paths of unequal speed end together, and a slow one gets no last slice for which
 everybody waits. What is in flight is bounded by what a path carries in a short time: more would
 only wait in its queues, in front of whatever else needs the wire.
+
+Only what came speaks for a path: a handshake also gets through where no page does (a firewall, a
+packet size that is lost on the way). A path that rested is tried by one connection and one slice.
 """
 
+from collections.abc import Collection
 from dataclasses import dataclass, field
 
 from antiphon.core.tiers.breaker import Breaker, BreakerState
@@ -54,6 +58,17 @@ class _Path:
     failures_total: int = 0
     problem: str = ""
 
+    @property
+    def carries(self) -> bool:
+        """Whether it can be counted on: it is open, and not just on trial."""
+        return self.ready and self.breaker.state is BreakerState.CLOSED
+
+
+def _rests_until(one: _Path, now: Seconds) -> Seconds:
+    """`now` if it does not rest."""
+    until = one.breaker.ask_again_at() if one.breaker.state is BreakerState.OPEN else None
+    return now if until is None else max(until, now)
+
 
 class Paths:
     """Paths 0 … `count` - 1, each of `streams` connections. Mutable."""
@@ -68,16 +83,26 @@ class Paths:
         """Whether to open a connection now. Mutates: a path that rested is tried by one."""
         return self._paths[path].breaker.allows(now)
 
-    def may_take(self, path: int, size: int, left: int, now: Seconds) -> bool:
+    def may_take(
+        self, path: int, size: int, left: int, now: Seconds, *, without: Collection[int] = ()
+    ) -> bool:
         """Whether a slice of `size` bytes goes over this path; `left`, with it, are in no flight.
 
         Does not mutate. Of the paths that are ready, the one that would be done soonest always may
-        if it has room; it has when nothing is under way on it.
+        if it has room; it has when nothing is under way on it. `without`: paths that this slice has
+        failed on; it goes over one of them only if no other carries anything.
         """
         one = self._paths[path]
-        if not one.ready or not self._has_room(one, size, now):
+        rests = one.breaker.state is BreakerState.OPEN
+        if not one.ready or rests or not self._has_room(one, size, now):
             return False
-        others = [other for other in self._paths if other is not one and other.ready]
+        others = [
+            other
+            for number, other in enumerate(self._paths)
+            if other is not one and other.carries and number not in without
+        ]
+        if path in without:
+            return not others
         if not others:
             return True
         mine = (one.in_flight + size) / self._rate(one, now)
@@ -89,11 +114,10 @@ class Paths:
     # ── what happens ──────────────────────────────────────────────────────────────────────────
 
     def connected(self, path: int, round_trip_s: Seconds) -> None:
-        """A connection is open. Mutates, as all that follow."""
+        """A connection is open: nothing has come over it yet. Mutates, as all that follow."""
         one = self._paths[path]
         one.ready, one.refused = True, False
         one.round_trip_s = round_trip_s
-        one.breaker.succeeded()
 
     def took(self, path: int, size: int, now: Seconds) -> None:
         """A slice was asked for."""
@@ -131,14 +155,13 @@ class Paths:
         return self._paths[path].breaker.ask_again_at()
 
     def hopeless_until(self, now: Seconds) -> Seconds:
-        """Before this nothing can come: all paths rest. `now` if one does not."""
-        waits = [one.breaker.ask_again_at() for one in self._paths]
-        return min(now if wait is None else max(wait, now) for wait in waits)
+        """Before this nothing can come: all paths rest. `now` if one does not, or is tried."""
+        return min(_rests_until(one, now) for one in self._paths)
 
-    @property
-    def refused(self) -> bool:
-        """Whether the peer lets us in nowhere."""
-        return all(one.refused for one in self._paths)
+    def refused(self, now: Seconds) -> bool:
+        """Whether the peer lets us in nowhere: all paths rest for that. Later they are tried again,
+        since a connection that broke at the wrong moment looks the same."""
+        return self.hopeless_until(now) > now and all(one.refused for one in self._paths)
 
     @property
     def problem(self) -> str:
@@ -168,7 +191,10 @@ class Paths:
         )
 
     def _has_room(self, one: _Path, size: int, now: Seconds) -> bool:
-        """At first a slice for each stream; then what the path carries in time, two at least."""
+        """At first a slice for each stream; then what the path carries in time, two at least. On
+        trial: one."""
+        if not one.carries:
+            return not one.in_flight
         rate = one.speed.bytes_per_s(now)
         if rate is None:
             return one.in_flight < size * self._streams

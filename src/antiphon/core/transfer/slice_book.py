@@ -55,6 +55,9 @@ class _Pull:
     unproven: int = 0
     wanted: bool = True
     tries: dict[tuple[int, int], int] = field(default_factory=dict)
+    """By group and part: how often a slice was blamed."""
+    failed_on: dict[tuple[int, int], set[int]] = field(default_factory=dict)
+    """By group and part: the paths that lost it."""
 
     @property
     def parts_here(self) -> int:
@@ -115,9 +118,10 @@ class SliceBook:
         if best is None:
             return None
         pull = best[1]
-        if not self._paths.may_take(path, pull.waiting[0].bytes, self._left, now):
+        taken = self._takeable(pull, path, now)
+        if taken is None:
             return None
-        taken = pull.waiting.popleft()
+        pull.waiting.remove(taken)
         pull.flying += 1
         self._left -= taken.bytes
         self._paths.took(path, taken.bytes, now)
@@ -146,14 +150,18 @@ class SliceBook:
         pull.unproven -= 1
         return pull.parts_here
 
-    def gave_back(self, one: Slice, path: int, *, blamed: bool) -> None:
-        """A slice will not come over this connection. `blamed`: it may be the slice's own fault."""
+    def gave_back(self, one: Slice, path: int, *, blamed: bool, lost: bool = False) -> None:
+        """A slice will not come over this connection. `blamed`: it may be the slice's own fault;
+        `lost`, as if blamed: it is the path's, so that it goes over another one if there is any."""
         pull = self._flown(one)
         self._paths.gave_back(path, one.bytes)
         if not pull.wanted:
             return
-        tries = pull.tries.get((one.group, one.part), 0) + blamed
-        pull.tries[one.group, one.part] = tries
+        which = one.group, one.part
+        if blamed or lost:
+            pull.failed_on.setdefault(which, set()).add(path)
+        tries = pull.tries.get(which, 0) + blamed
+        pull.tries[which] = tries
         if tries < TRIES:
             pull.waiting.appendleft(one)
             self._left += one.bytes
@@ -170,9 +178,10 @@ class SliceBook:
     def expire(self, now: Seconds) -> None:
         """Give up what is late, and what can't come before its deadline or at all."""
         hopeless = self._paths.hopeless_until(now)
+        refused = self._paths.refused(now)
         for number, pull in self._pulls.items():
             late = pull.deadline <= now
-            vain = not pull.flying and (hopeless >= pull.deadline or self._paths.refused)
+            vain = not pull.flying and (hopeless >= pull.deadline or refused)
             if pull.wanted and (late or vain):
                 self.cancel(number)
 
@@ -202,6 +211,17 @@ class SliceBook:
     def next_deadline(self) -> Seconds | None:
         """When a pull that is wanted is late next."""
         return min((pull.deadline for pull in self._pulls.values() if pull.wanted), default=None)
+
+    def _takeable(self, pull: _Pull, path: int, now: Seconds) -> Slice | None:
+        """The first one that has not been tried; before it, those that were and may go over this
+        path."""
+        for one in pull.waiting:
+            failed_on = pull.failed_on.get((one.group, one.part), ())
+            if self._paths.may_take(path, one.bytes, self._left, now, without=failed_on):
+                return one
+            if not failed_on:
+                break
+        return None
 
     def _flown(self, one: Slice) -> _Pull:
         pull = self._pulls[one.pull]

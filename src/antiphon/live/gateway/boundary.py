@@ -8,7 +8,7 @@ from collections.abc import Callable
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from antiphon.core.config import is_loopback
+from antiphon.core.host_names import is_loopback
 from antiphon.errors import BugError, ClientError
 
 from .auth import Keyring

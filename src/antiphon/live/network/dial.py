@@ -39,8 +39,11 @@ Address: TypeAlias = Path | TlsAddress
 
 
 async def dial(stream: FrameStream, address: Address, timeout_s: Seconds) -> None:
-    """Connect `stream`, by the first path that works. Raises `OSError` if none does in time, and
-    `UsageError` if who answers is not whom we want: retrying would not help."""
+    """Connect `stream`, by the first path that works: one where somebody else answers rests, like
+    one where nobody does.
+
+    Raises `OSError` if none works in time, and `UsageError` if at each it is not who we want that
+    answers: retrying would not help."""
     if isinstance(address, Path):
         async with asyncio.timeout(timeout_s):
             loop = asyncio.get_running_loop()
@@ -48,20 +51,24 @@ async def dial(stream: FrameStream, address: Address, timeout_s: Seconds) -> Non
         return
     each_s = timeout_s / len(address.paths)
     failed: list[str] = []
+    foreign: list[str] = []
     now = asyncio.get_running_loop().time()
     for path in sorted(address.paths, key=lambda path: address.resting.get(path[0], 0.0) > now):
         try:
             await _by(stream, path, address, each_s)
             return
         except ssl.SSLCertVerificationError as error:
-            raise UsageError(
+            address.resting[path[0]] = now + REST_S
+            foreign.append(
                 f"who answers at {format_host_port(*path)} is not {address.name} of this cluster: "
                 f"{error.verify_message}"
-            ) from None
+            )
         except OSError as error:
             address.resting[path[0]] = now + REST_S
             failed.append(f"{format_host_port(*path)}: {why(error)}")
-    raise ConnectionError("; ".join(failed))
+    if not failed:
+        raise UsageError("; ".join(foreign))
+    raise ConnectionError("; ".join((*foreign, *failed)))
 
 
 async def _by(

@@ -128,7 +128,8 @@ class EndWorker(msgspec.Struct, frozen=True, tag=True):
 
 
 class NotAdded(msgspec.Struct, frozen=True, tag=True):
-    """To the gateway: this worker, which it asked for, is not there and will not be."""
+    """To the gateway: this worker, which it asked for, is not there and will not be. `order`: which
+    of this life's orders that was; 0: one of an earlier life."""
 
     worker: str
     why: str

@@ -96,8 +96,9 @@ class Supervisor:
         self._lives: dict[str, int] = {}
         """Of workers that are gone: whoever gets the name next counts on."""
         own_store = config.store.enabled and config.store.socket is None
-        self._orders: dict[str, int] = {}
-        """Of workers that were added: which order asked for them."""
+        self._orders: dict[str, tuple[int, int]] = {}
+        """Of workers that were added: which order asked for them, of which life of the gateway:
+        each counts its orders anew."""
         self._store = self._child(STORE, Role.MIXED, ()) if own_store else None
         self._present: Present | None = None
         self._drained_lives: dict[str, int] = {}
@@ -277,7 +278,7 @@ class Supervisor:
         name = wanted.worker
         if name in self._workers or self._signals:
             return
-        self._orders[name] = wanted.order
+        self._orders[name] = (wanted.order, self._gateway.launch.life)
         starting = sum(
             worker.state is not State.READY and other not in self._ending
             for other, worker in self._workers.items()
@@ -293,7 +294,9 @@ class Supervisor:
 
     def _not_added(self, name: str, why: str) -> None:
         self._voice.log(f"{name} | could not be added: {why}")
-        self._gateway.tell(NotAdded(name, why, self._orders.pop(name, 0)))
+        order, life = self._orders.pop(name)
+        asked = life == self._gateway.launch.life
+        self._gateway.tell(NotAdded(name, why, order if asked else 0))
 
     def _forget(self, name: str) -> None:
         """Its process is gone, for good."""

@@ -4,6 +4,9 @@ interval over ─► Observation ─► Planner.decide ─► MoveBook ─► Ad
                                                               EndOrder: drained, then gone
                                                               FlipOrder: drained, then there in the
                                                                          other role
+
+A gateway that dies forgets what it was draining, or never heard of it: its next life is told again,
+so that each order is settled. The planner here outlives it; the live one does not.
 """
 
 from collections.abc import Iterable, Mapping
@@ -26,6 +29,7 @@ from antiphon.core.planner import (
 from antiphon.errors import UsageError
 from antiphon.types import Drained, Role, Seconds, WorkerId
 
+from ..cluster_setup import GATEWAY
 from .fleet import Fleet, Pool
 from .observing import Observing, Views
 
@@ -132,6 +136,8 @@ class Steering:
 
     def _began(self, node: Node) -> None:
         """A new life, after a crash too: its caches are empty, and it counts from 0."""
+        if node == GATEWAY and self._draining:  # which hears nothing before its life is there
+            self._fleet.at(self._fleet.users.now, self._drain_all)
         if (one := self._processes.get(WorkerId(node))) is not None:
             one.lives += 1
 
@@ -145,6 +151,10 @@ class Steering:
                 case EndOrder(_, worker) | FlipOrder(_, worker):
                     self._draining[worker] = order
                     self._fleet.drain(worker, self._drain_s)
+
+    def _drain_all(self) -> None:
+        for worker in self._draining:
+            self._fleet.drain(worker, self._drain_s)
 
     def _add(self, id: WorkerId, role: Role, *, pinned: bool = False) -> None:
         now = self._fleet.users.now

@@ -27,8 +27,9 @@ def encode(
     """The block as bytes that say themselves what they are, a multiple of 64 of them.
 
     `start`: the position of its first token. None: a lossy level, and a number that is not finite
-    or too large for it; keep it raw. Does not mutate. Raises `BugError` for an array that is no
-    block, a position below 0, or an entropy-coded level without a profile that has it and fits.
+    or too large for it, or KV in directions that the level drops; keep it raw. Does not mutate.
+    Raises `BugError` for an array that is no block, a position below 0, or an entropy-coded level
+    without a profile that has it and fits.
     """
     shape = BlockShape.of(block)
     if not 0 <= start < MOST_POSITION:

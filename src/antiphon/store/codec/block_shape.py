@@ -10,6 +10,8 @@ from antiphon.errors import BugError
 from antiphon.store.record import ElementType
 
 _DTYPES = {ElementType.FP32: np.dtype(np.float32), ElementType.BF16: np.dtype(np.uint16)}
+MOST_SIDE = (1 << 16) - 1
+"""As headers have them."""
 MOST_ELEMENTS = 1 << 30
 """Of a block that is decoded: whatever claims more is refused."""
 
@@ -46,15 +48,17 @@ class BlockShape:
             element=elements[block.dtype],
         )
         if not shape.is_possible:
-            raise BugError(f"{block.shape}: a side is empty, odd in width, or the whole too large")
+            raise BugError(
+                f"{block.shape}: a side is 0 or above {MOST_SIDE}, width odd, or it is too large"
+            )
         return shape
 
     @property
     def is_possible(self) -> bool:
-        """No side is 0, the width is even, and it is not too large."""
+        """No side is 0 or above 65,535, the width is even, and it is not too large."""
         sides = self.numbers
-        known = self.element in _DTYPES
-        return known and min(sides) > 0 and self.width % 2 == 0 and self.elements <= MOST_ELEMENTS
+        good = self.element in _DTYPES and min(sides) > 0 and max(sides) <= MOST_SIDE
+        return good and self.width % 2 == 0 and self.elements <= MOST_ELEMENTS
 
     @property
     def numbers(self) -> tuple[int, int, int, int, int]:

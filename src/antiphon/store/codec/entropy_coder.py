@@ -8,8 +8,10 @@
              a section: uint32 bytes of its stream, of its keys' escapes, of its values'
              a section: its stream, then its escapes (see `escapes.py`)
 
-What a distribution has no symbol for is an escape: its value stands behind the stream. Sections
-follow each other as layers do, so that a reader may begin with the first before the last is there.
+What a distribution has no symbol for is an escape: its value stands behind the stream. What a level
+does not keep is small in blocks like those it was made for; a block in which it is large is not
+encoded at all. Sections follow each other as layers do, so that a reader may begin with the first
+before the last is there.
 """
 
 import struct
@@ -27,6 +29,9 @@ from .profile import MOST_LOW_BITS, SKIPPED, KvProfile, ProfileLevel, Transform,
 from .rows import Floats, Part, Rotation, read_rows, rotation, write_rows
 
 _ROW = struct.Struct("<3I")
+MOST_SKIPPED = np.float32(16.0)
+"""Steps: how long what is not kept of a token's keys or values of a section may be. Of texts of any
+kind it is 4 to 8 (docs/decisions/0018-kv-as-coefficients.md)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -39,6 +44,8 @@ class _Columns:
     """[channels, columns]"""
     inverse: Floats
     """[columns, channels]"""
+    skipped: Floats
+    """[channels, what the level does not keep]"""
     rule: Rule
     classes: npt.NDArray[np.uint8]
     low_classes: npt.NDArray[np.uint8]
@@ -62,7 +69,8 @@ class EntropyCoder:
         return sizes == (profile.layers, profile.heads, profile.width)
 
     def encode(self, block: npt.NDArray, shape: BlockShape, start: int, kept: int) -> bytes | None:
-        """The payload; None: a number is not finite, or far out of what is possible."""
+        """The payload; None: a number is not finite, or far out of what is possible, or so large
+        in directions that the level does not keep that it would be lost."""
         table, data = [], []
         profile = self.profile
         turn = rotation(profile.frequencies, start, shape.tokens)
@@ -73,7 +81,7 @@ class EntropyCoder:
                 rows -= columns.mean
                 rows[:kept] = 0
                 coded = whole_numbers(rows @ columns.forward, columns.rule, profile.rounding)
-                if coded is None:
+                if coded is None or not _all_short(rows @ columns.skipped):
                     return None
                 symbols += [coded.symbols, _in_lanes(coded.lows, len(columns.low_classes))]
                 limits = _limits(coded.symbols, columns.rule.limit)
@@ -142,6 +150,12 @@ def _classes(section: tuple[_Columns, _Columns]) -> npt.NDArray[np.uint8]:
     """Of all columns of a section's stream."""
     both = [(columns.classes, columns.low_classes) for columns in section]
     return np.concatenate([classes for pair in both for classes in pair])
+
+
+def _all_short(lost: Floats) -> bool:
+    """Whether no token [tokens, not kept] has more than may be left out; False if not finite."""
+    squares = np.einsum("tc,tc->t", lost, lost)
+    return bool((squares <= MOST_SKIPPED * MOST_SKIPPED).all())
 
 
 def _in_lanes(lows: npt.NDArray[np.uint8], columns: int) -> npt.NDArray[np.uint8]:
@@ -226,6 +240,9 @@ def _columns(
         mean=transform.mean,
         forward=forward,
         inverse=inverse,
+        skipped=np.ascontiguousarray(
+            transform.forward[classes == SKIPPED].T / np.float32(level.step)
+        ),
         rule=rule,
         classes=mine,
         low_classes=low_classes,

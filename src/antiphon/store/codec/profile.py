@@ -18,10 +18,15 @@ import numpy as np
 import numpy.typing as npt
 
 from .blob import PROFILE_ID_BYTES
+from .coefficients import ESCAPE, ZERO
 from .rans import LANES, SYMBOLS, TOTAL, Distributions
 from .rows import Floats, Part
 
 _PERSON = b"antiphon.kvprof1"
+_MOST_CLASSES = 256
+"""A class is a byte."""
+_FINEST = 1e-30
+"""Steps are in float32, and their inverses."""
 MOST_LOW_BITS = 7
 """Of a coefficient. The last classes of a level are those of low parts: of 1 bit, of 2 …"""
 SKIPPED = 0
@@ -123,41 +128,74 @@ def find_flaw(profile: KvProfile) -> str | None:
     if len(profile.transforms) != len(sizes):
         return f"{len(profile.transforms)} transforms for {len(sizes)} parts"
     for number, (size, one) in enumerate(zip(sizes, profile.transforms, strict=True)):
-        vectors = (one.mean, one.spread, one.following)
-        matrices = (one.forward, one.inverse)
-        if any(a.shape != (size,) for a in vectors) or any(
-            a.shape != (size, size) for a in matrices
-        ):
-            return f"transform {number} is not of {size} channels"
-        if not all(np.isfinite(array).all() for array in (*vectors, *matrices)):
-            return f"transform {number} is not finite"
-        if (one.spread < 0).any() or (np.abs(one.following) > 1).any():
-            return f"transform {number} has a spread below 0, or a correlation beyond 1"
-    if len(profile.frequencies) * 2 > profile.width or not np.isfinite(profile.frequencies).all():
-        return "rotary frequencies are more than half the width, or not finite"
+        if (flaw := _transform_flaw(one, size)) is not None:
+            return f"transform {number} {flaw}"
+    half = profile.frequencies
+    if not _is(half, np.float32, (half.size,)) or half.size * 2 > profile.width:
+        return "rotary frequencies are no list of float32, or more than half the width"
+    if not np.isfinite(half).all():
+        return "rotary frequencies are not finite"
     if not 0.5 <= profile.rounding < 1 or not 0 <= profile.kept_tokens <= 255:
         return "rounding is not in 0.5 … 1, or kept_tokens not in 0 … 255"
     flaws = (_level_flaw(level, sizes) for level in profile.levels)
     return next((f"level {n}: {flaw}" for n, flaw in enumerate(flaws, 1) if flaw), None)
 
 
+def _is(array: npt.NDArray, dtype: Any, shape: tuple[int, ...]) -> bool:
+    """Kernels index arrays as these say, unchecked: neither may be another."""
+    return array.dtype == dtype and array.shape == shape
+
+
+def _transform_flaw(one: Transform, size: int) -> str | None:
+    vectors = (one.mean, one.spread, one.following)
+    matrices = (one.forward, one.inverse)
+    if not all(_is(array, np.float32, (size,)) for array in vectors) or not all(
+        _is(array, np.float32, (size, size)) for array in matrices
+    ):
+        return f"is not of {size} channels in float32"
+    if not all(np.isfinite(array).all() for array in (*vectors, *matrices)):
+        return "is not finite"
+    if (one.spread < 0).any() or (np.abs(one.following) > 1).any():
+        return "has a spread below 0, or a correlation beyond 1"
+    return None
+
+
 def _level_flaw(level: ProfileLevel, sizes: Sequence[int]) -> str | None:
-    if not (np.isfinite(level.step) and level.step > 0):
-        return "the step is not above 0"
+    if not _FINEST <= level.step <= 1 / _FINEST:
+        return "the step is not above 0, or no float32"
+    return _tables_flaw(level) or _channels_flaw(level, sizes)
+
+
+def _tables_flaw(level: ProfileLevel) -> str | None:
+    classes = level.frequencies.shape[0] if level.frequencies.ndim else 0
+    if not MOST_LOW_BITS < classes <= _MOST_CLASSES:
+        return f"not {MOST_LOW_BITS + 1} … {_MOST_CLASSES} classes"
+    if not _is(level.frequencies, np.uint16, (classes, SYMBOLS)):
+        return f"distributions are not of {SYMBOLS} uint16"
     try:
-        classes = Distributions(level.frequencies).classes
+        Distributions(level.frequencies)
     except ValueError as problem:
         return str(problem)
-    if len(level.shift) != classes or not (np.abs(level.shift) < 1).all():
-        return "a shift is a step or more"
+    if level.frequencies[SKIPPED, ZERO] != TOTAL:
+        return "the class of what is not kept has another symbol than that of 0"
+    own = level.frequencies[SKIPPED + 1 : classes - MOST_LOW_BITS]
+    if not own[:, [ZERO, ESCAPE]].all():
+        return "a class has no symbol for 0, or none for escapes"
+    if not _is(level.shift, np.float32, (classes,)) or not (np.abs(level.shift) < 1).all():
+        return "a shift is a step or more, or not one float32 for each class"
     if not np.array_equal(level.frequencies[-MOST_LOW_BITS:], low_frequencies()):
         return "the last classes are not those of low bits"
+    return None
+
+
+def _channels_flaw(level: ProfileLevel, sizes: Sequence[int]) -> str | None:
+    own = len(level.frequencies) - MOST_LOW_BITS
     if not len(level.classes) == len(level.low_bits) == len(sizes):
         return "not as many lists of classes, or of low bits, as transforms"
     for size, mine, low in zip(sizes, level.classes, level.low_bits, strict=True):
-        if mine.shape != (size,) or mine.dtype != np.uint8 or (mine >= classes).any():
-            return "a class that does not exist, or not one for each channel"
-        if low.shape != (size,) or low.dtype != np.uint8 or (low > MOST_LOW_BITS).any():
+        if not _is(mine, np.uint8, (size,)) or (mine >= own).any():
+            return "a class that coefficients can't have, or not one for each channel"
+        if not _is(low, np.uint8, (size,)) or (low > MOST_LOW_BITS).any():
             return f"low bits beyond {MOST_LOW_BITS}, or not for each channel"
     return None
 

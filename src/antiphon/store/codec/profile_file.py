@@ -1,11 +1,13 @@
 """A profile as a file: safetensors, whose metadata say whose it is. No code runs when it is read.
 
-`metadata["antiphon"]` is JSON: format, version, and the numbers of `KvProfile`.
-Only a whole file is ever seen under its name.
+`metadata["antiphon"]` is JSON: format, version, the numbers of `KvProfile`, its id, and a digest of
+the tensors and of these words, since encoding depends on more than the id is of. Only a whole file
+is ever seen under its name.
 """
 
 import json
 import os
+from hashlib import blake2b
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +22,8 @@ from .level import MOST_LEVELS
 from .profile import KvProfile, ProfileLevel, Transform, find_flaw
 
 _FORMAT = "antiphon-kv-profile"
-_VERSION = 1
+_VERSION = 2
+_PERSON = b"antiphon.kvprof2"
 _MOST_BYTES = 4 << 30
 _COUNTS = ("layers", "heads", "width", "section_layers", "kept_tokens")
 _LARGEST_COUNT = 1 << 16
@@ -42,6 +45,13 @@ def write_kv_profile(profile: KvProfile, path: Path) -> None:
 
 def encode_kv_profile(profile: KvProfile) -> bytes:
     """The content of a profile's file."""
+    arrays, words = _arrays(profile), _words(profile)
+    words |= {"digest": _digest(arrays, words)}
+    return save(arrays, {"antiphon": json.dumps(words)})
+
+
+def _arrays(profile: KvProfile) -> dict[str, npt.NDArray]:
+    """The file's tensors."""
     arrays: dict[str, npt.NDArray] = {"frequencies": profile.frequencies}
     for number, one in enumerate(profile.transforms):
         for name in ("forward", "inverse", "mean", "spread", "following"):
@@ -52,7 +62,12 @@ def encode_kv_profile(profile: KvProfile) -> bytes:
         for name in ("classes", "low_bits"):
             for place, mine in enumerate(getattr(level, name)):
                 arrays[f"level.{number}.{name}.{place}"] = mine
-    said = {
+    return {name: np.ascontiguousarray(array) for name, array in arrays.items()}
+
+
+def _words(profile: KvProfile) -> dict[str, Any]:
+    """What the metadata say, but for the digest."""
+    return {
         "format": _FORMAT,
         "version": _VERSION,
         "id": profile.id.hex(),
@@ -69,8 +84,15 @@ def encode_kv_profile(profile: KvProfile) -> bytes:
             for level in profile.levels
         ],
     }
-    kept = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
-    return save(kept, {"antiphon": json.dumps(said)})
+
+
+def _digest(arrays: dict[str, npt.NDArray], words: dict[str, Any]) -> str:
+    """Of the words as JSON with sorted keys, then of each tensor by name: name, bytes."""
+    digest = blake2b(json.dumps(words, sort_keys=True).encode(), digest_size=16, person=_PERSON)
+    for name in sorted(arrays):
+        digest.update(name.encode() + b"\0")
+        digest.update(arrays[name].data)
+    return digest.hexdigest()
 
 
 def read_kv_profile(path: Path) -> KvProfile:
@@ -87,15 +109,15 @@ def read_kv_profile(path: Path) -> KvProfile:
             f"{path}: is no profile that `antiphon kv profile` wrote: {error}"
         ) from None
     flaw = find_flaw(profile)
-    if flaw is None and profile.id.hex() != said:
-        flaw = "its content is not what its id says: it was damaged or changed"
+    if flaw is None and said != (profile.id.hex(), _digest(_arrays(profile), _words(profile))):
+        flaw = "its content is not what its id and digest say: it was damaged or changed"
     if flaw is not None:
         raise UsageError(f"{path}: {flaw}: make it anew with `antiphon kv profile`")
     return profile
 
 
-def _parsed(file: Any) -> tuple[KvProfile, str]:
-    """The profile, and what it says its id is."""
+def _parsed(file: Any) -> tuple[KvProfile, tuple[str, str]]:
+    """The profile, and what it says its id and digest are."""
     said = json.loads((file.metadata() or {})["antiphon"])
     if said["format"] != _FORMAT or said["version"] != _VERSION:
         raise ValueError(f"format {said['format']!r}, version {said['version']!r}")
@@ -140,4 +162,4 @@ def _parsed(file: Any) -> tuple[KvProfile, str]:
         levels=levels,
         **counts,
     )
-    return profile, said["id"]
+    return profile, (said["id"], said["digest"])

@@ -18,6 +18,8 @@ from .pool_link import PoolLink
 TAKEN_AT_ONCE = 16
 """Blocks that are read at the same time because this store is home to them."""
 _TAKE_IN_S: Seconds = 5.0
+_TELL_S: Seconds = 5.0
+"""A home that does not read for so long is told nothing of what waits for it."""
 _HOLDER = "pool"
 
 
@@ -33,6 +35,7 @@ class HomeMoves:
         self._asked: PutQueue[StoreName] = PutQueue()
         self._placed_here: dict[BlockKey, PlacedBlock] = {}
         self._from: dict[BlockKey, StoreName] = {}
+        self._telling: set[StoreName] = set()
         self._to_place, self._to_take = asyncio.Event(), asyncio.Event()
 
     def attach(self, blocks: TieredBlocks) -> None:
@@ -66,18 +69,31 @@ class HomeMoves:
         return self._from.get(key)
 
     async def place(self) -> None:
-        """Tell homes of the blocks that wait for them."""
-        while True:
-            await self._to_place.wait()
-            turn = self._placing.take()
-            if turn is None:
-                self._to_place.clear()
-                continue
-            home, keys = turn
-            link = self._link_of(home)
-            blocks = [one for key in keys if (one := self._placed(key)) is not None]
-            if link is not None and blocks:
+        """Tell homes of the blocks that wait for them: each as fast as it reads, whatever the
+        others do."""
+        async with asyncio.TaskGroup() as tasks:
+            while True:
+                await self._to_place.wait()
+                turn = self._placing.take(self._telling)
+                if turn is None:
+                    self._to_place.clear()
+                    continue
+                home, keys = turn
+                link = self._link_of(home)
+                blocks = [one for key in keys if (one := self._placed(key)) is not None]
+                if link is not None and blocks:
+                    self._telling.add(home)
+                    tasks.create_task(self._tell(home, link, blocks))
+
+    async def _tell(self, home: StoreName, link: PoolLink, blocks: Sequence[PlacedBlock]) -> None:
+        try:
+            async with asyncio.timeout(_TELL_S):
                 await link.place(blocks)
+        except TimeoutError:
+            self._placing.forget(home)
+        finally:
+            self._telling.discard(home)
+            self.look()
 
     async def take_in(self) -> None:
         """Read the blocks that this store is home to, a few at a time."""

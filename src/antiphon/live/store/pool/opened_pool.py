@@ -41,6 +41,7 @@ def opened_pool(config: Config, *, clock: Callable[[], Seconds]) -> OpenedPool |
         PeerAddress(name, port.host, port.port),
         data=tuple(str(TcpEndpoint(address, 0)) for address in addresses),
         sealed=keys is not None and config.network.encrypt_kv,
+        here=keys is None,
         dial=dial_by(keys),
     )
     return OpenedPool(port, where)

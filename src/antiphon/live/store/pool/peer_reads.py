@@ -110,7 +110,11 @@ class PeerReads:
         self._sources.asked(self._name, size)
         try:
             lease, lent = await self._lent(batch, ends_at)
-            come = await self._pulled(batch, lease, lent, ends_at)
+            try:
+                come = await self._pulled(batch, lent, ends_at)
+            finally:
+                if lease is not None:
+                    self._link.release(lease)
         except PeerError:
             self._sources.failed(self._name, size, self._clock())
             return {}
@@ -136,18 +140,22 @@ class PeerReads:
         answer = await self._link.borrow(keys, _ANSWER_SHARE * left_s, left_s)
         lent = {block.key: block for block in answer.blocks}
         pages = self._memory.slot_pages
+        problem = ""
         if not set(keys).issuperset(lent) or any(
             len(block.pages) != pages for block in lent.values()
         ):
-            raise PeerError("it lends what nobody asked for")
-        if answer.lease is None and lent:
-            raise PeerError("it lends without a lease")
+            problem = "it lends what nobody asked for"
+        elif answer.lease is None and lent:
+            problem = "it lends without a lease"
+        if problem:
+            if answer.lease is not None:
+                self._link.release(answer.lease)
+            raise PeerError(problem)
         return answer.lease, lent
 
     async def _pulled(
         self,
         batch: Sequence[_Wanted],
-        lease: LeaseId | None,
         lent: dict[BlockKey, LentBlock],
         ends_at: Seconds,
     ) -> dict[BlockKey, Pages]:
@@ -163,9 +171,6 @@ class PeerReads:
         except asyncio.CancelledError:
             await asyncio.wait([work])
             raise
-        finally:
-            if lease is not None:
-                self._link.release(lease)
 
     def _pull(
         self, there: Sequence[tuple[_Wanted, Pages]], timeout_s: Seconds

@@ -128,17 +128,29 @@ class PoolLink:
     async def borrow(
         self, keys: Sequence[BlockKey], wait_s: Seconds, timeout_s: Seconds
     ) -> PoolLent:
-        """The pages of those of the blocks that the peer has. Raises `PeerError`."""
+        """The pages of those of the blocks that the peer has. Raises `PeerError`. What is lent when
+        nobody waits for it any more is given back."""
         if self._calls is None:
             raise PeerError(f"the store {self.address} is not there")
         read = PoolRead(keys=tuple(keys), wait_s=wait_s)
+        answer = self._calls.ask(Kind.POOL_READ, read, (Kind.POOL_LENT,))
         try:
             async with asyncio.timeout(timeout_s):
-                return await self._calls.call(Kind.POOL_READ, read, (Kind.POOL_LENT,))
+                return await asyncio.shield(answer)
         except TimeoutError:
+            answer.add_done_callback(self._lent_in_vain)
             raise PeerError(
                 f"the store {self.address} did not answer within {timeout_s:.2f} s"
             ) from None
+        except asyncio.CancelledError:
+            answer.add_done_callback(self._lent_in_vain)
+            raise
+
+    def _lent_in_vain(self, answer: asyncio.Future[PoolLent]) -> None:
+        if answer.cancelled() or answer.exception() is not None:
+            return
+        if (lease := answer.result().lease) is not None:
+            self.release(lease)
 
     def release(self, lease: LeaseId) -> None:
         """Nobody reads under it any more. If it gets lost the lease runs out by itself."""

@@ -15,6 +15,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
+from antiphon.core.data_access import wrong_in_access
 from antiphon.core.store_joining import Tenancy, block_bytes, blocks_within
 from antiphon.core.store_pool import POOLED_TIERS, Announced, PoolNode, PoolRules, StorePool
 from antiphon.core.store_pool.peer_address import MOST_PEERS, PeerAddress, parse_peer
@@ -53,11 +54,12 @@ READING_THREADS = 4
 @dataclass(frozen=True, slots=True)
 class Whereabouts:
     """This store among others: its name and address, where its pages are served (`sealed`: over
-    encrypted sockets only), and how it calls others."""
+    encrypted sockets only), and how it calls others. `here`: all of them are on this host."""
 
     address: PeerAddress
     data: tuple[str, ...]
     sealed: bool
+    here: bool
     dial: Dial
 
 
@@ -221,6 +223,8 @@ class PoolMember:
         if self._closed or self._blocks is None:
             raise PeerError("this store leaves the pool")
         memory = self._blocks.memory
+        if problem := wrong_in_access(welcome.data, here=self._where.here):
+            raise PeerError(f"its pages can't be read: {problem}")
         if welcome.kv.page_bytes != memory.shape.page_bytes:
             raise PeerError("its pages are of another size")
         self._reads[node.name] = PeerReads(

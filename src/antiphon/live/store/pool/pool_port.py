@@ -2,9 +2,9 @@
 
     store ── PoolHello ──► PoolPort ── PoolWelcome ──► a `PoolSession`; or StoreRefused
 
-With keys: TLS, and a store may say no other name than its certificate's. Without: on this host's
-loopback alone. Whoever connects has `HELLO_TIMEOUT_S` to say hello, and may say nothing else
-before; only so many may be about to.
+With keys: TLS, and a store may say no other name than its certificate's. Without: a Unix socket
+that only this user can reach, called after the port. Whoever connects has `HELLO_TIMEOUT_S` to say
+hello, and may say nothing else before; only so many may be about to.
 """
 
 import asyncio
@@ -15,6 +15,7 @@ from typing import Any, Protocol, TypeAlias
 
 from antiphon.core.host_names import format_host_port
 from antiphon.errors import PeerError
+from antiphon.live import socket_folder
 from antiphon.live.network import HostKeys, TlsDoor, bound, tls_name
 from antiphon.types import (
     ClusterConfig,
@@ -37,6 +38,7 @@ from antiphon.wire import (
     decode,
 )
 
+from .pool_dial import pool_socket
 from .pool_session import PoolSession
 
 HELLO_TIMEOUT_S = 5.0
@@ -69,10 +71,18 @@ class PoolPort:
         clock: Callable[[], Seconds],
     ) -> None:
         """Raises `UsageError`: it can't listen there, or the keys will not do."""
-        self._listener = bound([listen[0]], listen[1], "store_pool.listen (--pool-listen)")[0]
-        self.host = listen[0]
-        self.port: int = self._listener.getsockname()[1]
+        self.host, self.port = listen
         self._context = keys.server() if keys is not None else None
+        self._close_listener: Callable[[], None]
+        if keys is not None:
+            self._listener = bound([self.host], self.port, "store_pool.listen (--pool-listen)")[0]
+            self._close_listener = self._listener.close
+        else:
+            path = pool_socket(self.port)
+            self._listener = socket_folder.listen(path)
+            self._close_listener = partial(
+                socket_folder.close_listener, self._listener, path, path.lstat().st_ino
+            )
         self._config = config
         self._clock = clock
         self._quiet = QuietLog(_log, clock)
@@ -94,7 +104,7 @@ class PoolPort:
             self._door.start()
         else:
             loop = asyncio.get_running_loop()
-            self._server = await loop.create_server(self._stranger, sock=self._listener)
+            self._server = await loop.create_unix_server(self._stranger, sock=self._listener)
 
     async def close(self) -> None:
         """End all streams, and let nobody in any more."""
@@ -102,7 +112,7 @@ class PoolPort:
             await self._door.close()
         if self._server is not None:
             self._server.close()
-        self._listener.close()
+        self._close_listener()
         for stream in [*self._strangers, *self._sessions]:
             stream.end("the store is shutting down")
 

@@ -29,7 +29,8 @@ from antiphon.types import (
 from antiphon.wire import Frame, FrameError, FrameStream, Kind, decode
 
 MOST_READS = 64
-"""So many of one store may wait for an answer; more are answered with nothing at once."""
+"""So many of one store may wait for an answer, clears among them; more are answered with nothing at
+once."""
 MOST_KEYS = 256
 """In one read, or one message of blocks to place."""
 _MOST_POSITION = 2**32
@@ -137,6 +138,11 @@ class PoolSession:
 
     def _begin_clear(self, stream: FrameStream, clear: PoolClear, number: int) -> None:
         """An operator asked one store of the pool: this is for ours."""
+        if len(self._reads) >= MOST_READS:
+            answer = StoreAnswer(blocks=0, problem=f"{MOST_READS} calls of this store wait here")
+            with suppress(PeerError):
+                stream.send(Kind.STORE_ANSWER, answer, number)
+            return
 
         async def run() -> None:
             count, all_asked = await self._blocks.clear(clear.tenant, clear.keys)

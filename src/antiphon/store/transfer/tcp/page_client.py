@@ -85,7 +85,7 @@ class PageClient:
             for path, endpoint in enumerate(self._endpoints)
             for _ in range(streams)
         ]
-        self._started = False
+        self._no_thread = ""
 
     # ── for those who read ───────────────────────────────────────────────────────────────────
 
@@ -132,14 +132,13 @@ class PageClient:
         One of a single slice may begin with `wait` only.
         """
         cut = self._cut(table, parts)
-        reading = Reading(table, self._own, cut, on_part)
+        reading = Reading(table, self._own, cut, on_part, timeout_s=timeout_s)
         backed = self._prepare(table[:, ROW_WORDS - 1])
         with self._lock:
             number = self._book.begin(cut, self._clock() + timeout_s)
             self._readings[number] = reading
-            if self._closed or not backed:
+            if not self._start() or self._closed or not backed:
                 self._book.cancel(number)
-            self._start()
             self._settle()
             reading.begun = cut.slices > 1 or not any(one.idle for one in self._streams)
             if reading.begun:
@@ -179,9 +178,9 @@ class PageClient:
 
     @property
     def problem(self) -> str:
-        """What was wrong with paths that failed last; empty: nothing."""
+        """What was wrong last, with paths or here; empty: nothing."""
         with self._lock:
-            return self._paths.problem
+            return "; ".join(filter(None, (self._no_thread, self._paths.problem)))
 
     def close(self) -> None:
         """Stop all; returns when nothing is written any more. Pulls end with what they have."""
@@ -191,8 +190,8 @@ class PageClient:
                 self._book.cancel(number)
             self._settle()
             self._work.notify_all()
-        if self._started:
-            for stream in self._streams:
+        for stream in self._streams:
+            if stream.ident is not None:
                 stream.join()
 
     # ── for streams ──────────────────────────────────────────────────────────────────────────
@@ -252,7 +251,8 @@ class PageClient:
         """A stream lost its connection, and these with it; not `blamed`: for no fault of either."""
         with self._lock:
             for one in reversed(slices):
-                self._book.gave_back(one, path, blamed=blamed and one is slices[0])
+                its_fault = blamed and one is slices[0]
+                self._book.gave_back(one, path, blamed=its_fault, lost=blamed)
             now = self._clock()
             if blamed:
                 self._paths.failed(path, problem, now, refused=refused)
@@ -309,11 +309,17 @@ class PageClient:
         if self._book.left_bytes:
             self._work.notify_all()
 
-    def _start(self) -> None:
-        if not self._started and not self._closed:
-            self._started = True
-            for stream in self._streams:
-                stream.start()
+    def _start(self) -> bool:
+        """Start the streams that do not run: as many as there are threads for. False: none runs."""
+        self._no_thread = ""
+        for stream in self._streams:
+            if stream.ident is None and not self._closed:
+                try:
+                    stream.start()
+                except RuntimeError as error:
+                    self._no_thread = f"no thread reads pages: {error}"
+                    break
+        return any(stream.ident is not None for stream in self._streams)
 
     def _stream_wait_s(self, stream: ClientStream, now: Seconds) -> Seconds | None:
         """Until something may have changed that nobody tells; None: while nothing is to do."""

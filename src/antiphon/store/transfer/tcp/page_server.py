@@ -6,7 +6,8 @@
     server.dismiss(access)             # the control stream is over: so are its connections
 
 One thread listens at all addresses, each connection has one of its own. Who does not prove in time
-that it knows a key learns nothing and holds nothing: a bounded number of such connections waits.
+that it knows a key learns nothing and holds nothing: a bounded number of such connections waits,
+and loses its places to those who come after it (`handshake_places`).
 """
 
 import logging
@@ -25,6 +26,7 @@ from antiphon.types import DataAccess, Seconds
 
 from .data_keys import DataKeys
 from .data_socket import for_bulk
+from .handshake_places import HandshakePlaces
 from .served_stream import ServedStream
 from .warm_up import warm_up_owner
 
@@ -32,7 +34,7 @@ _log = logging.getLogger(__name__)
 
 _BACKLOG = 128
 _PAUSE_S: Seconds = 0.1
-"""After a taker that could not be let in: most likely there are no descriptors left."""
+"""After a taker that could not be let in: most likely there are no descriptors or threads left."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,6 +43,7 @@ class ServerLimits:
 
     handshake_s: Seconds = 2.0
     handshakes: int = 64
+    handshakes_of_one_address: int = 16
     connections: int = 512
     stall_s: Seconds = 10.0
     """A taker that takes nothing for so long, in the middle of a reply, is left."""
@@ -69,7 +72,9 @@ class PageServer:
         self._must_seal = must_seal
         self._limits = limits
         self._lock = threading.Lock()
-        self._greeting: set[ServedStream] = set()
+        self._greeting: HandshakePlaces[ServedStream] = HandshakePlaces(
+            limits.handshakes, limits.handshakes_of_one_address
+        )
         self._streams: set[ServedStream] = set()
         self._ended = Counter[str]()
         self._closed = False
@@ -108,11 +113,12 @@ class PageServer:
                 return
             self._closed = True
             streams = [*self._streams, *self._greeting]
-            threads = list(self._threads)
         self._waker.send(b".")
         for stream in streams:
             stream.close()
         self._acceptor.join()
+        with self._lock:
+            threads = list(self._threads)
         for thread in threads:
             thread.join()
         for one in (self._bell, self._waker):
@@ -134,25 +140,39 @@ class PageServer:
 
     def _come_in(self, listener: socket.socket) -> None:
         try:
-            connection, _ = listener.accept()
+            connection, where = listener.accept()
         except OSError as error:  # it is gone again, or we have no descriptors left
-            _log.debug("a taker could not come in: %s", error)
-            select.select([self._bell], [], [], _PAUSE_S)
+            self._could_not(error)
             return
         stream = ServedStream(connection, self._region, stall_s=self._limits.stall_s)
         thread = threading.Thread(
             target=self._serve, args=(connection, stream), name="kv-serve", daemon=True
         )
         with self._lock:
-            full = len(self._greeting) >= self._limits.handshakes
-            full |= len(self._streams) >= self._limits.connections
+            full = len(self._streams) >= self._limits.connections
+            full |= len(self._threads) >= self._limits.connections + 2 * self._limits.handshakes
             if self._closed or full:
                 self._ended["strangers"] += 1
                 connection.close()
                 return
-            self._greeting.add(stream)
+            goes = self._greeting.enter(stream, where[0])
+            self._ended["strangers"] += goes is not None
             self._threads.add(thread)
-        thread.start()
+        if goes is not None:
+            goes.close()
+        try:
+            thread.start()
+        except RuntimeError as error:  # no threads left
+            with self._lock:
+                self._greeting.leave(stream)
+                self._threads.discard(thread)
+            connection.close()
+            self._could_not(error)
+
+    def _could_not(self, error: Exception) -> None:
+        """Somebody could not come in. Others can later."""
+        _log.debug("a taker could not come in: %s", error)
+        select.select([self._bell], [], [], _PAUSE_S)
 
     def _serve(self, connection: socket.socket, stream: ServedStream) -> None:
         """All of one connection, which is closed at the end."""
@@ -166,20 +186,20 @@ class PageServer:
         finally:
             with self._lock:
                 self._threads.discard(threading.current_thread())
-                self._ended["strangers"] += stream in self._greeting
-                self._greeting.discard(stream)
+                self._ended["strangers"] += self._greeting.leave(stream)
                 self._streams.discard(stream)
                 _add(self._ended, stream)
             connection.close()
 
     def _known(self, stream: ServedStream) -> bool:
-        """It has proven itself; False: its key was revoked meanwhile, or this is closed."""
+        """It has proven itself; False: its key was revoked meanwhile, this is closed, or
+        its place was somebody else's already."""
         assert stream.session is not None
         with self._lock:
-            self._greeting.discard(stream)
-            self._streams.add(stream)
-            closed = self._closed
-        return not closed and self.keys.key(stream.session.key_id) is not None
+            shut = self._closed or not self._greeting.leave(stream)
+            if not shut:
+                self._streams.add(stream)
+        return not shut and self.keys.key(stream.session.key_id) is not None
 
     def _end_all_of(self, key_id: bytes) -> None:
         with self._lock:

@@ -12,9 +12,10 @@ from antiphon.errors import BugError
 from antiphon.store.transfer.mapping import MISS_OF, Miss
 from antiphon.store.transfer.page_copy import GOOD, ROW_WORDS
 from antiphon.store.transfer.region import OwnedRegion
+from antiphon.types import Seconds
 
 from .slice_kernels import areas_of, blame_rows, prove_rows
-from .vectored_io import Areas
+from .vectored_io import Areas, until
 
 Table = npt.NDArray[np.uint64]
 """[pages, 4]: source page, generation, checksum, target page."""
@@ -26,19 +27,26 @@ OnPart = Callable[[int], None]
 class Reading:
     """The pages of `table`, which go into `own`. Slices of it are different streams' business.
 
-    `begun`: streams were told of it. `stopped` [1] is set when nobody wants it any more, `ended`
-    when nothing is written to the targets any more.
+    `begun`: streams were told of it. `stopped` (`vectored_io.until`) says when nobody wants it any
+    more: after `timeout_s`, or before; `ended` is set when nothing is written to the targets any
+    more.
     """
 
     def __init__(
-        self, table: Table, own: OwnedRegion, cut: Cut, on_part: OnPart | None = None
+        self,
+        table: Table,
+        own: OwnedRegion,
+        cut: Cut,
+        on_part: OnPart | None = None,
+        *,
+        timeout_s: Seconds | None = None,
     ) -> None:
         if table.ndim != 2 or table.shape[1] != ROW_WORDS or table.dtype != np.uint64:
             raise BugError(f"a table of pages is uint64 [pages, {ROW_WORDS}], not {table.shape}")
         self.cut = cut
         self.ended = threading.Event()
         self.begun = True
-        self.stopped = np.zeros(1, np.uint8)
+        self.stopped = until(timeout_s)
         self.verdicts = np.zeros(len(table), np.uint8)  # GOOD
         self.late = np.zeros(len(table), np.bool_)
         self._rows = np.ascontiguousarray(table[:, :2])

@@ -8,6 +8,7 @@ blocking ones whose calls return after a tick (`tick`), so that it notices when 
 import os
 import socket
 import struct
+import time
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -25,18 +26,21 @@ Areas = npt.NDArray[np.uint64]
 DONE, CLOSED, STALLED, STOPPED, ODD = 0, -1, -2, -3, -4
 """What moving returns; numbers above 0 are those of system errors."""
 
-MESSAGE_WORDS = 7
-"""`struct msghdr` of 64-bit Linux."""
+MESSAGE_WORDS = 9
+"""`struct msghdr` of 64-bit Linux, and a `struct timespec`."""
+_TIME = 7
 _AREAS, _AREA_COUNT = 2, 3
 _MOST_AREAS = 1024
 """UIO_MAXIOV of Linux: so many in one call."""
 _WAIT_ALL, _NO_SIGNAL, _MORE = 0x100, 0x4000, 0x8000
 _TRY_AGAIN, _INTERRUPTED = 11, 4
+_MONOTONIC = 1
 
 _call = types.int64(types.int32, types.int64, types.int32)
 _sendmsg = types.ExternalFunction("sendmsg", _call)
 _recvmsg = types.ExternalFunction("recvmsg", _call)
 _memcpy = types.ExternalFunction("memcpy", types.int64(types.int64, types.int64, types.int64))
+_clock_gettime = types.ExternalFunction("clock_gettime", types.int32(types.int32, types.int64))
 _errno_at = types.ExternalFunction("__errno_location", types.int64())
 
 
@@ -55,21 +59,31 @@ def _consumed(areas, count, done):
 
 
 @kernel
-def _judged(error, ticks, most_ticks, stopped):
+def _is_over(stopped, message):
+    """Whether nobody waits any more. Asked whenever a call returns before all is moved: bytes that
+    trickle are no reason to go on."""
+    if stopped[0]:
+        return True
+    if not stopped[1]:
+        return False
+    _clock_gettime(np.int32(_MONOTONIC), np.int64(message[_TIME:].ctypes.data))
+    return np.int64(message[_TIME]) * 1_000_000_000 + np.int64(message[_TIME + 1]) >= stopped[1]
+
+
+@kernel
+def _judged(error, ticks, most_ticks):
     """What becomes of a call that moved nothing."""
     if error == _INTERRUPTED:
         return DONE
     if error != _TRY_AGAIN:
         return error
-    if stopped[0]:
-        return STOPPED
     return STALLED if ticks >= most_ticks else DONE
 
 
 @kernel
 def receive_areas(fd, areas, count, message, stopped, most_ticks, patient):
     """Fill the first `count` areas, in order; consumes them. Gives up after so many ticks without a
-    byte, or when `stopped` [1]; `patient`: no tick counts before the first byte."""
+    byte, or when `stopped` [2]; `patient`: no tick counts before the first byte."""
     first, ticks, moved = 0, 0, False
     while first < count:
         message[_AREAS] = np.uint64(areas[first:].ctypes.data)
@@ -82,9 +96,11 @@ def receive_areas(fd, areas, count, message, stopped, most_ticks, patient):
             return CLOSED
         else:
             ticks += moved or not patient
-            code = _judged(load_int(_errno_at()), ticks, most_ticks, stopped)
+            code = _judged(load_int(_errno_at()), ticks, most_ticks)
             if code != DONE:
                 return code
+        if first < count and _is_over(stopped, message):
+            return STOPPED
     return DONE
 
 
@@ -102,9 +118,11 @@ def send_areas(fd, areas, count, message, stopped, most_ticks, more):
             ticks = 0
         else:
             ticks += 1
-            code = _judged(load_int(_errno_at()), ticks, most_ticks, stopped)
+            code = _judged(load_int(_errno_at()), ticks, most_ticks)
             if code != DONE:
                 return code
+        if first < count and _is_over(stopped, message):
+            return STOPPED
     return DONE
 
 
@@ -126,13 +144,22 @@ def through_buffer(areas, buffer, fills):
     return whole, copied
 
 
+def until(seconds: Seconds | None) -> npt.NDArray[np.int64]:
+    """For how long somebody waits: int64 [2], whether that is over already, and when it is on the
+    monotonic clock, in ns; 0: never."""
+    if seconds is None:
+        return np.zeros(2, np.int64)
+    nanoseconds = min(max(0.0, seconds) * 1e9, float(2**62))
+    return np.array([0, min(time.monotonic_ns() + int(nanoseconds), 2**62)], np.int64)
+
+
 @dataclass(slots=True)
 class Patience:
-    """When moving bytes is given up: after `stall_s` without one, or when `stopped` [1] is set."""
+    """When moving bytes is given up: after `stall_s` without one, or when `stopped` says so."""
 
     stall_s: Seconds
     tick_s: Seconds
-    stopped: npt.NDArray[np.uint8] = field(default_factory=lambda: np.zeros(1, np.uint8))
+    stopped: npt.NDArray[np.int64] = field(default_factory=lambda: until(None))
 
     @property
     def ticks(self) -> int:

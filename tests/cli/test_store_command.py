@@ -1,0 +1,50 @@
+"""`antiphon store`: which store it is that runs."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from antiphon.cli.app import app
+from antiphon.live import store_process
+from antiphon.live.network.authority import add_host, open_authority
+from antiphon.types import Config
+
+FILE = """
+[hosts.box1]
+gateway = true
+addresses = ["10.0.0.1"]
+decode = 1
+store_port = 7420
+
+[hosts.box2]
+addresses = ["10.0.0.2"]
+prefill = 1
+store_port = 7421
+"""
+
+
+@pytest.mark.parametrize("keys_in_file", [False, True], ids=["--keys", "network.keys"])
+def test_of_a_file_about_several_hosts_it_is_the_one_of_its_keys(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, keys_in_file: bool
+) -> None:
+    authority, _ = open_authority(tmp_path / "keys")
+    for host in ("box1", "box2"):
+        add_host(tmp_path / "keys", authority, host, gateway=host == "box1", days=3)
+    got: list[Config] = []
+
+    def run(config: Config, path: Path, **_: Any) -> None:
+        got.append(config)
+
+    monkeypatch.setattr(store_process, "run_store", run)
+    file, own = tmp_path / "cluster.toml", tmp_path / "keys" / "box2"
+    file.write_text(f'[network]\nkeys = "{own}"\n{FILE}' if keys_in_file else FILE)
+    (tmp_path / "s").mkdir(mode=0o700)
+    command = ["store", "--config", str(file), "--socket-dir", str(tmp_path / "s")]
+    result = CliRunner().invoke(app, [*command, *([] if keys_in_file else ["--keys", str(own)])])
+    assert result.exit_code == 0, result.output
+    [config] = got
+    assert config.store_pool.listen == "10.0.0.2:7421"
+    assert config.store_pool.peers == ("box1@10.0.0.1:7420",)
+    assert config.network.addresses == ("10.0.0.2",)
