@@ -100,3 +100,41 @@ def test_a_worker_is_not_on_the_gateways_host(tmp_path: Path, file: Path) -> Non
     assert (refused.exit_code, "run `antiphon serve` here" in refused.stderr) == (2, True)
     served = run("serve", str(file), "--keys", str(keys / "box2"))
     assert (served.exit_code, "no gateway's host" in served.stderr) == (2, True)
+
+
+def test_a_file_with_hosts_needs_keys_where_hosts_are_reached_and_only_there(file: Path) -> None:
+    shown = run("config", "show", "--config", str(file), "--json")
+    assert shown.exit_code == 0, shown.output
+    assert "keys" not in json.loads(shown.output)["network"]
+    for command in ("serve", "worker"):
+        refused = run(command, str(file))
+        assert (refused.exit_code, refused.stderr.count("\n")) == (2, 1)
+        assert "--keys FOLDER is missing" in refused.stderr
+        assert "network.addresses" not in refused.stderr
+    assert "--keys keys/box1" in run("serve", str(file)).stderr
+
+
+def test_what_is_no_cluster_file_is_named_once(tmp_path: Path, file: Path) -> None:
+    for content in ("[", None):
+        bad = tmp_path / "bad.toml"
+        bad.unlink(missing_ok=True)
+        if content is not None:
+            bad.write_text(content)
+        refused = run("cluster", "check", str(bad))
+        assert (refused.exit_code, refused.stderr.count("bad.toml")) == (2, 1)
+    file.write_text(FILE.replace("[hosts.box2]", "[host.box2]"))
+    assert "did you mean [hosts]?" in run("cluster", "check", str(file)).stderr
+    assert "name a folder" in run("cluster", "keys", str(file), "--host", "a").stderr
+
+
+def test_no_second_authority_and_no_second_gateway(tmp_path: Path, file: Path) -> None:
+    keys = tmp_path / "keys"
+    assert run("cluster", "keys", str(keys), "--config", str(file)).exit_code == 0
+    second = run("cluster", "keys", str(keys), "--gateway", "box7")
+    assert (second.exit_code, "the gateway's keys" in second.stderr) == (2, True)
+    both = run("cluster", "keys", str(tmp_path / "n"), "--gateway", "box7", "--config", str(file))
+    assert (both.exit_code, (tmp_path / "n").exists()) == (2, False)
+    (keys / "authority").rename(tmp_path / "away")
+    strange = run("cluster", "keys", str(keys), "--host", "box9")
+    assert (strange.exit_code, "but no authority" in strange.stderr) == (2, True)
+    assert {one.name for one in keys.iterdir()} == {"box1", "box2"}

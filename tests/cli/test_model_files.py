@@ -47,6 +47,10 @@ def a_part_is_missing(folder: Path) -> tuple[Path, str]:
     return model, f"{gone}: this part of the model is missing"
 
 
+def a_folder_without_a_model(folder: Path) -> tuple[Path, str]:
+    return folder, f"{folder}: no model folder: it needs config.json, tokenizer.json"
+
+
 def an_unknown_storage_type(folder: Path) -> tuple[Path, str]:
     def change(content: bytes) -> bytes:
         name = b"token_embd.weight"
@@ -102,6 +106,7 @@ def an_unknown_pre_tokenizer(folder: Path) -> tuple[Path, str]:
         a_truncated_shard,
         a_missing_shard,
         another_kind_of_file,
+        a_folder_without_a_model,
     ],
 )
 def test_a_broken_model_is_one_line(

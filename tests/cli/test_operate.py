@@ -145,6 +145,17 @@ def test_restart_is_for_all_in_turn_or_for_those_that_are_named(server: Server) 
     ]
 
 
+def test_a_restart_leaves_workers_of_other_hosts_to_their_hosts(server: Server) -> None:
+    here, far = {**WORKER, "host": "box1"}, {**WORKER, "id": "box2.decode-0", "host": "box2"}
+    server.status = {**STATUS, "workers": [far, here]}
+    said = "box2.decode-0 runs on host box2: restart it there"
+    every = run("restart")
+    assert (every.exit_code, said in every.output) == (0, True)
+    named = run("restart", "decode-0", "box2.decode-0")
+    assert (named.exit_code, said in named.stderr) == (2, True)
+    assert [asked[0] for asked in server.asked] == ["decode-0"]
+
+
 def test_the_store_is_restarted_by_its_name_where_there_is_one(server: Server) -> None:
     assert run("restart", "store").exit_code == 2
     server.status = {**STATUS, "store": {"health": "ready", "pid": 9, "life": 1, "problem": ""}}

@@ -148,3 +148,10 @@ def test_whatever_a_file_holds_is_a_cluster_or_one_clear_error(content: dict[str
 @given(st.ip_addresses().map(str), st.integers(1, 2**16 - 1))
 def test_addresses_are_read_as_they_are_written(host: str, port: int) -> None:
     assert parse_host_port(format_host_port(host, port)) == (host, port)
+
+
+@pytest.mark.parametrize("address", ["300.1.1.1", "10.0.0", "9130", "box.1", "10.0.0.1:7400"])
+def test_what_is_no_address_is_named(address: str) -> None:
+    with pytest.raises(ConfigError, match=r"hosts\.box2\.addresses has .*without a port"):
+        cluster_file.parse(changed('["10.0.0.2"]', f'["{address}"]'))
+    assert parse_host_port(address) is None or address.endswith(":7400")

@@ -89,6 +89,12 @@ def _open_gguf(path: Path) -> Checkpoint:
 
 
 def _open_folder(folder: Path) -> Checkpoint:
+    if not (folder / "config.json").exists():
+        raise ModelFileError(
+            folder,
+            "no model folder: it needs config.json, tokenizer.json and *.safetensors; of GGUF "
+            "models name the file",
+        )
     spec = _checked(folder / "config.json", spec_from_folder(folder))
     tensors = entries_from_folder(folder, spec)
     tokenizer = tokenizer_from_folder(folder, spec)

@@ -38,7 +38,7 @@ def show(
     antiphon config show > antiphon.toml
     antiphon serve --config antiphon.toml
     """
-    effective = load(config)
+    effective = load(config, reaches_hosts=False)
     typer.echo(json.dumps(as_mapping(effective), indent=2) if as_json else as_toml(effective))
 
 

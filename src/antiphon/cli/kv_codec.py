@@ -85,7 +85,11 @@ def profile(
     if output is not None:
         check_writable(output)
     said = read_texts(text)
-    settings = load(config, {("model", "name"): model, ("engine", "cores"): parse_cores(cores)})
+    settings = load(
+        config,
+        {("model", "name"): model, ("engine", "cores"): parse_cores(cores)},
+        reaches_hosts=False,
+    )
     from antiphon.live.cache_folder import cache_folder
     from antiphon.live.kv_profiler import SampleSizes, profile_kv
     from antiphon.store.codec import write_kv_profile
@@ -143,7 +147,7 @@ def compress(
         ("kv", "dtype"): kv_dtype,
         ("engine", "cores"): parse_cores(cores),
     }
-    settings = load(config, given)
+    settings = load(config, given, reaches_hosts=False)
     levels = [parse_level(name) for name in level or ()]
     known = None if profile_file is None else read_kv_profile(profile_file)
     said = read_texts(text)

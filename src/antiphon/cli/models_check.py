@@ -64,7 +64,7 @@ def check(
         ("kv", "dtype"): kv_dtype,
         ("engine", "cores"): parse_cores(cores),
     }
-    settings = load(config, given)
+    settings = load(config, given, reaches_hosts=False)
     found = _measure(settings, read_text(text), reference, positions, window)
     typer.echo(json.dumps(found, indent=2) if as_json else _as_text(found))
     kl = found["mean_kl_nats"]

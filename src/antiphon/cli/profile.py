@@ -59,7 +59,7 @@ def profile(
     given = {
         **engine_options(model, dtype, max_model_len, kv_memory, page_tokens, kv_dtype, cores),
     }
-    settings = load(config, given)
+    settings = load(config, given, reaches_hosts=False)
     measured = _measure(settings, budget_s)
 
     from antiphon.live.cache_folder import cache_folder

@@ -3,6 +3,7 @@
 import re
 import tomllib
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 from antiphon.core import cluster_file
@@ -17,16 +18,23 @@ Options = Mapping[tuple[str, str], object]
 """(table, key) → the value of a command-line option; None: the option was not given."""
 
 
-def load(file: Path | None, options: Options | None = None, host: HostName | None = None) -> Config:
+def load(
+    file: Path | None,
+    options: Options | None = None,
+    host: HostName | None = None,
+    *,
+    reaches_hosts: bool = True,
+) -> Config:
     """The configuration of `file` with `options` over it: of a file about several hosts, that of
-    `host`, or else of the gateway's.
+    `host`, or else of the gateway's. Its keys may be missing if it `reaches_hosts` not.
 
     Raises `ConfigError`: the file can't be read, is no TOML, or a key or value is wrong.
     """
     values: dict[str, object] = dict(_read(file)) if file else {}
     try:
         if (cluster := cluster_file.parse(values)) is not None:
-            values = dict(cluster.on_host(host or cluster.gateway.name))
+            host = host or cluster.gateway.name
+            values = dict(cluster.on_host(host))
     except ConfigError as error:
         raise ConfigError(f"{file}: {error}") from None
     given = {where: value for where, value in (options or {}).items() if value is not None}
@@ -34,8 +42,18 @@ def load(file: Path | None, options: Options | None = None, host: HostName | Non
         content = values.get(table, {})
         if isinstance(content, Mapping):
             values[table] = {**content, name: given[table, name]}
+    network = values.get("network", {})
+    keyless = cluster is not None and isinstance(network, Mapping) and network.get("keys") is None
+    if keyless and reaches_hosts:
+        raise ConfigError(
+            f"{file}: has hosts, and --keys FOLDER is missing: give this one's keys, of "
+            f"`antiphon cluster keys`, such as --keys keys/{host}"
+        )
     try:
-        return build(values)
+        if not keyless:
+            return build(values)
+        config = build({**values, "network": {**network, "keys": "not needed"}})
+        return replace(config, network=replace(config.network, keys=None))
     except ConfigError as error:
         raise ConfigError(f"{file}: {error}" if file else str(error)) from None
 
@@ -67,14 +85,15 @@ def engine_options(
 
 def read_cluster(file: Path) -> ClusterFile:
     """The hosts of a file. Raises `ConfigError`, as `load` does, or if it has none."""
+    values = _read(file)
     try:
-        cluster = cluster_file.parse(_read(file))
+        cluster = cluster_file.parse(values)
     except ConfigError as error:
         raise ConfigError(f"{file}: {error}") from None
     if cluster is None:
         raise ConfigError(f"{file}: has no [hosts.…]: it is about one host")
     for name in cluster.hosts:
-        load(file, {("network", "keys"): "checked later"}, name)
+        load(file, None, name, reaches_hosts=False)
     return cluster
 
 

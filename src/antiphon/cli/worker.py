@@ -112,7 +112,7 @@ def _run(settings: Config) -> int:
 def _folder_of_keys(file: Path | None, keys: str | None) -> Path:
     """From the option, or else the file; the file alone can't say which of its hosts this is."""
     if keys is None and file is not None:
-        keys = load(file).network.keys
+        keys = load(file, reaches_hosts=False).network.keys
     if keys is None:
         raise UsageError("--keys FOLDER is missing: this host's keys, of `antiphon cluster keys`")
     return Path(keys)

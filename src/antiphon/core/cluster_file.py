@@ -18,6 +18,7 @@ from typing import Any
 from antiphon.errors import ConfigError
 from antiphon.types import HostName, Role
 
+from .config import check_tables
 from .host_names import (
     DEFAULT_PORT,
     MAX_ADDRESSES,
@@ -147,8 +148,10 @@ class ClusterFile:
 def parse(values: Values) -> ClusterFile | None:
     """What a file says of hosts; None: nothing, it is about one host.
 
-    Raises `ConfigError`, and nothing else, whatever it holds. The other tables are not looked at.
+    Raises `ConfigError`, and nothing else, whatever it holds. Of other tables only the names are
+    looked at: one that is misspelt may be what is missing here.
     """
+    check_tables(values)
     if "hosts" not in values:
         if "links" in values:
             raise ConfigError("[[links]]: of no use without [hosts.…]")
@@ -183,10 +186,14 @@ def _host(name: str, content: object) -> Host:
         )
     table = _known(where, _table(where, content), _HOST_KEYS)
     addresses = table.get("addresses", ())
-    if not isinstance(addresses, list | tuple) or not all(
-        isinstance(one, str) and is_address(one) for one in addresses
-    ):
+    if not isinstance(addresses, list | tuple):
         raise ConfigError(f'{where}.addresses: must be a list of addresses, such as ["10.0.0.1"]')
+    for one in addresses:
+        if not isinstance(one, str) or not is_address(one):
+            raise ConfigError(
+                f"{where}.addresses has {one!r:.60}: must be an address or a host's name, such as "
+                f'"10.0.0.1", without a port'
+            )
     if not 1 <= len(addresses) <= MAX_ADDRESSES:
         raise ConfigError(
             f"{where}.addresses: has {len(addresses)}, from 1 to {MAX_ADDRESSES} can be"

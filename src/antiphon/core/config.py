@@ -97,6 +97,17 @@ for _entry in entries():
     _TABLES[_entry.table][_entry.name] = _entry
 
 
+_HOST_TABLES = ("hosts", "links")
+"""Of a file about several hosts: `core.cluster_file` reads them."""
+
+
+def check_tables(values: Mapping[str, object]) -> None:
+    """Raises `ConfigError` for a table that no file can have, with the nearest that it can."""
+    for table in values:
+        if table not in _TABLES and table not in _HOST_TABLES:
+            raise ConfigError(_unknown(None, table))
+
+
 def build(values: Mapping[str, object]) -> Config:
     """The configuration of nested `values`; a key that is absent (or None) has its default.
 
@@ -334,7 +345,7 @@ def _unknown(table: str | None, name: object) -> str:
     """Names the nearest known key, in the same table if there is one there, and its table."""
     where = f"unknown key {_show(name)} in [{table}]" if table else f"unknown table {_show(name)}"
     text = name[:_SHOWN] if isinstance(name, str) else ""
-    if table is None and (near := get_close_matches(text, _TABLES, n=1)):
+    if table is None and (near := get_close_matches(text, (*_TABLES, *_HOST_TABLES), n=1)):
         return f"{where}: did you mean [{near[0]}]?"
     for candidate in [table, *_TABLES] if table else _TABLES:
         cutoff = 0.6 if candidate == table else 0.75

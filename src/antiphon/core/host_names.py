@@ -15,6 +15,7 @@ MAX_ADDRESSES = 8
 """Paths to one host."""
 _HOST = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,30}[a-z0-9])?")
 _DNS_NAME = re.compile(r"[0-9A-Za-z][0-9A-Za-z.-]{0,252}")
+_NUMBERED = re.compile(r"(?:^|\.)[0-9]+\.?$", re.ASCII)
 _HOST_PORT = re.compile(r"(\[[0-9a-fA-F:.]{2,45}\]|[^\s/:@\[\]]{1,253})(?::(\d{1,5}))?", re.ASCII)
 _EXPECTED = re.compile(r"([a-z0-9-]{1,32})\.(prefill|decode|mixed)-(\d{1,3})", re.ASCII)
 
@@ -25,11 +26,12 @@ def is_host_name(text: str) -> bool:
 
 
 def is_address(text: str) -> bool:
-    """Whether it can be an IP address or a DNS name, without a port."""
-    if ":" not in text:
+    """Whether it can be an IP address or a DNS name, without a port. No name ends in a number."""
+    named = ":" not in text
+    if named and not _NUMBERED.search(text):
         return _DNS_NAME.fullmatch(text) is not None
     try:
-        return ip_address(text).version == 6 and "%" not in text
+        return ip_address(text).version == (4 if named else 6) and "%" not in text
     except ValueError:
         return False
 

@@ -56,7 +56,7 @@ def judge_join(
     if info.id in present:
         return JoinRefused(
             reason=JoinRefusal.LIVE,
-            message=f"a worker {info.id} is here, and its connection lives",
+            message=f"a worker {info.id} is here, and its connection lives{_twin(info)}",
             transient=True,
         )
     if len(present) >= max_workers:
@@ -66,6 +66,12 @@ def judge_join(
             transient=True,
         )
     return _unlike(info.kv, present)
+
+
+def _twin(info: WorkerInfo) -> str:
+    if info.at is None:
+        return ""
+    return f": if another `antiphon worker` of {info.at.host} runs, stop it"
 
 
 def judge_host(info: WorkerInfo, host: HostName) -> JoinRefused | None:

@@ -26,7 +26,10 @@ def check_store_pool(config: Config) -> None:
         return
     where = parse_host_port(pool.listen)
     if where is None:
-        raise ConfigError(f"store_pool.listen = {pool.listen!r:.60}: must be HOST:PORT")
+        raise ConfigError(
+            f"store_pool.listen = {pool.listen!r:.60}: must be HOST:PORT (--pool-listen), such as "
+            f"127.0.0.1:7420"
+        )
     if config.network.keys is not None:
         return
     if not is_loopback(where[0]):

@@ -18,6 +18,7 @@ from antiphon.errors import PeerError
 from antiphon.types import Seconds
 from antiphon.wire import QuietLog
 
+from .failure import why
 from .socket_folder import close_listener, listen
 
 HELLO_TIMEOUT_S = 5.0
@@ -83,8 +84,7 @@ class Door:
         try:
             await self._greet(connection)
         except (OSError, TimeoutError, PeerError) as error:
-            why = error or "it said no hello in time"
-            self._quiet.trouble("who came to %s did not get in: %s", self._path, why)
+            self._quiet.trouble("who came to %s did not get in: %s", self._path, why(error))
             connection.close()
         except BaseException:
             connection.close()

@@ -28,6 +28,8 @@ def private_folder(path: Path, what: str = "socket folder") -> Path:
     try:
         path.mkdir(mode=_FOLDER_MODE, exist_ok=True)
         facts = path.lstat()
+    except FileExistsError:
+        raise UsageError(f"{what} {path}: it is a file: name a folder") from None
     except OSError as error:
         raise UsageError(f"{what} {path}: {error.strerror}") from None
     if not stat.S_ISDIR(facts.st_mode):

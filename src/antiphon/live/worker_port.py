@@ -40,9 +40,10 @@ from antiphon.wire import (
     pack_events,
 )
 
+from .failure import why
 from .join_gateway import Joined, NotYetError, join_gateway
 from .kv_journal import KvFeed, KvJournal
-from .network import Address
+from .network import Address, TlsAddress
 from .worker_calls import Answer, WorkerCalls
 from .worker_link import WorkerLink
 
@@ -53,6 +54,7 @@ MAX_HANDLING = 8192
 REPORT_EVERY_S = 0.05
 """Steps report at most that often; heartbeats always do."""
 _FIRST_WAIT_S, _LONGEST_WAIT_S = 0.02, 1.0
+_CHECK = ": is `antiphon serve` running there, and does a firewall let its port through?"
 
 _log = logging.getLogger(__name__)
 
@@ -149,15 +151,21 @@ class WorkerPort:
         """Try until a gateway has this worker. A life that said hello in vain says it never again:
         a gateway that was slow may have taken it in, and given it up, meanwhile."""
         wait_s = _FIRST_WAIT_S
+        check = _CHECK if isinstance(self._gateway, TlsAddress) else ""
         while True:
             hello = Hello(self._worker.info, self._worker.view())
             try:
-                return await join_gateway(self._gateway, hello, self._begin, self._clock)
-            except (OSError, NotYetError) as error:
-                self._quiet.warning("not joined yet: %s", error)
+                joined = await join_gateway(self._gateway, hello, self._begin, self._clock)
+            except NotYetError as error:
+                self._quiet.trouble("not joined yet: %s", error)
+            except OSError as error:
+                self._quiet.trouble("not joined yet: %s%s", why(error), check)
             except PeerError as error:
-                self._quiet.warning("the gateway did not answer the hello: %s", error)
+                self._quiet.trouble("the gateway did not answer the hello: %s", error)
                 await self._end_life()
+            else:
+                self._quiet.recovered()
+                return joined
             await asyncio.sleep(wait_s)
             wait_s = min(2 * wait_s, _LONGEST_WAIT_S)
 

@@ -11,7 +11,7 @@ from link_kit import PuppetWorker, port, request, token, until, worker_info
 from network_kit import LOOPBACK, address_of, gateway_on_tls, host_worker, keys_of, make_keys
 
 from antiphon.errors import PeerError, UsageError
-from antiphon.live import join_socket
+from antiphon.live import join_socket, worker_port
 from antiphon.live.join_gateway import join_gateway
 from antiphon.live.network import tls_door
 from antiphon.types import Admitted, Hello, JoinRefusal, JoinRefused, WorkerInfo
@@ -135,6 +135,24 @@ async def test_a_worker_joins_anew_when_its_gateway_is_there_again(folder: Path)
             await first.close("once")
             again = await door.link(1)
             assert again.info.incarnation != first_life
+
+
+async def test_a_gateway_that_is_not_there_is_said_once(
+    folder: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However often it is tried, with what to look at."""
+    tries: list[None] = []
+
+    async def refused(*_: object) -> None:
+        tries.append(None)
+        raise ConnectionRefusedError("Connection refused")
+
+    monkeypatch.setattr(worker_port, "join_gateway", refused)
+    there = address_of(1, keys_of(folder / "keys", "box2"))
+    async with port(PuppetWorker(host_worker()), there):
+        await until(lambda: len(tries) > 4)
+    [said] = [line for line in caplog.messages if "not joined yet" in line]
+    assert "antiphon serve" in said
 
 
 async def test_who_comes_from_elsewhere_takes_no_place_of_this_host(

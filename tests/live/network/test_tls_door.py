@@ -21,7 +21,15 @@ from network_kit import (
 )
 
 from antiphon.errors import UsageError
-from antiphon.live.network import GATEWAY_NAME, HostKeys, TlsAddress, dial, tls_door, tls_name
+from antiphon.live.network import (
+    GATEWAY_NAME,
+    HostKeys,
+    TlsAddress,
+    bound,
+    dial,
+    tls_door,
+    tls_name,
+)
 from antiphon.wire import TO_WORKER, FrameStream, Kind, encode
 
 pytestmark = pytest.mark.timeout(60)
@@ -106,6 +114,17 @@ async def test_somebody_else_at_one_of_two_paths_does_not_keep_it_from_the_other
             await dial(new_stream(), elsewhere, 5.0)
 
 
+async def test_who_hangs_up_is_logged_with_a_reason(
+    keys: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with open_door(keys_of(keys, "box1")) as (_, strangers, port):
+        socket.create_connection((LOOPBACK, port)).close()
+        await until(lambda: len(strangers.endings) == 1)
+    [said] = [line for line in caplog.messages if "did not get in" in line]
+    assert said.endswith(": the other side hung up")
+    assert strangers.endings[0].reason == "no handshake: the other side hung up"
+
+
 async def test_plain_bytes_are_not_heard(keys: Path) -> None:
     async with open_door(keys_of(keys, "box1")) as (door, strangers, port):
         reader, writer = await asyncio.open_connection(LOOPBACK, port)
@@ -187,3 +206,8 @@ def test_all_that_holds_on_the_servers_loop_too(keys: Path, tmp_path: Path) -> N
         uvloop.run(test_who_has_no_keys_of_the_cluster_is_not_heard(keys, tmp_path, who))
     with pytest.MonkeyPatch.context() as patched:
         uvloop.run(test_a_handshake_that_is_not_made_ends(keys, patched))
+
+
+def test_an_address_of_another_host_is_named_with_the_remedy() -> None:
+    with pytest.raises(UsageError, match=r"192\.0\.2\.1 is not an address of this host.*\[hosts"):
+        bound(["192.0.2.1"], 0, "network.port")

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Protocol
 
 from antiphon import __version__
+from antiphon.core.host_names import is_worker_on
 from antiphon.errors import ClientError, PeerError
 from antiphon.live.supervisor.messages import (
     ChildState,
@@ -219,8 +220,7 @@ class Operations:
         if name == STORE:
             return await self._restart_store()
         if name not in self._children:
-            self._member(name)
-            raise ClientError(f"{name} was not started by this server's supervisor", status=409)
+            raise _not_ours(self._member(name))
         members = {str(member.info.id): member for member in self._fleet.members()}
         member = members.get(name)
         life = self._children[name].life
@@ -248,7 +248,7 @@ class Operations:
         """
         member = self._member(name)
         if name not in self._children:
-            raise ClientError(f"{name} was not started by this server's supervisor", status=409)
+            raise _not_ours(member)
         self._check_not_last(member, Role.PREFILL, "end")
         life = self._children[name].life
         with self._alone(name, "ended"):
@@ -344,3 +344,13 @@ class Operations:
             if worker.id == name:
                 return worker
         raise PeerError(f"{name} was lost")
+
+
+def _not_ours(member: Member) -> ClientError:
+    """No process of this server's supervisor."""
+    at, name = member.info.at, member.info.id
+    if at is not None and is_worker_on(at.host, name):
+        problem = f"{name} runs on host {at.host}: restart or end it there"
+    else:
+        problem = f"{name} was not started by this server's supervisor"
+    return ClientError(problem, status=409)

@@ -11,7 +11,7 @@ written again. Files are this user's alone (0600).
 import os
 import secrets
 import shutil
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -32,6 +32,7 @@ from .host_keys import (
     GATEWAY_NAME,
     KEY_FILE,
     check_secret,
+    is_gateways,
     read_certificate,
     read_pem,
     tls_name,
@@ -206,10 +207,35 @@ def _write(own: Path, files: Mapping[str, bytes]) -> None:
         shutil.rmtree(new, ignore_errors=True)
 
 
-def check_hosts(folder: Path, hosts: Iterable[HostName]) -> None:
-    """Raises `UsageError` if one of them can't be added: before any is."""
+def check_hosts(folder: Path, hosts: Mapping[HostName, bool]) -> None:
+    """Raises `UsageError` if one of them can't be added: before any is. Each says whether it is the
+    gateway's, of which a cluster has one."""
     for host in hosts:
         check_new_host(folder, host)
+    there = _hosts_in(folder)
+    if there and not (folder / AUTHORITY).exists():
+        raise UsageError(
+            f"{folder}: has keys of {there[0].name}, but no {AUTHORITY}: hosts of a new one would "
+            f"not be believed by it: bring that folder back, or begin a new one for all hosts"
+        )
+    new = [host for host, gateway in hosts.items() if gateway]
+    if len(new) > 1:
+        raise UsageError(f"{' and '.join(new)}: a cluster has one host with the gateway")
+    for own in there if new else ():
+        if is_gateways(read_certificate(own / CERTIFICATE_FILE)):
+            raise UsageError(
+                f"{own}: are the gateway's keys, and a cluster has one gateway: remove them if "
+                f"{new[0]} is to have it"
+            )
+
+
+def _hosts_in(folder: Path) -> list[Path]:
+    """Folders of hosts that have keys here. Raises `UsageError`."""
+    try:
+        found = (file.parent for file in folder.glob(f"*/{CERTIFICATE_FILE}"))
+        return sorted(own for own in found if is_host_name(own.name))
+    except OSError as error:
+        raise UsageError(f"{folder}: can't be read: {error.strerror}") from None
 
 
 def check_new_host(folder: Path, host: HostName) -> None:

@@ -10,6 +10,7 @@ from typing import TypeAlias
 
 from antiphon.core.host_names import format_host_port
 from antiphon.errors import UsageError
+from antiphon.live.failure import why
 from antiphon.types import Seconds
 from antiphon.wire import FrameStream
 
@@ -64,7 +65,7 @@ async def dial(stream: FrameStream, address: Address, timeout_s: Seconds) -> Non
             )
         except OSError as error:
             address.resting[path[0]] = now + REST_S
-            failed.append(f"{format_host_port(*path)}: {error or 'no answer'}")
+            failed.append(f"{format_host_port(*path)}: {why(error)}")
     if not failed:
         raise UsageError("; ".join(foreign))
     raise ConnectionError("; ".join((*foreign, *failed)))

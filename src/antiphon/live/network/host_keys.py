@@ -116,6 +116,11 @@ def read_certificate(file: Path) -> "x509.Certificate":
     return _certificate(file)
 
 
+def is_gateways(certificate: "x509.Certificate") -> bool:
+    """Whether it is of the host that has the gateway."""
+    return GATEWAY_NAME in _names(certificate)
+
+
 def read_pem(file: Path) -> bytes:
     """What a file of keys holds. Raises `UsageError`."""
     try:

@@ -8,6 +8,7 @@ nothing keeps few others waiting, and none for long.
 """
 
 import asyncio
+import errno
 import logging
 import socket
 import ssl
@@ -17,6 +18,7 @@ from contextlib import suppress
 
 from antiphon.core.host_names import format_host_port
 from antiphon.errors import UsageError
+from antiphon.live.failure import why
 from antiphon.types import Seconds
 from antiphon.wire import FrameStream, QuietLog, owned_by_loop
 
@@ -44,8 +46,15 @@ def bound(addresses: Sequence[str], port: int, key: str) -> list[socket.socket]:
     except (OSError, UnicodeError) as error:
         for listener in listeners:
             listener.close()
+        address = addresses[len(listeners)]
+        if isinstance(error, OSError) and error.errno == errno.EADDRNOTAVAIL:
+            raise UsageError(
+                f"{key}: {address} is not an address of this host: give one that it has (`ip "
+                f"address` shows them): addresses of its [hosts.…], or "
+                f"network.addresses (--address)"
+            ) from None
         what = error.strerror if isinstance(error, OSError) else error
-        where = format_host_port(addresses[len(listeners)], port)
+        where = format_host_port(address, port)
         raise UsageError(f"{key}: can't listen on {where}: {what}") from None
     return listeners
 
@@ -157,9 +166,9 @@ class TlsDoor:
                     ssl_handshake_timeout=HANDSHAKE_TIMEOUT_S,
                 )
         except OSError as error:
-            why = getattr(error, "verify_message", "") or error or "no handshake in time"
-            self._quiet.warning("a connection from %s did not get in: %s", address, why)
-            stream.end(f"no handshake: {why}")
+            problem = why(error)
+            self._quiet.warning("a connection from %s did not get in: %s", address, problem)
+            stream.end(f"no handshake: {problem}")
             connection.close()
         except BaseException:
             stream.end("the door was closed")
