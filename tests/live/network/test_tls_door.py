@@ -92,17 +92,6 @@ async def test_who_has_no_keys_of_the_cluster_is_not_heard(
         assert not strangers.frames
 
 
-async def test_who_hangs_up_is_logged_with_a_reason(
-    keys: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    async with open_door(keys_of(keys, "box1")) as (_, strangers, port):
-        socket.create_connection((LOOPBACK, port)).close()
-        await until(lambda: len(strangers.endings) == 1)
-    [said] = [line for line in caplog.messages if "did not get in" in line]
-    assert said.endswith(": the other side hung up")
-    assert strangers.endings[0].reason == "no handshake: the other side hung up"
-
-
 async def test_somebody_else_at_one_of_two_paths_does_not_keep_it_from_the_other(
     keys: Path, tmp_path: Path
 ) -> None:
@@ -123,6 +112,17 @@ async def test_somebody_else_at_one_of_two_paths_does_not_keep_it_from_the_other
         elsewhere = replace(gateway, paths=((LOOPBACK, wrong),) * 2)
         with pytest.raises(UsageError, match="certificate"):
             await dial(new_stream(), elsewhere, 5.0)
+
+
+async def test_who_hangs_up_is_logged_with_a_reason(
+    keys: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with open_door(keys_of(keys, "box1")) as (_, strangers, port):
+        socket.create_connection((LOOPBACK, port)).close()
+        await until(lambda: len(strangers.endings) == 1)
+    [said] = [line for line in caplog.messages if "did not get in" in line]
+    assert said.endswith(": the other side hung up")
+    assert strangers.endings[0].reason == "no handshake: the other side hung up"
 
 
 async def test_plain_bytes_are_not_heard(keys: Path) -> None:
