@@ -43,14 +43,15 @@ def load(
         if isinstance(content, Mapping):
             values[table] = {**content, name: given[table, name]}
     network = values.get("network", {})
-    keyless = cluster is not None and isinstance(network, Mapping) and network.get("keys") is None
-    if keyless and reaches_hosts:
+    if cluster is None or not isinstance(network, Mapping) or network.get("keys") is not None:
+        network = None
+    if network is not None and reaches_hosts:
         raise ConfigError(
             f"{file}: has hosts, and --keys FOLDER is missing: give this one's keys, of "
             f"`antiphon cluster keys`, such as --keys keys/{host}"
         )
     try:
-        if not keyless:
+        if network is None:
             return build(values)
         config = build({**values, "network": {**network, "keys": "not needed"}})
         return replace(config, network=replace(config.network, keys=None))
