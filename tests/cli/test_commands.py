@@ -109,7 +109,7 @@ def test_usage_errors_are_one_line_and_exit_code_2(tmp_path: Path) -> None:
 def test_expected_endings(
     monkeypatch: pytest.MonkeyPatch, raised: BaseException, code: int, stderr: str
 ) -> None:
-    def show(*_: object) -> None:
+    def show(*_: object, **__: object) -> None:
         raise raised
 
     monkeypatch.setattr("antiphon.cli.config.load", show)
@@ -118,7 +118,7 @@ def test_expected_endings(
 
 
 def test_a_bug_keeps_its_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
-    def show(*_: object) -> None:
+    def show(*_: object, **__: object) -> None:
         raise BugError("pages lost")
 
     monkeypatch.setattr("antiphon.cli.config.load", show)
