@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
+from antiphon.core.number_text import number_text
 from antiphon.errors import UsageError
 from antiphon.types import Config
 
@@ -69,7 +70,8 @@ def check(
     typer.echo(json.dumps(found, indent=2) if as_json else _as_text(found))
     kl = found["mean_kl_nats"]
     if max_kl is not None and not kl <= max_kl:
-        typer.echo(f"antiphon: the mean KL is {kl:.3g} nats, above --max-kl {max_kl:g}", err=True)
+        told = f"{number_text(kl, 3)} nats, above --max-kl {number_text(max_kl)}"
+        typer.echo(f"antiphon: the mean KL is {told}", err=True)
         raise typer.Exit(1)
 
 
@@ -151,7 +153,8 @@ def _as_text(found: dict[str, Any]) -> str:
             f"  {found['positions']:,} positions in prompts of {found['window_tokens']:,} tokens",
             f"  KL          {max(found['mean_kl_nats'], 0.0):.5f} nats on average",
             f"  top-1       {found['top1']:.2%} alike",
-            f"  perplexity  {found['perplexity']:.4g}, fp32 {found['reference_perplexity']:.4g}: "
+            f"  perplexity  {number_text(found['perplexity'], 4)}, "
+            f"fp32 {number_text(found['reference_perplexity'], 4)}: "
             f"{found['perplexity_change']:+.2%} ± {found['perplexity_error']:.2%}",
         ]
     )

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from antiphon.core.number_text import number_text
+
 from .kv_cost import bytes_text
 
 if TYPE_CHECKING:
@@ -153,6 +155,7 @@ def as_text(facts: Mapping[str, Any]) -> str:
     active = ""
     if facts["active_parameters"] != facts["parameters"]:
         active = f", {count_text(facts['active_parameters'])} active"
+    theta = number_text(facts["rope"]["theta"])
     lines = [
         f"{facts['name']}: {facts['architecture']}, {count_text(facts['parameters'])} parameters"
         f"{active} ({facts['format']})",
@@ -162,7 +165,7 @@ def as_text(facts: Mapping[str, Any]) -> str:
         + _experts_text(facts["experts"]),
         f"  attention  {facts['heads']} heads of {facts['head_dim']}, {facts['kv_heads']} for keys "
         f"and values{_windows_text(facts['windows'])}",
-        f"  context    {facts['context_len']:,} tokens, RoPE base {facts['rope']['theta']:g}"
+        f"  context    {facts['context_len']:,} tokens, RoPE base {theta}"
         f", {facts['rope']['scaling'] or 'no scaling'}",
         f"  tokenizer  {_tokenizer_text(facts['tokenizer'])}",
         "Stored",
@@ -186,7 +189,7 @@ def count_text(count: int) -> str:
     """Three digits with K, M or B."""
     for unit, size in (("B", 10**9), ("M", 10**6), ("K", 10**3)):
         if count >= size:
-            return f"{count / size:.3g}{unit}"
+            return f"{number_text(count / size, 3)}{unit}"
     return str(count)
 
 
