@@ -1,7 +1,7 @@
 """Completions asked of a server, and their answers in one form, streamed or not."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -26,9 +26,28 @@ def ask_streamed(served: Served, **body: Any) -> list[dict[str, Any]]:
     url = f"{served.url}/v1/completions"
     with httpx.stream("POST", url, json={**body, "stream": True}, timeout=120) as response:
         assert response.status_code == 200, response.read()
-        for line in response.iter_lines():
+        for line in lines_of(response):
             add_line(choices, line)
     return [choices[index] for index in sorted(choices)]
+
+
+class Lines:
+    """What comes between line feeds; httpx would cut a text at U+2028 and its like, too."""
+
+    def __init__(self) -> None:
+        self._rest = b""
+
+    def of(self, part: bytes) -> list[str]:
+        """The lines that `part` ends."""
+        *lines, self._rest = (self._rest + part).split(b"\n")
+        return [line.decode() for line in lines]
+
+
+def lines_of(response: httpx.Response) -> Iterator[str]:
+    """Those of a stream of events, which ends with one."""
+    lines = Lines()
+    for part in response.iter_bytes():
+        yield from lines.of(part)
 
 
 def add_line(choices: dict[int, dict[str, Any]], line: str) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 
 import httpx
 import pytest
-from completions import add_line, ask
+from completions import add_line, ask, lines_of
 from e2e_process import (
     START_S,
     Served,
@@ -143,7 +143,7 @@ class Tale:
         """Yields the worker that is decoding it, once it has said something."""
         url = f"{self._served.url}/v1/completions"
         with httpx.stream("POST", url, json={**TALE, "stream": True}, timeout=120) as response:
-            self._lines = response.iter_lines()
+            self._lines = lines_of(response)
             for _ in range(6):
                 add_line(self._choices, next(self._lines))
             status = self._served.until(lambda s: len(decoding(s)) == 1)

@@ -10,7 +10,7 @@ from typing import Any
 
 import httpx
 import pytest
-from completions import add_line, ask
+from completions import add_line, ask, lines_of
 from e2e_process import Served, joined, run
 from hosts_kit import HostWorker, TwoHosts, health, of
 
@@ -72,7 +72,7 @@ class Streamed:
         url = f"{self._hosts.server.url}/v1/completions"
         with httpx.stream("POST", url, json={**self._body, "stream": True}, timeout=120) as answer:
             assert answer.status_code == 200, answer.read()
-            for line in answer.iter_lines():
+            for line in lines_of(answer):
                 add_line(self.choices, line)
 
     def until_text(self, letters: int) -> None:

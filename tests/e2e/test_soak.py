@@ -6,6 +6,7 @@ import random
 from pathlib import Path
 
 import httpx
+from completions import Lines
 from e2e_process import SHAPES, Metrics, config_file
 from e2e_process import at_rest as is_at_rest
 
@@ -30,7 +31,10 @@ async def one_stream(client: httpx.AsyncClient, chance: random.Random) -> str:
     finished = events = 0
     async with client.stream("POST", "/v1/completions", json=body) as response:
         assert response.status_code == 200, await response.aread()
-        async for line in response.aiter_lines():
+        lines = Lines()
+        async for line in (
+            line async for part in response.aiter_bytes() for line in lines.of(part)
+        ):
             if line == "data: [DONE]":
                 assert finished == body["n"], "each sequence ends exactly once"
                 return "finished"
