@@ -215,8 +215,9 @@ def test_a_faulty_tier_is_found(faulty: type[RecordFiles]) -> None:
     class Faulty(DiskLaws):
         files = faulty
 
+    many = settings(LAWS, phases=UNSHRUNK, max_examples=2000)
     with pytest.raises(AssertionError):
-        run_state_machine_as_test(Faulty, settings=settings(LAWS, phases=UNSHRUNK))
+        run_state_machine_as_test(Faulty, settings=many)
 
 
 def test_a_tier_that_does_not_compare_headers_gives_wrong_blocks(tmp_path: Path) -> None:

@@ -17,9 +17,8 @@ SPREAD_LAG = 2.0
 def policy_named(name: str, *, spread: bool = False) -> PolicyFactory:
     """The order that the configuration calls so. `BugError`: it is none of its choices.
 
-    `spread`: chains lie on several nodes, as in a pool of stores. What a node sees of its blocks is
-    then no measure of their use (most are copies, read once and gone), and by hit density fewer
-    tokens were found than by recency: 14 % against 20 % of a trace of which one store finds 21 %.
+    `spread`: chains lie on several nodes, as in a pool of stores. By hit density fewer tokens were
+    found there than by recency: 14 % against 20 % of a trace of which one store finds 21 %.
     """
     match name:
         case "hit-density" | "lru" if spread:
