@@ -162,7 +162,7 @@ def test_nobody_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file.write_text(TOKEN)
     for url in ("127.0.0.1:8000", "ftp://x", "http://x:99999", "http://x/v1", "http://[::1"):
         for token in (file, None):
-            with pytest.raises(UsageError, match="must be an address|Port out of range|Invalid IPv6"):
+            with pytest.raises(UsageError, match=r"address|range|IPv6"):
                 find_server(url, token)
     with pytest.raises(PeerError, match="is it running"):
         find_server("http://127.0.0.1:1", file).get("/admin/status")
