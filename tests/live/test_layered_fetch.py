@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from fetch_side import BLOCKS, SHAPE, Side, fetch, sides
 from link_kit import until
-from test_store_fetch import BLOCKS, SHAPE, Side, fetch, sides
 
 from antiphon.live import store_fetch, store_session
 from antiphon.live.layer_gates import LayerWait, group_starts, parts_of
