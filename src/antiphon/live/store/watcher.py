@@ -7,8 +7,10 @@ from typing import Any, Protocol
 
 from antiphon.errors import PeerError
 from antiphon.live.kv_journal import KvFeed
-from antiphon.types import KvDump, KvReplay, StoreAnswer, StoreAsk, StoreOp
+from antiphon.types import KvReplay, StoreAnswer, StoreAsk, StoreOp
 from antiphon.wire import Frame, FrameError, FrameStream, Kind, decode
+
+from .telling import tell_kv
 
 MOST_ASKED = 16
 """So many questions may be unanswered; more are refused, but for counts, which are at hand."""
@@ -42,21 +44,13 @@ class Watcher:
 
     def begin(self, stream: FrameStream) -> None:
         """See `Caller`."""
-        self._telling = self._spawn(self._tell(stream))
+        self._telling = self._spawn(tell_kv(stream, self._feed))
 
     def over(self) -> None:
         """See `Caller`."""
         for task in (*self._asked, *([self._telling] if self._telling else [])):
             task.cancel()
         self._on_over(self)
-
-    async def _tell(self, stream: FrameStream) -> None:
-        """As fast as the gateway reads. One that reads too slowly gets a dump."""
-        with contextlib.suppress(PeerError):  # the stream is over, and says so itself
-            async for news in self._feed.kv_news():
-                await stream.room()
-                kind = Kind.KV_DUMP if isinstance(news, KvDump) else Kind.KV_EVENTS
-                stream.send(kind, news)
 
     def heard(self, stream: FrameStream, frame: Frame) -> None:
         """See `Caller`."""

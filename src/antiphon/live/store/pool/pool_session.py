@@ -13,7 +13,6 @@ from antiphon.live.store.tiered_blocks import TieredBlocks
 from antiphon.types import (
     BlockKey,
     Forget,
-    KvDump,
     KvReplay,
     LentBlock,
     PlacedBlock,
@@ -27,6 +26,8 @@ from antiphon.types import (
     StoreName,
 )
 from antiphon.wire import Frame, FrameError, FrameStream, Kind, decode
+
+from ..telling import tell_kv
 
 MOST_READS = 64
 """So many of one store may wait for an answer, clears among them; more are answered with nothing at
@@ -69,7 +70,7 @@ class PoolSession:
     def begin(self, stream: FrameStream) -> None:
         """The stream is open, and the peer has been welcomed."""
         self._stream = stream
-        self._telling = self._spawn(self._tell(stream))
+        self._telling = self._spawn(tell_kv(stream, self._feed))
 
     def end(self, reason: str) -> None:
         """Nobody reads here any more."""
@@ -82,14 +83,6 @@ class PoolSession:
             task.cancel()
         self._blocks.abandon(self._holder)
         self._on_over(self)
-
-    async def _tell(self, stream: FrameStream) -> None:
-        """As fast as the peer reads. One that reads too slowly gets a dump."""
-        with suppress(PeerError):  # the stream is over, and says so itself
-            async for news in self._feed.kv_news():
-                await stream.room()
-                kind = Kind.KV_DUMP if isinstance(news, KvDump) else Kind.KV_EVENTS
-                stream.send(kind, news)
 
     def heard(self, stream: FrameStream, frame: Frame) -> None:
         """One message came. Raises `FrameError` if it may not."""
