@@ -3,10 +3,9 @@
 from contextlib import suppress
 
 from antiphon.errors import PeerError
+from antiphon.live.kv_journal import KvFeed
 from antiphon.types import KvDump
 from antiphon.wire import FrameStream, Kind
-
-from ..kv_journal import KvFeed
 
 
 async def tell_kv(stream: FrameStream, feed: KvFeed) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 from antiphon.core.kv.block_keys import KEY_BYTES
 from antiphon.errors import PeerError
 from antiphon.live.kv_journal import KvFeed
+from antiphon.live.store.telling import tell_kv
 from antiphon.live.store.tiered_blocks import TieredBlocks
 from antiphon.types import (
     BlockKey,
@@ -26,8 +27,6 @@ from antiphon.types import (
     StoreName,
 )
 from antiphon.wire import Frame, FrameError, FrameStream, Kind, decode
-
-from ..telling import tell_kv
 
 MOST_READS = 64
 """So many of one store may wait for an answer, clears among them; more are answered with nothing at
