@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 import sentencepiece
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from antiphon.checkpoint.tokenizer_source import GgufTokenizer
@@ -88,8 +88,11 @@ def test_the_same_ids_and_the_text_again(pair: Pair, text: str) -> None:
 @given(data=st.data())
 @settings(max_examples=200, deadline=None)
 def test_the_same_text_of_any_ids(pair: Pair, data: st.DataObject) -> None:
-    """But for bytes that are no text, which the library replaces one by one."""
+    """But for bytes that are no text, which the library replaces one by one, and a space spelled
+    as a byte at the start, which `transformers` takes for the one before the text, as we do.
+    """
     ids = data.draw(st.lists(st.integers(3, pair.theirs.get_piece_size() - 1), max_size=20))
+    assume(ids[:1] != [pair.theirs.piece_to_id("<0x20>")])
     ours = pair.ours.decode(ids)
     if "\ufffd" not in ours:
         assert ours == pair.theirs.decode(ids)
