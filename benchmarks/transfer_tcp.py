@@ -244,7 +244,7 @@ def measured(
     network: Network, options: argparse.Namespace, sizes: Sequence[int], streams: Sequence[int]
 ) -> dict[str, object]:
     pages = max(sizes) // PAGE
-    rounds = 2 if options.quick else ROUNDS
+    rounds = 2 if options.quick else options.rounds
     ours: dict[tuple[int, int], list[list[float]]] = {}
     others: dict[tuple[str, int], list[list[float]]] = {}
     wire: dict[int, list[float]] = {count: [] for count in streams}
@@ -299,6 +299,7 @@ def arguments() -> argparse.Namespace:
     )
     parser.add_argument("--prepare", action="store_true", help="install the peers, measure nothing")
     parser.add_argument("--quick", action="store_true", help="few rounds and sizes; write nothing")
+    parser.add_argument("--rounds", type=int, default=ROUNDS, help=f"of each row ({ROUNDS})")
     parser.add_argument(
         "--encrypt", action="store_true", help="AES-256-GCM in flight; write nothing"
     )
@@ -319,7 +320,7 @@ def arguments() -> argparse.Namespace:
 def measure(options: argparse.Namespace) -> None:
     sizes = (MIB, 16 * MIB, 64 * MIB) if options.quick else SIZES
     streams = (1, 4) if options.quick else STREAMS
-    found: dict[str, object] = {"page_bytes": PAGE}
+    found: dict[str, object] = {"page_bytes": PAGE, "rounds": options.rounds}
     found["loopback"] = measured(Network("loopback", LOOPBACK), options, sizes, streams)
     if "veth" not in options.without:
         if (why := unmade()) is not None:
