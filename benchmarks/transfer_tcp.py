@@ -22,6 +22,7 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -47,6 +48,8 @@ TURN_BYTES = 64 * MIB
 """Small pulls are repeated up to so many bytes a round, but no more than `MOST_CALLS` times."""
 MOST_CALLS = 64
 IPERF_S = 2
+IPERF_TRIES = 5
+"""Its server is busy until it has seen the end of the run before."""
 PULL_S = 60.0
 LOOPBACK = "127.0.0.1"
 PEERS = {"nixl": NIXL, "mooncake": MOONCAKE}
@@ -74,6 +77,10 @@ def veth() -> Iterator[Network]:
         )
 
 
+class EndedError(Exception):
+    """A child is gone before it has answered."""
+
+
 class Lines:
     """A child that answers lines of JSON with lines of JSON."""
 
@@ -94,7 +101,7 @@ class Lines:
         assert self._process.stdout is not None
         line = self._process.stdout.readline()
         if not line:
-            raise SystemExit(f"{self._process.args} ended")
+            raise EndedError(f"{self._process.args} ended")
         return json.loads(line)
 
     def ask(self, message: object) -> Any:
@@ -193,13 +200,12 @@ class Iperf:
 
     def rate(self, streams: int) -> float:
         client = ["iperf3", "-c", self._network.address, "-J", "-R", "-t", str(IPERF_S)]
-        done = subprocess.run(
-            [*self._network.taker, *client, "-P", str(streams)],
-            capture_output=True,
-            text=True,
-            check=True,
-        )
-        return json.loads(done.stdout)["end"]["sum_received"]["bits_per_second"] / 8e9
+        command = [*self._network.taker, *client, "-P", str(streams)]
+        for _ in range(IPERF_TRIES):
+            said = json.loads(subprocess.run(command, stdout=subprocess.PIPE, text=True).stdout)
+            if "sum_received" in said.get("end", ()):
+                return said["end"]["sum_received"]["bits_per_second"] / 8e9
+        raise SystemExit(f"iperf3 has measured nothing: {said.get('error', said)}")
 
 
 class Foreign:
@@ -251,19 +257,28 @@ def measured(
     with ExitStack() as stack:
         pair = Ours(stack, network, pages, sealed=options.encrypt)
         iperf = Iperf(stack, network)
+        start = partial(Foreign, stack, network, folder=options.folder, pages=pages)
         peers = {
-            name: Foreign(stack, network, name, options.folder, pages)
+            name: start(name)
             for name in PEERS
             if name not in options.without and python_of(PEERS[name], options.folder).exists()
         }
+        unable: set[tuple[str, int]] = set()
         for number in range(rounds):
             for size in sizes:
                 calls = min(MOST_CALLS, max(1, TURN_BYTES // size))
                 for count in streams:
                     seconds = pair.seconds(count, size // PAGE, calls)
                     ours.setdefault((size, count), []).append(seconds)
-                for name, peer in peers.items():
-                    others.setdefault((name, size), []).append(peer.seconds(size // PAGE, calls))
+                for name in [name for name in peers if (name, size) not in unable]:
+                    try:
+                        seconds = peers[name].seconds(size // PAGE, calls)
+                    except EndedError:
+                        print(f"{name} ends at {size // KIB} KiB: no row of it", file=sys.stderr)
+                        unable.add((name, size))
+                        peers[name] = start(name)
+                    else:
+                        others.setdefault((name, size), []).append(seconds)
             for count in streams:
                 wire[count].append(iperf.rate(count))
             print(f"{network.name}: round {number + 1} of {rounds}", file=sys.stderr)
@@ -272,7 +287,10 @@ def measured(
     for size in sizes:
         rates = {count: rate(size, ours[size, count]) for count in streams}
         row: dict[str, object] = {"bytes": size, "gb_per_s": rounded(rates)}
-        row |= {name: round(rate(size, others[name, size]), 3) for name in peers}
+        row |= {
+            name: None if (name, size) in unable else round(rate(size, others[name, size]), 3)
+            for name in peers
+        }
         row["best_to_best_iperf3"] = round(max(rates.values()) / max(iperf_rates.values()), 3)
         rows.append(row)
         print(line_of(row), file=sys.stderr)
@@ -286,7 +304,8 @@ def rounded(rates: dict[int, float]) -> dict[str, float]:
 
 def line_of(row: dict[str, Any]) -> str:
     rates = "  ".join(f"{streams}: {value:6.3f}" for streams, value in row["gb_per_s"].items())
-    peers = "  ".join(f"{name} {row[name]:.3f}" for name in PEERS if name in row)
+    found = {name: row[name] for name in PEERS if name in row}
+    peers = "  ".join(f"{name} {'–' if one is None else one}" for name, one in found.items())
     return (
         f"{row['bytes'] // KIB:8} KiB  GB/s by streams {rates}  {peers}  "
         f"best to iperf3's best {row['best_to_best_iperf3']:.0%}"
