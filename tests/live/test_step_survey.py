@@ -1,6 +1,7 @@
 """The survey on an engine whose times are known, on a clock that only its steps move."""
 
 from dataclasses import dataclass, field, replace
+from itertools import groupby
 
 import pytest
 
@@ -136,8 +137,8 @@ class SlowStart(KnownEngine):
         result = super().forward(plan)
         if len(self.plans) % 10 != 3:
             return result
-        self.now += 5.0
-        return replace(result, elapsed_s=result.elapsed_s + 5.0)
+        self.now += 1.5
+        return replace(result, elapsed_s=result.elapsed_s + 1.5)
 
 
 def test_one_slow_pass_leaves_nothing_out() -> None:
@@ -168,6 +169,32 @@ def test_a_machine_that_gets_slow_does_not_take_for_ever() -> None:
     assert all(step.times for step in steps)
 
 
+@dataclass
+class Warms(KnownEngine):
+    """A decode that follows its like takes a tenth less; everything else is as it always is."""
+
+    def forward(self, plan: StepPlan) -> StepResult:
+        before = self.plans[-1].chunks if self.plans else ()
+        result = super().forward(plan)
+        names = [chunk.request.id for chunk in plan.chunks]
+        again = names and names == [chunk.request.id for chunk in before]
+        if not (again and all(len(chunk.tokens) == 1 for chunk in plan.chunks)):
+            return result
+        self.now -= 0.1 * result.elapsed_s
+        return replace(result, elapsed_s=0.9 * result.elapsed_s)
+
+
+def test_a_short_decode_is_timed_in_a_run_as_servers_decode() -> None:
+    steps = survey(Warms(), 100.0)
+    for step in steps:
+        decodes = step.shape.kind is StepKind.DECODE
+        alone_s = TRUTH.seconds_of(step.shape.work)
+        if not decodes:
+            assert step.times == [pytest.approx(alone_s)] * len(step.times)
+        elif alone_s < 0.02:
+            assert step.times == [pytest.approx(0.9 * alone_s)] * len(step.times)
+
+
 def test_a_budget_that_is_too_short_says_so() -> None:
     engine = KnownEngine()
     with pytest.raises(UsageError, match="raise --budget"):
@@ -186,7 +213,7 @@ def test_rounds_differ_in_order_and_repeat_with_the_seed() -> None:
 
     assert order(first) == order(again)
     assert order(first) != order(other)
-    names = [plan.chunks[0].request.id for plan in first.plans if plan.chunks]
+    names = [name for name, _ in groupby(p.chunks[0].request.id for p in first.plans if p.chunks)]
     count = len(set(names)) - 1
     assert names[-count:] != names[-2 * count : -count]
 
