@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
 import typer
 
+from antiphon.core.number_text import plural
 from antiphon.errors import UsageError
 
 from . import options
@@ -122,7 +123,7 @@ def compress(
     following: Annotated[
         int, typer.Option(min=2, max=4096, help="Tokens after it whose quality is measured.")
     ] = 64,
-    dtype: options.Dtype = None,
+    quantize: options.Quantize = None,
     kv_dtype: options.KvDtype = None,
     cores: options.Cores = None,
     as_json: AsJson = False,
@@ -143,7 +144,7 @@ def compress(
 
     given = {
         ("model", "name"): model,
-        ("model", "dtype"): dtype,
+        ("model", "quantize"): quantize,
         ("kv", "dtype"): kv_dtype,
         ("engine", "cores"): parse_cores(cores),
     }
@@ -240,12 +241,12 @@ def trials_text(found: "Sequence[LevelTrial]") -> str:
             f"{trial.perplexity / trial.exact_perplexity - 1:>+12.2%}{rates}"
         )
     lines += [
-        f"{one.trial.name}: {one.raw_blocks} blocks could not be encoded, and stayed raw"
+        f"{one.trial.name}: {plural(one.raw_blocks, 'block')} could not be encoded, and stayed raw"
         for one in found
         if one.raw_blocks
     ]
     positions = found[0].trial.positions
-    lines.append(f"{positions} tokens, exact perplexity {found[0].trial.exact_perplexity:.2f}")
+    lines.append(f"{plural(positions, 'token')}, exact perplexity {found[0].trial.exact_perplexity:.2f}")
     return "\n".join(lines)
 
 

@@ -20,7 +20,7 @@ from antiphon.core.kv_cost import (
     storage_case,
     useful_bytes_per_s,
 )
-from antiphon.core.number_text import number_text
+from antiphon.core.number_text import number_text, plural
 from antiphon.errors import UsageError
 
 from . import quantities
@@ -184,10 +184,10 @@ def as_text(estimate: Estimate) -> str:
     codec = f", stored in 1/{number_text(ratio)} of it" if ratio != 1 else ""
     lines = [
         f"{model.name}: {bytes_text(estimate.bytes_per_token)} of KV a token{codec}",
-        f"  {model.layers} layers, {model.why}, {number_text(estimate.value_bits)} bits each "
+        f"  {plural(model.layers, 'layer')}, {model.why}, {number_text(estimate.value_bits)} bits each "
         f"({model.source})",
         "Assumed",
-        f"  {traffic.devices} device{'' if traffic.devices == 1 else 's'}, each "
+        f"  {plural(traffic.devices, 'device')}, each "
         f"{traffic.tokens_per_s:,.0f} tokens/s, busy {traffic.busy_share:.0%} of the time, "
         f"{number_text(traffic.device_price_per_hour)} an hour",
         f"  {share_text(estimate.hit_rate)} of all tokens are found in storage",
@@ -220,7 +220,7 @@ def catalogue_table() -> str:
 
     return "\n".join(
         f"{model.name:15} {bytes_text(model.bytes_per_token(2)):>8} a token in FP16: "
-        f"{model.layers} layers, {model.why} ({model.source})"
+        f"{plural(model.layers, 'layer')}, {model.why} ({model.source})"
         for model in KV_MODELS
     )
 

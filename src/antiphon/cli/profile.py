@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 def profile(
     model: options.Model = None,
-    dtype: options.Dtype = None,
+    quantize: options.Quantize = None,
     max_model_len: options.MaxModelLen = None,
     kv_memory: options.KvMemory = None,
     page_tokens: options.PageTokens = None,
@@ -57,7 +57,7 @@ def profile(
     if output is not None:
         check_writable(output)
     given = {
-        **engine_options(model, dtype, max_model_len, kv_memory, page_tokens, kv_dtype, cores),
+        **engine_options(model, quantize, max_model_len, kv_memory, page_tokens, kv_dtype, cores),
     }
     settings = load(config, given, reaches_hosts=False)
     measured = _measure(settings, budget_s)

@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from antiphon.core.arithmetic import dtype_of
 from antiphon.engine import use_cores
 from antiphon.perf import Limits, Point, Profile, ProfiledEngine, accuracy, fit_step_time
 from antiphon.types import Config, Seconds
@@ -43,7 +44,7 @@ def profile(
         model=model.info.name,
         identity=model.info.identity.hex(),
         numerics=model.info.numerics,
-        dtype=config.model.dtype,
+        dtype=dtype_of(config.model.quantize),
         cores=cores,
         page_tokens=limits.page_tokens,
         max_model_len=limits.max_model_len,
