@@ -1,13 +1,11 @@
 """A worker's stream to the store: whatever the store does, the worker goes on."""
 
 import asyncio
-import gc
 import os
 import re
 import threading
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import asynccontextmanager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -16,7 +14,16 @@ import numpy as np
 import pytest
 import uvloop
 from link_kit import until
-from scripted_store import ScriptedStore, client, hello, open_descriptors
+from scripted_store import (
+    ScriptedStore,
+    client,
+    hello,
+    mapped,
+    open_descriptors,
+    page,
+    session_of,
+    using,
+)
 
 from antiphon.errors import BugError, PeerError
 from antiphon.live import store_client
@@ -58,31 +65,6 @@ def region() -> Iterator[OwnedRegion]:
 def threads() -> Iterator[ThreadPoolExecutor]:
     with ThreadPoolExecutor(1) as made:
         yield made
-
-
-@asynccontextmanager
-async def using(one: StoreClient) -> AsyncIterator[StoreClient]:
-    one.start()
-    try:
-        yield one
-    finally:
-        await one.close()
-
-
-async def session_of(one: StoreClient) -> StoreSession:
-    await until(lambda: one.session() is not None)
-    session = one.session()
-    assert session is not None
-    return session
-
-
-def mapped() -> int:
-    gc.collect()  # regions of earlier tests
-    return Path("/proc/self/maps").read_text().count("antiphon-kv")
-
-
-def page(region: OwnedRegion, number: int) -> np.ndarray:
-    return region.content.reshape(region.shape.pages, -1)[number]
 
 
 async def copied_out(session: StoreSession, store: ScriptedStore, region: OwnedRegion) -> None:
