@@ -46,7 +46,10 @@ def main() -> int:
         rows.remove(row)
     load = load_now()
     race = Race(
-        entrants=(*(Entrant(f"ours {dtype_of(one)}", quantize=one) for one in options.quantize), *peers),
+        entrants=(
+            *(Entrant(f"ours {dtype_of(one)}", quantize=one) for one in options.quantize),
+            *peers,
+        ),
         model=str(resolve("smollm2-135m")),
         folder=options.peers,
         isa=options.isa,

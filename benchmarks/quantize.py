@@ -1,6 +1,6 @@
 """What `--quantize` costs and saves: size, speed and quality of each choice, family by family.
 
-    python benchmarks/quantize.py               # SmolLM2, SmolLM2 in 8 experts, a tiny model a family
+    python benchmarks/quantize.py               # SmolLM2, also in 8 experts; a tiny model a family
     python benchmarks/quantize.py --only smollm2-135m
     python benchmarks/quantize.py --table       # the page's table again, from what was kept
 
@@ -141,7 +141,10 @@ def table(rows: Sequence[dict[str, Any]]) -> Iterator[str]:
         cells = (
             row["model"],
             f"`{row['quantize']}`",
-            *(f"{row[key] / 1e6:,.{1 if tiny else 0}f} MB" for key in ("file_bytes", "weight_bytes")),
+            *(
+                f"{row[key] / 1e6:,.{1 if tiny else 0}f} MB"
+                for key in ("file_bytes", "weight_bytes")
+            ),
             f"{row['kv_bytes_per_token'] / 1e3:,.1f} kB",
             "–" if tiny else pace,
             f"{max(row['kl_nats'], 0.0):.5f}",

@@ -1,4 +1,4 @@
-"""Who follows our blocks: it decodes what vLLM's format description says, and knows nothing of us."""
+"""Who follows our blocks: it decodes what vLLM's format description says, and knows no more."""
 
 from collections.abc import Callable, Sequence
 from typing import Any

@@ -41,7 +41,7 @@ from .worker import worker
 _NOWHERE_TO_WRITE = (errno.ENOSPC, errno.EDQUOT)
 _RENAMED = {"--dtype": "is called --quantize now: int8 stays, fp32 is none"}
 """Options of earlier versions, and what to write instead."""
-_CommandLineError = typer.BadParameter.__bases__[0]
+_CommandLineError: Any = typer.BadParameter.__bases__[0]
 """What is wrong with a command line, in the parser that typer brings along."""
 
 

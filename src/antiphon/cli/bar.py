@@ -24,7 +24,8 @@ def bar(what: str) -> Iterator[Advance]:
 def stages() -> Iterator[tuple[Say, Advance]]:
     """Says what is done now, and from the first share on how much of it all: lines, or a bar.
 
-    The bar is drawn when it advances, and by no thread meanwhile: what is measured is not disturbed.
+    The bar is drawn when it advances, and by no thread meanwhile: nothing that is measured is
+    disturbed.
     """
     with Progress() as progress:
         if not progress.is_live:

@@ -116,9 +116,7 @@ def order_of(words: Mapping[str, Any]) -> "Order":
         raise UsageError("--overwrite: has no effect without -o")
     key, tokenizer = first_key(words["api_key_file"]), words["tokenizer"]
     return Order(
-        server=server_of(
-            words["url"], words["model"], key, words["insecure"], words["extra_body"]
-        ),
+        server=server_of(words["url"], words["model"], key, words["insecure"], words["extra_body"]),
         limits=limits_of(words["timeout"], words["max_open"]),
         count_tokens=token_counter(tokenizer) if tokenizer else None,
         plan=plan,

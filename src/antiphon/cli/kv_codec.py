@@ -244,6 +244,7 @@ def trials_text(found: "Sequence[LevelTrial]") -> str:
         if one.raw_blocks
     ]
     positions = found[0].trial.positions
-    lines.append(f"{plural(positions, 'token')}, exact perplexity {found[0].trial.exact_perplexity:.2f}")
+    lines.append(
+        f"{plural(positions, 'token')}, exact perplexity {found[0].trial.exact_perplexity:.2f}"
+    )
     return "\n".join(lines)
-

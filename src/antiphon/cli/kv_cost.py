@@ -93,7 +93,9 @@ def cost(
     typer.echo(json.dumps(as_values(estimate), indent=2) if as_json else as_text(estimate))
 
 
-def _storage_bytes(traffic: Traffic, stored: float, capacity: str | None, keep: str | None) -> float:
+def _storage_bytes(
+    traffic: Traffic, stored: float, capacity: str | None, keep: str | None
+) -> float:
     """How much is there, or is needed for blocks to stay so long. `stored`: bytes a token."""
     if keep is not None:
         return bytes_for(traffic, stored, quantities.seconds(keep, "--keep"))
@@ -164,7 +166,8 @@ def as_text(estimate: Estimate) -> str:
     codec = f", stored in 1/{number_text(ratio)} of it" if ratio != 1 else ""
     lines = [
         f"{model.name}: {bytes_text(estimate.bytes_per_token)} of KV a token{codec}",
-        f"  {plural(model.layers, 'layer')}, {model.why}, {number_text(estimate.value_bits)} bits each "
+        f"  {plural(model.layers, 'layer')}, {model.why}, "
+        f"{number_text(estimate.value_bits)} bits each "
         f"({model.source})",
         "Assumed",
         f"  {plural(traffic.devices, 'device')}, each "

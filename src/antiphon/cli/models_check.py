@@ -142,14 +142,17 @@ def windows(tokens: tuple[int, ...], size: int) -> list[tuple[int, ...]]:
     cut = [tokens[at : at + size] for at in range(0, len(tokens), size)]
     kept = [prompt for prompt in cut if len(prompt) > 1]
     if not kept:
-        raise UsageError(f"the text has {plural(len(tokens), 'token')}: give one of at least two (--text)")
+        raise UsageError(
+            f"the text has {plural(len(tokens), 'token')}: give one of at least two (--text)"
+        )
     return kept
 
 
 def _as_text(found: dict[str, Any]) -> str:
     return "\n".join(
         [
-            f"{found['model']} in {dtype_of(found['quantize'])}, keys and values in {found['kv_dtype']}, "
+            f"{found['model']} in {dtype_of(found['quantize'])}, "
+            f"keys and values in {found['kv_dtype']}, "
             f"against {found['reference']} in fp32",
             f"  {plural(found['positions'], 'position')} in prompts of "
             f"{plural(found['window_tokens'], 'token')}",

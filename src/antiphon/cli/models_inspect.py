@@ -131,7 +131,7 @@ def _tensors(checkpoint: "Checkpoint") -> list[dict[str, Any]]:
 
 
 def _fits(checkpoint: "Checkpoint", available: int) -> dict[str, Any]:
-    """For each quantisation, with the KV type that `kv.dtype = "auto"` gives it: the tokens of KV."""
+    """For each quantisation, with the KV type of `kv.dtype = "auto"`: the tokens of KV."""
     from antiphon.engine import kv_dtype_of, layout_of, weight_bytes
 
     choices = []
@@ -165,8 +165,8 @@ def as_text(facts: Mapping[str, Any]) -> str:
         f"  identity   {facts['identity'][:16]}…",
         f"  layers     {facts['layers']}, {facts['hidden']} wide, MLPs {facts['intermediate']}"
         + _experts_text(facts["experts"]),
-        f"  attention  {plural(facts['heads'], 'head')} of {facts['head_dim']}, {facts['kv_heads']} for keys "
-        f"and values{_windows_text(facts['windows'])}",
+        f"  attention  {plural(facts['heads'], 'head')} of {facts['head_dim']}, "
+        f"{facts['kv_heads']} for keys and values{_windows_text(facts['windows'])}",
         f"  context    {plural(facts['context_len'], 'token')}, RoPE base {theta}"
         f", {facts['rope']['scaling'] or 'no scaling'}",
         f"  tokenizer  {_tokenizer_text(facts['tokenizer'])}",
@@ -200,8 +200,8 @@ def _experts_text(experts: Mapping[str, Any] | None) -> str:
         return ""
     shared = f" and {experts['shared']} shared" if experts["shared"] else ""
     return (
-        f", {plural(experts['count'], 'expert')} of {experts['intermediate']}, {experts['active']} active"
-        f"{shared}"
+        f", {plural(experts['count'], 'expert')} of {experts['intermediate']}, "
+        f"{experts['active']} active{shared}"
     )
 
 

@@ -56,9 +56,7 @@ class Distance:
     spread: float
 
 
-def distances(
-    name: str, folder: Path, forms: Sequence[str]
-) -> Iterator[tuple[str, str, Distance]]:
+def distances(name: str, folder: Path, forms: Sequence[str]) -> Iterator[tuple[str, str, Distance]]:
     """(format, dtype, distance) of the family `name`; writes its files to `folder`."""
     for form in forms:
         spec = FAMILY_SPECS[name] if form in PLAIN_FORMATS else widened(FAMILY_SPECS[name])
