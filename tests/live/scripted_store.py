@@ -297,3 +297,13 @@ def mapped() -> int:
 
 def page(region: OwnedRegion, number: int) -> np.ndarray:
     return region.content.reshape(region.shape.pages, -1)[number]
+
+
+async def copied_out(session: StoreSession, store: ScriptedStore, region: OwnedRegion) -> None:
+    """What the store has can be read."""
+    content = os.urandom(4 * region.shape.page_bytes)
+    block = store.keep(os.urandom(32), content)
+    pulls = [PagePull(source, target) for source, target in zip(block, (3, 9, 1, 5), strict=True)]
+    done = await asyncio.wrap_future(session.copy(pulls, lambda: False))
+    assert done.good == (True,) * 4 and not done.missed
+    assert b"".join(page(region, number).tobytes() for number in (3, 9, 1, 5)) == content

@@ -16,10 +16,10 @@ from link_kit import until
 from scripted_store import (
     ScriptedStore,
     client,
+    copied_out,
     hello,
     mapped,
     open_descriptors,
-    page,
     session_of,
     using,
 )
@@ -28,7 +28,6 @@ from antiphon.errors import BugError, PeerError
 from antiphon.live import store_client
 from antiphon.live.loop_guard import guard_loop
 from antiphon.live.store_client import StoreClient, StoreState
-from antiphon.live.store_session import StoreSession
 from antiphon.store.transfer import MappedRegion, OwnedRegion
 from antiphon.types import (
     Incarnation,
@@ -64,16 +63,6 @@ def region() -> Iterator[OwnedRegion]:
 def threads() -> Iterator[ThreadPoolExecutor]:
     with ThreadPoolExecutor(1) as made:
         yield made
-
-
-async def copied_out(session: StoreSession, store: ScriptedStore, region: OwnedRegion) -> None:
-    """What the store has can be read."""
-    content = os.urandom(4 * SHAPE.page_bytes)
-    block = store.keep(os.urandom(32), content)
-    pulls = [PagePull(source, target) for source, target in zip(block, (3, 9, 1, 5), strict=True)]
-    done = await asyncio.wrap_future(session.copy(pulls, lambda: False))
-    assert done.good == (True,) * 4 and not done.missed
-    assert b"".join(page(region, number).tobytes() for number in (3, 9, 1, 5)) == content
 
 
 async def test_a_worker_introduces_itself_and_reads_the_stores_memory(
