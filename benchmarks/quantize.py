@@ -8,8 +8,8 @@ Sizes are those of `antiphon models inspect`, KL and top-1 those of `antiphon mo
 documentation that every Python has, in both with the KV type that `kv.dtype = "auto"` gives. Speed
 is `antiphon.LLM` on one core: a prompt of 512 tokens (a tiny model: 192), and 64 tokens of one
 sequence after it; medians. Tiny models have random weights: their sizes and speeds mean nothing,
-and of quality they say that nothing is broken, no more. Kept in benchmarks/results/quantize.json;
-its `quiet` is false if the machine was busy at the start (or with --loaded).
+and of quality they say that nothing is broken, no more. `none` is what KL is counted from: 0. On a
+busy machine (or with --loaded) no speed is measured. Kept in benchmarks/results/quantize.json.
 """
 
 import argparse
@@ -44,7 +44,7 @@ def main() -> None:
     if options.table:
         print("\n".join(table(json.loads(kept.read_text())["results"]["rows"])))
         return
-    quiet = not options.loaded and os.getloadavg()[0] <= QUIET_LOAD
+    options.loaded |= os.getloadavg()[0] > QUIET_LOAD
     rows = []
     with tempfile.TemporaryDirectory(prefix="antiphon-quantize-") as scratch:
         for name, model, real in models(Path(scratch), options.only):
@@ -54,6 +54,7 @@ def main() -> None:
     print("\n".join(table(rows)))
     if not options.only:
         setup = {"positions": options.positions, "rounds": options.rounds}
+        quiet = not options.loaded
         print(result.write("quantize", {"quiet": quiet, "setup": setup, "rows": rows}))
 
 
@@ -77,31 +78,41 @@ def measured(
 ) -> Iterator[dict[str, Any]]:
     told = json.loads(antiphon("models", "inspect", model, "--json"))
     sizes = {choice["quantize"]: choice for choice in told["fits"]["choices"]}
-    positions = options.positions if real else min(options.positions, 2048)
     for quantize in QUANTIZATIONS:
-        asked = ("models", "check", model, "--quantize", quantize, "--json", "--cores", "0")
-        window = ("--window", "1024" if real else "256", "--positions", str(positions))
-        found = json.loads(antiphon(*asked, *window))
         yield {
             "model": name,
             "architecture": told["architecture"],
             "quantize": quantize,
-            "kv_dtype": found["kv_dtype"],
             "file_bytes": sum(row["bytes"] for row in told["tensors"]),
             "weight_bytes": sizes[quantize]["weight_bytes"],
+            "kv_dtype": sizes[quantize]["kv_dtype"],
             "kv_bytes_per_token": sizes[quantize]["kv_bytes_per_token"],
-            "positions": found["positions"],
-            "kl_nats": found["mean_kl_nats"],
-            "top1": found["top1"],
-            "perplexity_change": found["perplexity_change"],
-            **speed(model, quantize, told, options.rounds, prompt=512 if real else 192),
+            **quality(model, quantize, options.positions, real=real),
+            **({} if options.loaded else speed(model, quantize, told, options.rounds, real=real)),
         }
 
 
+def quality(model: str, quantize: str, positions: int, *, real: bool) -> dict[str, float]:
+    """Against the model in fp32."""
+    if quantize == "none":
+        return {"kl_nats": 0.0, "top1": 1.0, "perplexity_change": 0.0}
+    window, positions = (1024, positions) if real else (256, min(positions, 2048))
+    asked = ("models", "check", model, "--quantize", quantize, "--json", "--cores", "0")
+    size = ("--window", str(window), "--positions", str(positions))
+    found = json.loads(antiphon(*asked, *size))
+    return {
+        "positions": found["positions"],
+        "kl_nats": found["mean_kl_nats"],
+        "top1": found["top1"],
+        "perplexity_change": found["perplexity_change"],
+    }
+
+
 def speed(
-    model: str, quantize: str, told: dict[str, Any], rounds: int, *, prompt: int
+    model: str, quantize: str, told: dict[str, Any], rounds: int, *, real: bool
 ) -> dict[str, float]:
     """Tokens a second of one sequence: of its prompt, and after it."""
+    prompt = 512 if real else 192
     prompts = iter(range(10**6))
     config = {"kv": {"prefix_cache": False}}
     with LLM(model, config=config, quantize=quantize, kv_memory="256MiB", cores=(0,)) as llm:
@@ -137,7 +148,9 @@ def table(rows: Sequence[dict[str, Any]]) -> Iterator[str]:
     yield "|---" * 8 + "|"
     for row in rows:
         tiny = row["model"].startswith("tiny")
-        pace = f"{row['prompt_tokens_per_s']:,.0f}, {row['decode_tokens_per_s']:,.0f}"
+        pace = "not measured"
+        if "decode_tokens_per_s" in row:
+            pace = f"{row['prompt_tokens_per_s']:,.0f}, {row['decode_tokens_per_s']:,.0f}"
         cells = (
             row["model"],
             f"`{row['quantize']}`",
@@ -160,7 +173,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--only", action="append", default=[], metavar="MODEL")
     parser.add_argument("--positions", type=int, default=8192, help="of the text")
     parser.add_argument("--rounds", type=int, default=5, help="whose median is told")
-    parser.add_argument("--loaded", action="store_true", help="the machine is busy: say so")
+    parser.add_argument("--loaded", action="store_true", help="the machine is busy: no speeds")
     parser.add_argument("--table", action="store_true", help="print what was kept")
     return parser.parse_args()
 
