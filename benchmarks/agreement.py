@@ -72,9 +72,9 @@ async def main() -> None:
                     found[tool].append(summary(run, options.requests))
     compare(found)
     if options.requests >= _REQUESTS:
-        told = ("dtype", "rate", "words", "tokens", "requests")
+        told = ("quantize", "rate", "words", "tokens", "requests")
         setup = {name: getattr(options, name) for name in told}
-        kept = "agreement" if options.dtype == "int8" else f"agreement_{options.dtype}"
+        kept = "agreement" if options.quantize == "int8" else "agreement_fp32"
         print(write(kept, {"setup": setup, "runs": found}))
 
 
@@ -95,7 +95,7 @@ async def served(options: argparse.Namespace, folder: Path) -> AsyncIterator[Tar
         yield Target(url=options.url, model=probed.server.model, tokenizer=folder / "tokenizer")
         return
     model = options.model or "smollm2-135m"
-    async with started([model, "--dtype", options.dtype, "--kv-memory", "1GiB"]) as target:
+    async with started([model, "--quantize", options.quantize, "--kv-memory", "1GiB"]) as target:
         yield Target(url=target.url, model=target.model, tokenizer=folder / "tokenizer")
 
 
@@ -155,9 +155,9 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--url", help="a server that runs already; default: one of our own")
     parser.add_argument("--model", default="", help="which of its models, or which to serve")
     parser.add_argument(
-        "--dtype",
+        "--quantize",
         default="int8",
-        help="of the model that is served (int8): with fp32 a token takes longer, and what a tool "
+        help="of the model that is served (int8): with none a token takes longer, and what a tool "
         "adds to it is a smaller part",
     )
     parser.add_argument("--rate", type=float, default=1.0, help="requests a second")

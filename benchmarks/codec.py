@@ -31,6 +31,7 @@ from support.oss_cachegen import OSS_LEVELS, oss_codec, plain_codec
 
 from antiphon.checkpoint import Checkpoint, open_checkpoint, resolve
 from antiphon.cli.kv_codec import read_texts
+from antiphon.core.arithmetic import dtype_of
 from antiphon.engine import kv_dtype_of, load_llama, load_weights, numerics_id
 from antiphon.engine.kv_gradients import KvGradients, KvSample
 from antiphon.live.kv_levels import LevelTrial, TrialSizes, contexts_of, try_level
@@ -69,8 +70,8 @@ def run(options: argparse.Namespace) -> None:
     tokenizer = Tokenizer.load(checkpoint.tokenizer)
     samples = Samples(checkpoint, tokenizer, options)
     profile = read_kv_profile(options.profile) if options.profile else samples.profile(Fit())
-    model = load_llama(checkpoint, dtype=options.dtype, cache_dir=CACHE)
-    kv_dtype = kv_dtype_of("auto", options.dtype)
+    model = load_llama(checkpoint, dtype=dtype_of(options.quantize), cache_dir=CACHE)
+    kv_dtype = kv_dtype_of("auto", dtype_of(options.quantize))
     tried = KvTrial(model, kv_dtype, contexts(tokenizer, options), 64)
     found: dict[str, list[dict[str, Any]]] = {}
     if "levels" in options.parts:
@@ -87,7 +88,7 @@ def run(options: argparse.Namespace) -> None:
     if options.keep == "all":
         setup = {
             "model": options.model,
-            "numerics": numerics_id(options.dtype, kv_dtype),
+            "numerics": numerics_id(dtype_of(options.quantize), kv_dtype),
             "profile": "pydoc_data.topics",
             "texts": "gensim's Lee corpus, docs/, by turns",
             **{name: getattr(options, name) for name in ("contexts", "tokens", "prompts")},
@@ -310,7 +311,7 @@ def _options() -> argparse.Namespace:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--model", default="smollm2-135m")
-    parser.add_argument("--dtype", default="int8", help="the engine's arithmetic: int8 or fp32")
+    parser.add_argument("--quantize", default="int8", help="the weights: int8, or none (fp32)")
     parser.add_argument("--contexts", type=int, default=24)
     parser.add_argument("--tokens", type=int, default=1024, help="of each context")
     parser.add_argument("--prompts", type=int, default=24, help="that the profile is made of")

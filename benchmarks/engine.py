@@ -13,7 +13,6 @@ to read the table: benchmarks/README.md.
 import argparse
 import os
 import sys
-import typing
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -29,7 +28,7 @@ from race import ISA, Entrant, Failure, Race, Results  # noqa: E402
 from rows import ROWS, Row  # noqa: E402
 
 from antiphon.checkpoint import resolve  # noqa: E402
-from antiphon.types import Key, ModelConfig  # noqa: E402
+from antiphon.core.arithmetic import QUANTIZATIONS, dtype_of  # noqa: E402
 
 QUIET_LOAD = 1.3
 PASSES, QUICK_PASSES = 5, 2
@@ -47,7 +46,10 @@ def main() -> int:
         rows.remove(row)
     load = load_now()
     race = Race(
-        entrants=(*(Entrant(f"ours {dtype}", dtype=dtype) for dtype in options.dtype), *peers),
+        entrants=(
+            *(Entrant(f"ours {dtype_of(one)}", quantize=one) for one in options.quantize),
+            *peers,
+        ),
         model=str(resolve("smollm2-135m")),
         folder=options.peers,
         isa=options.isa,
@@ -67,9 +69,9 @@ def main() -> int:
         say(f"Kept in {result.write(name, document(results, race, load))}")
     return int(
         any(
-            isinstance(of[f"ours {dtype}"], Failure)
+            isinstance(of[f"ours {dtype_of(one)}"], Failure)
             for of in results.values()
-            for dtype in options.dtype
+            for one in options.quantize
         )
     )
 
@@ -85,7 +87,7 @@ def arguments() -> argparse.Namespace:
     add("--quick", action="store_true", help=f"{QUICK_PASSES} passes instead of {PASSES}")
     add("--only", action="append", choices=[row.name for row in ROWS], metavar="ROW")
     add("--isa", choices=list(ISA), default="native", help="instruction set to stay within")
-    add("--dtype", action="append", choices=dtypes(), help="ours: all that there are by default")
+    add("--quantize", action="append", choices=QUANTIZATIONS, help="ours: all by default")
     add("--no-peers", action="store_true", help="measure ours alone")
     add(
         "--peers",
@@ -95,15 +97,8 @@ def arguments() -> argparse.Namespace:
         help="where the peers' virtualenvs are (%(default)s)",
     )
     options = parser.parse_args()
-    options.dtype = options.dtype or dtypes()
+    options.quantize = options.quantize or QUANTIZATIONS
     return options
-
-
-def dtypes() -> list[str]:
-    """What the engine can compute in."""
-    hints = typing.get_type_hints(ModelConfig, include_extras=True)
-    (key,) = (one for one in hints["dtype"].__metadata__ if isinstance(one, Key))
-    return list(key.choices)
 
 
 def installed(folder: Path) -> list[Entrant]:

@@ -70,6 +70,11 @@ def test_source_files_are_short(file: Path) -> None:
     assert len(file.read_text().splitlines()) <= 400
 
 
+def test_test_files_are_short() -> None:
+    files = (ROOT / "tests").rglob("*.py")
+    assert [file.name for file in files if len(file.read_text().splitlines()) > 400] == []
+
+
 @pytest.mark.parametrize(("name", "lines"), LONGEST.items())
 def test_pages_are_short(name: str, lines: int) -> None:
     assert len((ROOT / name).read_text().splitlines()) <= lines

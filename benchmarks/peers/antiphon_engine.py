@@ -25,7 +25,7 @@ class Antiphon:
         self._prompts = Prompts(setup.context)
         config = build(
             {
-                "model": {"name": setup.model, "dtype": setup.dtype},
+                "model": {"name": setup.model, "quantize": setup.quantize},
                 "kv": {"memory_bytes": kv_bytes(setup)},
             }
         )

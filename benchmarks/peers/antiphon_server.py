@@ -26,7 +26,15 @@ class AntiphonServer(Child):
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
             self._port = free.getsockname()[1]
-        command = [sys.executable, "-m", "antiphon", "serve", setup.model, "--dtype", setup.dtype]
+        command = [
+            sys.executable,
+            "-m",
+            "antiphon",
+            "serve",
+            setup.model,
+            "--quantize",
+            setup.quantize,
+        ]
         command += ["--port", str(self._port), "--served-model-name", NAME]
         # The peers keep nothing beyond their process: neither do we.
         command += ["--kv-memory", "64MiB", "--max-model-len", "1024", "--store", "off"]

@@ -34,7 +34,7 @@ class Setup:
     context: int
     tokens: int
     passes: int
-    dtype: str = ""
+    quantize: str = ""
     cache: str = ""
 
     @property

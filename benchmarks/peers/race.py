@@ -35,11 +35,11 @@ ISA = {
 
 @dataclass(frozen=True)
 class Entrant:
-    """A column of the table: a peer, or ours (no peer) with one dtype."""
+    """A column of the table: a peer, or ours (no peer) with one quantisation."""
 
     name: str
     peer: Peer | None = None
-    dtype: str = ""
+    quantize: str = ""
 
 
 @dataclass(frozen=True)
@@ -170,7 +170,7 @@ class Race:
             context=row.context,
             tokens=row.tokens,
             passes=self.passes,
-            dtype=entrant.dtype,
+            quantize=entrant.quantize,
             cache=str(self.folder / f"models-{self.isa}") if cached else "",
         )
 

@@ -13,7 +13,7 @@ def ratio(ours: Outcome, peers: Sequence[Outcome]) -> float | None:
 
 
 def ratios(row: str, results: Mapping[str, Results], entrants: Sequence[Entrant]) -> dict:
-    """What the row's goal speaks of, for each of our dtypes: a ratio, or megabytes."""
+    """What the row's goal speaks of, for each of our quantisations: a ratio, or megabytes."""
     found, here = {}, results[row]
     peers = [here[entrant.name] for entrant in entrants if entrant.peer]
     for name in (entrant.name for entrant in entrants if not entrant.peer):

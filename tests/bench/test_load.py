@@ -242,7 +242,7 @@ async def test_a_full_client_says_so_and_sends_nothing_late(server: ScriptedServ
     result, records = await loaded(server.url, sessions, max_open=3, timeout_s=0.5)
     assert [r.error for r in records] == [CallError.TIMEOUT] * 3 + [CallError.UNSENT] * 2
     assert "max_open" in records[4].message
-    assert any("2 calls were not sent" in note for note in result.notes)
+    assert any("Not sent for want of room at the client: 2 calls." in note for note in result.notes)
 
 
 async def test_stopped_in_the_middle(server: ScriptedServer) -> None:

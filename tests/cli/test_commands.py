@@ -99,6 +99,22 @@ def test_usage_errors_are_one_line_and_exit_code_2(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    "command", [("serve",), ("worker",), ("profile",), ("models", "check"), ("kv", "compress")]
+)
+def test_an_option_of_before_names_the_one_of_now(command: tuple[str, ...]) -> None:
+    """And not the most similar one, which says something else."""
+    for words in (("--dtype", "fp32"), ("--dtype=int8",)):
+        result = run(*command, *words)
+        assert (result.exit_code, result.stdout) == (2, "")
+        assert result.stderr == (
+            "antiphon: --dtype is called --quantize now: int8 stays, fp32 is none\n"
+        )
+    other = run(*command, "--qunatize", "int8")
+    assert other.exit_code == 2
+    assert "--qunatize" in other.stderr
+
+
+@pytest.mark.parametrize(
     ("raised", "code", "stderr"),
     [
         (UsageError("a\n  b"), 2, "antiphon: a b\n"),

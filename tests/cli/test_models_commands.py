@@ -88,7 +88,7 @@ def test_a_cut_model_is_checked_against_the_one_it_was(tiny: Path, tmp_path: Pat
     told = answer("inspect", tmp_path / "cut")
     assert told["experts"]["count"] == 8
     common = ("--reference", tiny, "--positions", 300, "--window", 100)
-    same = answer("check", tmp_path / "cut", *common, "--dtype", "fp32", "--max-kl", 1e-6)
+    same = answer("check", tmp_path / "cut", *common, "--quantize", "none", "--max-kl", 1e-6)
     assert same["positions"] == 297
     assert abs(same["mean_kl_nats"]) < 1e-6
     assert same["top1"] == 1
@@ -102,10 +102,10 @@ def test_a_text_of_ones_own(tiny: Path, tmp_path: Path) -> None:
     file = tmp_path / "mine.txt"
     file.write_text("the hour and the ringing on the hour " * 20)
     told = answer("check", tiny, "--text", file)
-    assert (told["dtype"], told["kv_dtype"], told["window_tokens"]) == ("int8", "bf16", 256)
+    assert (told["quantize"], told["kv_dtype"], told["window_tokens"]) == ("int8", "bf16", 256)
     assert 0 < told["mean_kl_nats"] < 0.1
     file.write_text("e")
-    assert "the text has 1 tokens" in run("check", tiny, "--text", file).stderr
+    assert "the text has 1 token:" in run("check", tiny, "--text", file).stderr
     file.write_bytes(b"\xff\xfe")
     assert "not UTF-8 text" in run("check", tiny, "--text", file).stderr
     assert run("check", tiny, "--text", tmp_path / "absent").exit_code == 2

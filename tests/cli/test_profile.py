@@ -141,7 +141,7 @@ def test_an_interrupt_leaves_nothing(
     [
         (("--budget", "soon"), '--budget "soon": must be a time from 1s'),
         (("--cores", "x"), '--cores "x"'),
-        (("--dtype", "fp3"), "model.dtype"),
+        (("--quantize", "int3"), "model.quantize"),
         (("--max-model-len", "100000"), "model.max_model_len = 100000"),
         (("--kv-memory", "1MiB", "--max-model-len", "2"), "raise --budget or --kv-memory"),
     ],

@@ -113,7 +113,7 @@ def test_the_same_decisions(log: Path) -> None:
     done = run(str(log))
     assert done.exit_code == 0, done.output
     assert done.output == (
-        f"The same: {count} decisions (recorded by 0.0.7, replayed by {__version__})\n"
+        f"The same: {count:,} decisions (recorded by 0.0.7, replayed by {__version__})\n"
     )
     answer = json.loads(run(str(log), "--json").output)
     assert answer["equal"] is True

@@ -14,7 +14,7 @@ from antiphon.types import Config
 
 OPTIONS: dict[str, tuple[str, Any, Any]] = {
     "served_model_name": ("model.served_name", "it", "it"),
-    "dtype": ("model.dtype", "fp32", "fp32"),
+    "quantize": ("model.quantize", "none", "none"),
     "max_model_len": ("model.max_model_len", 99, 99),
     "kv_memory": ("kv.memory_bytes", "3GiB", 3 * 2**30),
     "page_tokens": ("kv.page_tokens", 32, 32),

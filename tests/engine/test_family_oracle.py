@@ -11,7 +11,8 @@ from antiphon.checkpoint import open_checkpoint
 from antiphon.engine import load_llama
 from antiphon.testing.family_oracle import (
     DTYPES,
-    FORMATS,
+    PLAIN_FORMATS,
+    WIDE_FORMATS,
     Distance,
     distance,
     distances,
@@ -23,6 +24,7 @@ from antiphon.testing.tiny_families import FAMILY_SPECS
 from antiphon.testing.tiny_models import random_tensors, write_hf_folder
 
 PAGE = Path(__file__).parents[2] / "docs/reference/models.md"
+FORMATS = (*PLAIN_FORMATS, *WIDE_FORMATS)
 ROW = re.compile(r"\| (.+) \| (.+) \| (\d\S+)" + r" \| (\S+) \| (\S+)%" * len(DTYPES) + r" \|")
 
 
@@ -45,9 +47,15 @@ def test_the_page_has_every_family_format_and_dtype() -> None:
     assert set(stated()) == wanted
 
 
+def some_formats(family: str) -> tuple[str, ...]:
+    """The plain ones, and two of the wide: each of those for several families, fused or stacked."""
+    at = 2 * list(FAMILY_SPECS).index(family)
+    return (*PLAIN_FORMATS, *(WIDE_FORMATS[(at + more) % len(WIDE_FORMATS)] for more in (0, 1)))
+
+
 @pytest.mark.parametrize("family", FAMILY_SPECS)
 def test_logits_are_as_close_to_transformers_as_the_page_says(family: str, tmp_path: Path) -> None:
-    for form, dtype, found in distances(family, tmp_path):
+    for form, dtype, found in distances(family, tmp_path, some_formats(family)):
         said = stated()[family, form, dtype]
         assert found.spread == pytest.approx(said.spread, abs=0.01)
         if dtype == "fp32":

@@ -8,7 +8,10 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
+import pytest
+
 from antiphon.core.joining import judge_join
+from antiphon.errors import PeerError
 from antiphon.live.join_socket import JoinSocket
 from antiphon.live.remote_worker import RemoteWorker
 from antiphon.live.worker_port import WorkerPort
@@ -278,3 +281,16 @@ async def port(
     finally:
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
+
+
+async def next_batch(reader) -> list:
+    return list(await asyncio.wait_for(anext(reader), 10))
+
+
+async def ends(reader) -> str:
+    """Why the events are over; whatever still comes before is left out."""
+    with pytest.raises(PeerError) as found:
+        async with asyncio.timeout(10):
+            while True:
+                await anext(reader)
+    return str(found.value)

@@ -9,7 +9,8 @@ import itertools
 import os
 import socket
 import time
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -20,6 +21,7 @@ from link_kit import until
 from antiphon.live.descriptors import first_frame, send_all_at_once
 from antiphon.live.socket_folder import close_listener, listen
 from antiphon.live.store_client import StoreClient
+from antiphon.live.store_session import StoreSession
 from antiphon.store.transfer import MappedRegion, OwnedRegion
 from antiphon.types import (
     BlockKey,
@@ -270,3 +272,38 @@ async def until_closed(before: int) -> None:
     except TimeoutError:
         left = [str(one.readlink()) for one in Path("/proc/self/fd").iterdir() if one.is_symlink()]
         raise AssertionError(f"more than {before} are open: {sorted(left)}") from None
+
+
+@asynccontextmanager
+async def using(one: StoreClient) -> AsyncIterator[StoreClient]:
+    one.start()
+    try:
+        yield one
+    finally:
+        await one.close()
+
+
+async def session_of(one: StoreClient) -> StoreSession:
+    await until(lambda: one.session() is not None)
+    session = one.session()
+    assert session is not None
+    return session
+
+
+def mapped() -> int:
+    gc.collect()  # regions of earlier tests
+    return Path("/proc/self/maps").read_text().count("antiphon-kv")
+
+
+def page(region: OwnedRegion, number: int) -> np.ndarray:
+    return region.content.reshape(region.shape.pages, -1)[number]
+
+
+async def copied_out(session: StoreSession, store: ScriptedStore, region: OwnedRegion) -> None:
+    """What the store has can be read."""
+    content = os.urandom(4 * region.shape.page_bytes)
+    block = store.keep(os.urandom(32), content)
+    pulls = [PagePull(source, target) for source, target in zip(block, (3, 9, 1, 5), strict=True)]
+    done = await asyncio.wrap_future(session.copy(pulls, lambda: False))
+    assert done.good == (True,) * 4 and not done.missed
+    assert b"".join(page(region, number).tobytes() for number in (3, 9, 1, 5)) == content

@@ -84,7 +84,7 @@ async def joined(worker: Worker, gateway: Path) -> AsyncIterator[None]:
 async def test_a_live_workers_experts_are_on_the_page(tmp_path: Path) -> None:
     write_hf_folder(tmp_path / "moe", SPEC, random_tensors(SPEC, seed=1))
     values = {
-        "model": {"name": str(tmp_path / "moe"), "dtype": "fp32"},
+        "model": {"name": str(tmp_path / "moe"), "quantize": "none"},
         "kv": {"memory_bytes": "4MiB"},
         "engine": {"cache_dir": str(tmp_path / "cache")},
     }

@@ -11,6 +11,8 @@ from link_kit import (
     Door,
     PuppetWorker,
     ended,
+    ends,
+    next_batch,
     offer,
     port,
     request,
@@ -25,7 +27,6 @@ from antiphon.live.remote_worker import RemoteWorker
 from antiphon.types import (
     Aborted,
     Admitted,
-    AttemptFailed,
     Incarnation,
     LeaseHeld,
     LeaseId,
@@ -40,7 +41,6 @@ from antiphon.types import (
     Unknown,
     WorkerId,
 )
-from antiphon.wire import Kind, codec
 from antiphon.wire import stream as stream_module
 
 pytestmark = pytest.mark.timeout(60)
@@ -56,19 +56,6 @@ def folder(tmp_path):
 @pytest.fixture
 def worker() -> PuppetWorker:
     return PuppetWorker(worker_info())
-
-
-async def next_batch(reader) -> list:
-    return list(await asyncio.wait_for(anext(reader), 10))
-
-
-async def ends(reader) -> str:
-    """Why the events are over; whatever still comes before is left out."""
-    with pytest.raises(PeerError) as found:
-        async with asyncio.timeout(10):
-            while True:
-                await anext(reader)
-    return str(found.value)
 
 
 async def test_every_call_reaches_the_worker_and_its_answer_comes_back(folder, worker) -> None:
@@ -314,44 +301,6 @@ async def test_a_worker_that_does_not_read_loses_its_stream_and_nobody_else(
             assert {type(result) for result in results} <= {PeerError, Rejected}
 
 
-def shrink(monkeypatch, kind: Kind, max_bytes: int) -> None:
-    entry = replace(codec._ENTRIES[kind], max_bytes=max_bytes)
-    monkeypatch.setitem(codec._ENTRIES, kind, entry)
-
-
-async def test_a_prompt_that_no_message_holds_is_refused_and_the_stream_lives(
-    folder, worker, monkeypatch
-) -> None:
-    shrink(monkeypatch, Kind.DISPATCH, 2000)
-    async with Door(folder) as door, port(worker, door.path):
-        link = await door.link()
-        answer = await link.add(request(prompt=(900,) * 5000))
-        assert isinstance(answer, Rejected)
-        assert answer.reason is RejectReason.TOO_LONG
-        assert await link.add(request()) == Admitted(request=request().id)
-
-
-async def test_too_many_events_go_in_parts_and_too_long_an_offer_is_given_up(
-    folder, worker, monkeypatch
-) -> None:
-    shrink(monkeypatch, Kind.EVENTS, 2000)
-    async with Door(folder) as door, port(worker, door.path):
-        link = await door.link()
-        one, two = request("one"), request("two")
-        await link.add(one)
-        await link.add(two, Stage.PREFILL)
-        tokens = [token(one, index) for index in range(100)]
-        worker.say(*tokens, token(two, 0), offer(two, pages=500))
-        got: list = []
-        reader = link.events()
-        while not got or type(got[-1]) is not AttemptFailed:
-            got += await next_batch(reader)
-        assert got[:-1] == [*tokens, token(two, 0)]
-        assert got[-1].request == two.id
-        assert "the offer can't be told" in got[-1].message
-        assert worker.calls("release") == [(LEASE,)]
-
-
 async def test_a_message_for_somebody_else_ends_the_stream(folder, worker) -> None:
     async with Door(folder) as door, port(worker, door.path) as serving:
         link = await door.link()
@@ -396,36 +345,3 @@ async def test_a_worker_that_stops_says_its_last_events(folder, worker) -> None:
         assert await next_batch(reader) == [token(one, 0), ended(one)]
         await ends(reader)
         await asyncio.wait_for(serving.run, 10)
-
-
-@pytest.mark.parametrize("changed", [{"owner": WorkerId("../w1")}, {"incarnation": "life-0"}])
-async def test_a_worker_offers_only_what_is_its_own(folder, worker, changed) -> None:
-    async with Door(folder) as door, port(worker, door.path):
-        link = await door.link()
-        one = request()
-        await link.add(one, Stage.PREFILL)
-        worker.say(replace(offer(one), **changed))
-        assert "it offers what is of" in await ends(link.events())
-
-
-@pytest.mark.parametrize("strange", [-1, 1000, 2**40])
-async def test_a_token_that_is_none_of_the_models_loses_the_worker(
-    folder, worker, strange: int
-) -> None:
-    async with Door(folder) as door, port(worker, door.path):
-        link = await door.link()
-        one = request()
-        await link.add(one)
-        worker.say(replace(token(one, 0), token=strange))
-        with pytest.raises(PeerError, match=f"what can't be: token is {strange}, of 1000"):
-            await next_batch(link.events())
-        await until(lambda: not door.socket.present or link is not door.links[-1])
-
-
-async def test_a_report_without_pages_loses_the_worker(folder, worker, monkeypatch) -> None:
-    view = worker.view()
-    async with Door(folder) as door, port(worker, door.path):
-        link = await door.link()
-        monkeypatch.setattr(worker, "view", lambda: replace(view, total_pages=0, free_pages=0))
-        assert "what can't be: total_pages is 0" in await ends(link.events())
-        assert link.view().total_pages == 8

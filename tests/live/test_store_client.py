@@ -1,28 +1,33 @@
 """A worker's stream to the store: whatever the store does, the worker goes on."""
 
 import asyncio
-import gc
 import os
 import re
 import threading
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import asynccontextmanager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-import numpy as np
 import pytest
 import uvloop
 from link_kit import until
-from scripted_store import ScriptedStore, client, hello, open_descriptors
+from scripted_store import (
+    ScriptedStore,
+    client,
+    copied_out,
+    hello,
+    mapped,
+    open_descriptors,
+    session_of,
+    using,
+)
 
 from antiphon.errors import BugError, PeerError
 from antiphon.live import store_client
 from antiphon.live.loop_guard import guard_loop
 from antiphon.live.store_client import StoreClient, StoreState
-from antiphon.live.store_session import StoreSession
 from antiphon.store.transfer import MappedRegion, OwnedRegion
 from antiphon.types import (
     Incarnation,
@@ -58,41 +63,6 @@ def region() -> Iterator[OwnedRegion]:
 def threads() -> Iterator[ThreadPoolExecutor]:
     with ThreadPoolExecutor(1) as made:
         yield made
-
-
-@asynccontextmanager
-async def using(one: StoreClient) -> AsyncIterator[StoreClient]:
-    one.start()
-    try:
-        yield one
-    finally:
-        await one.close()
-
-
-async def session_of(one: StoreClient) -> StoreSession:
-    await until(lambda: one.session() is not None)
-    session = one.session()
-    assert session is not None
-    return session
-
-
-def mapped() -> int:
-    gc.collect()  # regions of earlier tests
-    return Path("/proc/self/maps").read_text().count("antiphon-kv")
-
-
-def page(region: OwnedRegion, number: int) -> np.ndarray:
-    return region.content.reshape(region.shape.pages, -1)[number]
-
-
-async def copied_out(session: StoreSession, store: ScriptedStore, region: OwnedRegion) -> None:
-    """What the store has can be read."""
-    content = os.urandom(4 * SHAPE.page_bytes)
-    block = store.keep(os.urandom(32), content)
-    pulls = [PagePull(source, target) for source, target in zip(block, (3, 9, 1, 5), strict=True)]
-    done = await asyncio.wrap_future(session.copy(pulls, lambda: False))
-    assert done.good == (True,) * 4 and not done.missed
-    assert b"".join(page(region, number).tobytes() for number in (3, 9, 1, 5)) == content
 
 
 async def test_a_worker_introduces_itself_and_reads_the_stores_memory(

@@ -4,7 +4,11 @@ import asyncio
 import socket
 from collections.abc import Callable
 
-from antiphon.wire import Ending, Frame, FrameStream, owned_by_loop
+from antiphon.types import LeaseHeld, LeaseId, TakenLease
+from antiphon.wire import TO_OWNER, TO_TAKER, Ending, Frame, FrameStream, owned_by_loop
+
+LEASE = TakenLease(LeaseId("lease"), 1)
+HELD = LeaseHeld(LeaseId("lease"))
 
 
 class Ear:
@@ -50,3 +54,36 @@ async def until(condition: Callable[[], bool]) -> None:
     async with asyncio.timeout(10):
         while not condition():
             await asyncio.sleep(0.001)
+
+
+class HandClock:
+    def __init__(self) -> None:
+        self.now = 100.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+async def pair(clock: HandClock) -> tuple[Ear, Ear]:
+    """An owner and a taker."""
+    one, other = socket.socketpair()
+    return await on_socket(one, TO_OWNER, clock), await on_socket(other, TO_TAKER, clock)
+
+
+async def half(clock: HandClock, *, answers: bool = False) -> tuple[Ear, socket.socket]:
+    """An owner, and the bare socket at the other end."""
+    one, other = socket.socketpair()
+    other.settimeout(10)
+    return await on_socket(one, TO_OWNER, clock, answers=answers), other
+
+
+async def received(other: socket.socket) -> bytes:
+    """All that comes until the end."""
+
+    def read() -> bytes:
+        parts = []
+        while part := other.recv(65536):
+            parts.append(part)
+        return b"".join(parts)
+
+    return await asyncio.to_thread(read)

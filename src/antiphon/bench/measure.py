@@ -5,6 +5,7 @@ from typing import Protocol
 
 from antiphon.errors import PeerError
 from antiphon.types import CallError, CallRecord, Seconds
+from antiphon.workload import plural
 
 _NOT_REACHED = (CallError.UNREACHABLE, CallError.UNSENT, CallError.ABANDONED)
 
@@ -32,5 +33,5 @@ def answered(records: Sequence[CallRecord]) -> Sequence[CallRecord]:
     lost = [record for record in records if record.error is CallError.UNREACHABLE]
     if lost:
         why = lost[-1].message or "is it up?"
-        raise PeerError(f"none of {len(records)} calls reached the server: {why}")
+        raise PeerError(f"none of {plural(len(records), 'call')} reached the server: {why}")
     return records

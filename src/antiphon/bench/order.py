@@ -15,7 +15,7 @@ from antiphon.errors import PeerError, UsageError
 from antiphon.report import SavedSearch, check_folder, take_folder
 from antiphon.runs import LoadPlan, Measured
 from antiphon.types import CallRecord, Seconds
-from antiphon.workload import Ask, number_text
+from antiphon.workload import Ask, number_text, plural
 
 from .probe import probe
 from .search_runner import SearchRunner, Stopped
@@ -144,7 +144,8 @@ def _nothing_served(records: Sequence[CallRecord]) -> str:
     kinds = Counter(record.error for record in records)
     kind = max(kinds, key=lambda one: (kinds[one], str(one)))
     said = next(record.message for record in records if record.error is kind)
-    return f"all {len(records)} requests failed, {kinds[kind]} of them as {kind}: {said or kind}"
+    every = plural(len(records), "request")
+    return f"all {every} failed, {kinds[kind]} of them as {kind}: {said or kind}"
 
 
 async def _search(order: Order, runner: SearchRunner, audience: Audience) -> Ending:

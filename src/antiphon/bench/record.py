@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 
 from antiphon.types import CallError, CallRecord, Seconds, TokenSource
-from antiphon.workload import Message, Session, number_text
+from antiphon.workload import Message, Session, number_text, plural
 
 from .answer import Answer
 
@@ -96,8 +96,8 @@ class RecordMaker:
         found: list[str] = []
         if self._unsent:
             found.append(
-                f"{self._unsent} calls were not sent for want of room at the client: "
-                "they count as failures, but they are none of the server's."
+                f"Not sent for want of room at the client: {plural(self._unsent, 'call')}. "
+                "That counts as failure, but is none of the server's."
             )
         if self._pieces:
             found.append(

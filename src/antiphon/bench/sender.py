@@ -13,7 +13,7 @@ from antiphon import __version__
 from antiphon.report import RunWriter, summarise
 from antiphon.runs import LoadPlan, LoadTally, Measured, meets
 from antiphon.types import CallRecord, LoadRun, Seconds
-from antiphon.workload import number_text
+from antiphon.workload import number_text, plural
 
 from .load import LoadResult, run_load
 from .server import LoadLimits, Server
@@ -129,7 +129,7 @@ def _over(run: LoadRun, result: LoadResult) -> LoadRun:
     lasted_s: Seconds = min(run.duration_s, result.duration_s)
     note = (
         f"Interrupted after {result.duration_s:.1f} of {number_text(run.duration_s)} s: "
-        f"{result.unfinished} calls that were open or not due yet are left out."
+        f"left out: {plural(result.unfinished, 'call')} that had not ended or begun."
     )
     return ended(replace(run, duration_s=lasted_s, notes=(*run.notes, note)), result)
 

@@ -39,6 +39,10 @@ from .store import store
 from .worker import worker
 
 _NOWHERE_TO_WRITE = (errno.ENOSPC, errno.EDQUOT)
+_RENAMED = {"--dtype": "is called --quantize now: int8 stays, fp32 is none"}
+"""Options of earlier versions, and what to write instead."""
+_CommandLineError: Any = typer.BadParameter.__bases__[0]
+"""What is wrong with a command line, in the parser that typer brings along."""
 
 
 class Commands(TyperGroup):
@@ -51,6 +55,12 @@ class Commands(TyperGroup):
         except (UsageError, PeerError) as error:
             typer.echo("antiphon: " + " ".join(str(error).split()), err=True)
             raise typer.Exit(2 if isinstance(error, UsageError) else 1) from None
+        except _CommandLineError as error:
+            name = getattr(error, "option_name", None)
+            if name not in _RENAMED:
+                raise
+            typer.echo(f"antiphon: {name} {_RENAMED[name]}", err=True)
+            raise typer.Exit(2) from None
         except KeyboardInterrupt as error:
             raise typer.Exit(code_of(error)) from None
         except OSError as error:

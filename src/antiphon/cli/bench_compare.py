@@ -7,6 +7,7 @@ from pathlib import Path
 import typer
 
 from antiphon.errors import UsageError
+from antiphon.host import write_whole
 from antiphon.report import (
     RUN,
     SEARCH,
@@ -18,7 +19,6 @@ from antiphon.report import (
     open_run,
     open_search,
     probe_folders,
-    write_bytes,
 )
 from antiphon.report.strict_json import encode_file
 
@@ -51,7 +51,7 @@ def compare_folders(folders: Sequence[Path], page: Path | None, *, as_json: bool
     else:
         show(compare_table(comparison, width=width()))
     if page is not None:
-        write_bytes(page, drawn().encode())
+        write_whole(page, drawn().encode())
         tell(f"Comparison: {page}", err=True)
 
 

@@ -2,7 +2,10 @@
 
 import json
 import math
-from dataclasses import dataclass, replace
+import shlex
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,10 +15,13 @@ from antiphon.errors import UsageError
 from antiphon.types import Seconds
 from antiphon.workload import Trace, parse_workload
 
+from .bench_search import SearchWords, aim_of
+from .key_file import first_key
 from .quantities import seconds
+from .token_counter import token_counter
 
 if TYPE_CHECKING:
-    from antiphon.bench import LoadLimits, Server
+    from antiphon.bench import LoadLimits, Order, Server
     from antiphon.runs import LoadPlan
 
 DEFAULT_WORKLOAD = "chat"
@@ -79,6 +85,46 @@ class LoadWords:
     devices: int
     seed: int
     title: str
+
+
+_GIVEN_OTHERWISE = ("slos", "title")
+_LOAD_WORDS = [one.name for one in fields(LoadWords) if one.name not in _GIVEN_OTHERWISE]
+_SEARCH_WORDS = [one.name for one in fields(SearchWords)]
+"""Options whose values are taken as they are."""
+_PATHS = ("trace", "api_key_file", "output")
+
+
+def order_of(words: Mapping[str, Any]) -> "Order":
+    """What is to be measured, by the names of the command's options, whose `url` was given.
+
+    Paths may be text. Raises `UsageError` for what is wrong or has no effect, or can't be read.
+    """
+    from antiphon.bench import Order
+    from antiphon.runs import slos_of
+
+    paths = {name: Path(words[name]) if words[name] else None for name in _PATHS}
+    words = {**words, **paths}
+    plan = plan_of(
+        LoadWords(
+            slos=slos_of(words["slo"] or (), words["slo_preset"] or ()),
+            title=words["title"] or "",
+            **{name: words[name] for name in _LOAD_WORDS},
+        )
+    )
+    search = SearchWords(**{name: words[name] for name in _SEARCH_WORDS})
+    if words["overwrite"] and words["output"] is None:
+        raise UsageError("--overwrite: has no effect without -o")
+    key, tokenizer = first_key(words["api_key_file"]), words["tokenizer"]
+    return Order(
+        server=server_of(words["url"], words["model"], key, words["insecure"], words["extra_body"]),
+        limits=limits_of(words["timeout"], words["max_open"]),
+        count_tokens=token_counter(tokenizer) if tokenizer else None,
+        plan=plan,
+        aim=aim_of(search, plan, words["rate"]),
+        folder=words["output"],
+        overwrite=words["overwrite"],
+        command=shlex.join(["antiphon", *sys.argv[1:]]),
+    )
 
 
 def plan_of(words: LoadWords) -> "LoadPlan":

@@ -4,14 +4,13 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 import typer
 
-from antiphon.core.draws import LARGEST_SEED
 from antiphon.errors import PeerError, UsageError
 
-from . import options
+from . import drill_options, options
 from .key_file import first_key
 from .progress import Progress, tell
 
@@ -25,97 +24,24 @@ _EVERY_S, _STOP_FOR_S = 5.0, 5.0
 
 def drill(
     model: options.Model = None,
-    plan: Annotated[
-        Path | None,
-        typer.Option(help="Faults and load out of a file, see the guide.", metavar="FILE"),
-    ] = None,
-    kind: Annotated[
-        str | None,
-        typer.Option(
-            help="Without a plan: kill (SIGKILL), stop (SIGSTOP, later SIGCONT), or mixed.",
-            show_default="kill",
-        ),
-    ] = None,
-    seed: Annotated[
-        int | None,
-        typer.Option(
-            help="Of prompts, arrivals, victims and moments.",
-            min=0,
-            max=LARGEST_SEED,
-            show_default="the plan's, or 0",
-        ),
-    ] = None,
-    duration: Annotated[
-        float | None, typer.Option(help="Seconds of load.", min=1, max=86400, show_default="60")
-    ] = None,
-    every: Annotated[
-        float | None,
-        typer.Option(
-            help="Without a plan: seconds between faults, on average.",
-            min=0.1,
-            max=3600,
-            show_default="5",
-        ),
-    ] = None,
-    stop_for: Annotated[
-        float | None,
-        typer.Option(
-            help="Without a plan: how long a stopped worker stands still, noticed or not.",
-            min=0.1,
-            max=3600,
-            show_default="5",
-        ),
-    ] = None,
-    rate: Annotated[
-        float | None,
-        typer.Option(help="Requests a second, on average.", min=0.01, max=10_000, show_default="2"),
-    ] = None,
-    asks: Annotated[
-        int | None,
-        typer.Option(help="How many different chats.", min=1, max=10_000, show_default="40"),
-    ] = None,
-    prompt_words: Annotated[
-        str | None,
-        typer.Option(
-            help="Length of the prompts, from and to.", metavar="LOW-HIGH", show_default="10-120"
-        ),
-    ] = None,
-    max_tokens: Annotated[
-        str | None,
-        typer.Option(
-            help="Length of the answers, from and to.", metavar="LOW-HIGH", show_default="8-48"
-        ),
-    ] = None,
-    prefill: Annotated[
-        int | None, typer.Option(help="Prefill workers of the cluster.", min=0, show_default="2")
-    ] = None,
-    decode: Annotated[
-        int | None, typer.Option(help="Decode workers of the cluster.", min=0, show_default="2")
-    ] = None,
-    mixed: Annotated[
-        int | None, typer.Option(help="Mixed workers of the cluster.", min=0, show_default="0")
-    ] = None,
-    url: Annotated[
-        str | None,
-        typer.Option(
-            help="Hit a server of yours that runs on this machine instead of a new one.",
-            metavar="URL",
-        ),
-    ] = None,
-    api_key_file: Annotated[
-        Path | None,
-        typer.Option(help="With --url: file whose first line is an API key.", metavar="FILE"),
-    ] = None,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Print the faults and their times; start nothing.")
-    ] = False,
-    output: Annotated[
-        Path | None,
-        typer.Option(
-            "--output", "-o", help="Folder for the report and its time line.", metavar="DIR"
-        ),
-    ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="The report as JSON.")] = False,
+    plan: drill_options.PlanFile = None,
+    kind: drill_options.Kind = None,
+    seed: drill_options.Seed = None,
+    duration: drill_options.Duration = None,
+    every: drill_options.Every = None,
+    stop_for: drill_options.StopFor = None,
+    rate: drill_options.Rate = None,
+    asks: drill_options.Asks = None,
+    prompt_words: drill_options.PromptWords = None,
+    max_tokens: drill_options.MaxTokens = None,
+    prefill: drill_options.Prefill = None,
+    decode: drill_options.Decode = None,
+    mixed: drill_options.Mixed = None,
+    url: drill_options.Url = None,
+    api_key_file: drill_options.ApiKeyFile = None,
+    dry_run: drill_options.DryRun = False,
+    output: drill_options.Output = None,
+    as_json: drill_options.AsJson = False,
     kv_memory: options.KvMemory = None,
     config: options.ConfigFile = None,
 ) -> None:
@@ -137,13 +63,7 @@ def drill(
     Exit code 0: passed. 1: something was lost, or a fault could not be carried out. 2: it could not
     begin as it was asked for.
     """
-    own = (model, config, kv_memory, prefill, decode, mixed)
-    if url is not None and any(value is not None for value in own):
-        raise UsageError(
-            "--url hits a server that runs: give no model, no workers and no settings with it"
-        )
-    if api_key_file is not None and url is None:
-        raise UsageError("--api-key-file goes with --url: a cluster of the drill's own has no keys")
+    _check_server(url, api_key_file, (model, config, kv_memory, prefill, decode, mixed))
     chosen = _plan(plan, seed, kind=kind, every=every, stop_for=stop_for)
     chosen = _with_load(
         chosen,
@@ -161,24 +81,45 @@ def drill(
     if dry_run:
         _show(chosen, shape if url is None else {})
         return
+    if output is not None:
+        _make_folder(output)
+    arguments = _arguments(model, shape, kv_memory, config)
+    report = _drilled(chosen, arguments, url, api_key_file)
+    _tell(report, chosen, output, as_json=as_json)
+    raise typer.Exit(0 if report.passed else 1)
+
+
+def _check_server(url: str | None, api_key_file: Path | None, own: Sequence[object]) -> None:
+    """Raise `UsageError` if a server that runs is named beside options of one of our own."""
+    if url is not None and any(value is not None for value in own):
+        raise UsageError(
+            "--url hits a server that runs: give no model, no workers and no settings with it"
+        )
+    if api_key_file is not None and url is None:
+        raise UsageError("--api-key-file goes with --url: a cluster of the drill's own has no keys")
+
+
+def _arguments(
+    model: str | None, shape: Mapping[str, int], kv_memory: str | None, config: Path | None
+) -> list[str]:
+    """Of `antiphon serve`, for a cluster of the drill's own."""
     arguments = [model] if model else []
     for name, value in shape.items():
         arguments += [f"--{name}", str(value)]
     arguments += ["--kv-memory", kv_memory] if kv_memory else []
-    arguments += ["--config", str(config)] if config else []
-    if output is not None:
-        _make_folder(output)
-    report = _drilled(chosen, arguments, url, api_key_file)
-    if output is not None:
+    return arguments + (["--config", str(config)] if config else [])
+
+
+def _tell(report: "DrillReport", plan: "DrillPlan", folder: Path | None, *, as_json: bool) -> None:
+    if folder is not None:
         from antiphon.drill import write_report
 
-        write_report(output, report, chosen.load)
+        write_report(folder, report, plan.load)
     if as_json:
         typer.echo(json.dumps(report.as_mapping(), indent=2))
-    else:
-        for line in report.lines():
-            tell(line)
-    raise typer.Exit(0 if report.passed else 1)
+        return
+    for line in report.lines():
+        tell(line)
 
 
 def _plan(

@@ -6,6 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
+from antiphon.core.number_text import plural
 from antiphon.errors import PeerError, UsageError
 
 from . import kv_prompt, options
@@ -182,10 +183,12 @@ def verify(call: KvCall = _PATIENT) -> None:
             typer.echo("all blocks that were read are what they were when they were put")
         if answer["note"]:
             typer.echo(answer["note"])
-    if answer["blocks"]:
+    if blocks := answer["blocks"]:
+        was, they_were = ("was", "it was") if blocks == 1 else ("were", "they were")
         raise PeerError(
-            f"{answer['blocks']} blocks were missing, or not what they were when they were put, "
-            f"and are forgotten: look at the disk of store.dir, or at store.remote"
+            f"{plural(blocks, 'block')} {was} missing, or not what {they_were} when put, and "
+            f"{'is' if blocks == 1 else 'are'} forgotten: look at the disk of "
+            f"store.dir, or at store.remote"
         )
 
 
@@ -214,5 +217,6 @@ def _say(answer: dict[str, Any], as_json: bool, *, may_be_none: bool = False) ->
         )
     if not as_json:
         of = "" if asked is None else f" of {asked}"
+        noun = "block" if (blocks if asked is None else asked) == 1 else "blocks"
         note = f": {answer['note']}" if answer["note"] else ""
-        typer.echo(f"{blocks:,}{of} blocks {done} ({answer['tokens']:,} tokens){note}")
+        typer.echo(f"{blocks:,}{of} {noun} {done} ({plural(answer['tokens'], 'token')}){note}")

@@ -1,20 +1,19 @@
 """`antiphon kv profile` and `antiphon kv compress`: KV as few bytes, and what that costs."""
 
 import json
-import sys
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
 import typer
 
+from antiphon.core.number_text import plural
 from antiphon.errors import UsageError
 
 from . import options
+from .bar import stages
 from .kv_prompt import AsJson
-from .progress import Progress
 from .settings import load, parse_cores
 
 if TYPE_CHECKING:
@@ -94,7 +93,7 @@ def profile(
     from antiphon.live.kv_profiler import SampleSizes, profile_kv
     from antiphon.store.codec import write_kv_profile
 
-    with shown() as (say, advance):
+    with stages() as (say, advance):
         made = profile_kv(
             settings, said, sizes=SampleSizes(prompts=prompts), say=say, advance=advance
         )
@@ -122,7 +121,7 @@ def compress(
     following: Annotated[
         int, typer.Option(min=2, max=4096, help="Tokens after it whose quality is measured.")
     ] = 64,
-    dtype: options.Dtype = None,
+    quantize: options.Quantize = None,
     kv_dtype: options.KvDtype = None,
     cores: options.Cores = None,
     as_json: AsJson = False,
@@ -143,7 +142,7 @@ def compress(
 
     given = {
         ("model", "name"): model,
-        ("model", "dtype"): dtype,
+        ("model", "quantize"): quantize,
         ("kv", "dtype"): kv_dtype,
         ("engine", "cores"): parse_cores(cores),
     }
@@ -151,7 +150,7 @@ def compress(
     levels = [parse_level(name) for name in level or ()]
     known = None if profile_file is None else read_kv_profile(profile_file)
     said = read_texts(text)
-    with shown() as (say, advance):
+    with stages() as (say, advance):
         found = try_levels(
             settings,
             said,
@@ -240,30 +239,12 @@ def trials_text(found: "Sequence[LevelTrial]") -> str:
             f"{trial.perplexity / trial.exact_perplexity - 1:>+12.2%}{rates}"
         )
     lines += [
-        f"{one.trial.name}: {one.raw_blocks} blocks could not be encoded, and stayed raw"
+        f"{one.trial.name}: {plural(one.raw_blocks, 'block')} could not be encoded, and stayed raw"
         for one in found
         if one.raw_blocks
     ]
     positions = found[0].trial.positions
-    lines.append(f"{positions} tokens, exact perplexity {found[0].trial.exact_perplexity:.2f}")
+    lines.append(
+        f"{plural(positions, 'token')}, exact perplexity {found[0].trial.exact_perplexity:.2f}"
+    )
     return "\n".join(lines)
-
-
-@contextmanager
-def shown() -> Iterator[tuple[Callable[[str], None], Callable[[float], None]]]:
-    """What tells a person what is done, and how much of it: lines, or a bar on a terminal."""
-    from rich.console import Console
-    from rich.progress import BarColumn, TaskProgressColumn, TextColumn, TimeRemainingColumn
-    from rich.progress import Progress as Bar
-
-    if not sys.stderr.isatty():
-        with Progress() as progress:
-            yield progress.say, lambda _: None
-        return
-    columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn())
-    with Bar(*columns, TimeRemainingColumn(), console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task("Starting", total=1.0)
-        yield (
-            lambda line: bar.update(task, description=line),
-            lambda share: bar.update(task, completed=share),
-        )

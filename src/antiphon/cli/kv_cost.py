@@ -2,9 +2,10 @@
 
 import json
 import math
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from difflib import get_close_matches
-from typing import Annotated, Any
+from typing import Any
 
 import typer
 
@@ -20,12 +21,10 @@ from antiphon.core.kv_cost import (
     storage_case,
     useful_bytes_per_s,
 )
-from antiphon.core.number_text import number_text
+from antiphon.core.number_text import number_text, plural
 from antiphon.errors import UsageError
 
-from . import quantities
-
-CAPACITY = "2TB"
+from . import kv_cost_options, quantities
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,54 +44,20 @@ class Estimate:
 
 
 def cost(
-    model: Annotated[
-        str,
-        typer.Argument(help="A name of the table that --list prints, or as for `antiphon serve`."),
-    ] = "deepseek-r1",
-    devices: Annotated[int, typer.Option(min=1, max=10**6, help="How many there are.")] = 8,
-    tokens_per_s: Annotated[
-        float | None,
-        typer.Option(
-            min=0.001,
-            max=1e9,
-            help="Tokens whose KV a busy device computes in a second.",
-            show_default="by model",
-        ),
-    ] = None,
-    busy: Annotated[float, typer.Option(min=0.001, max=1, help="Share of the time.")] = 1.0,
-    device_price: Annotated[
-        float, typer.Option(min=0.0001, max=1e6, help="Of a device in an hour.")
-    ] = 2.0,
-    value_bits: Annotated[
-        float, typer.Option(min=0.1, max=64, help="Of a number in KV memory: 16 for FP16.")
-    ] = 16,
-    codec_ratio: Annotated[
-        float, typer.Option(min=1, max=1000, help="By which stored KV is smaller.")
-    ] = 1.0,
-    capacity: Annotated[
-        str | None,
-        typer.Option(help="Storage, such as 500GB or 2TB.", metavar="SIZE", show_default=CAPACITY),
-    ] = None,
-    keep: Annotated[
-        str | None,
-        typer.Option(
-            help="Instead of --capacity: how long blocks are to stay, such as 10min.",
-            metavar="TIME",
-        ),
-    ] = None,
-    ssd_price: Annotated[
-        float, typer.Option(min=0, max=1e6, help="Of 10^9 bytes of SSD in a month.")
-    ] = 0.05,
-    ram_price: Annotated[
-        float, typer.Option(min=0, max=1e6, help="Of 10^9 bytes of memory in a month.")
-    ] = 2.0,
-    hit_rate: Annotated[
-        float, typer.Option(min=0, max=1, help="Share of tokens found, for what is saved.")
-    ] = 0.1,
-    list_models: Annotated[
-        bool, typer.Option("--list", help="Print the models that are known by name.")
-    ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="JSON instead of text.")] = False,
+    model: kv_cost_options.Model = "deepseek-r1",
+    devices: kv_cost_options.Devices = 8,
+    tokens_per_s: kv_cost_options.TokensPerS = None,
+    busy: kv_cost_options.Busy = 1.0,
+    device_price: kv_cost_options.DevicePrice = 2.0,
+    value_bits: kv_cost_options.ValueBits = 16,
+    codec_ratio: kv_cost_options.CodecRatio = 1.0,
+    capacity: kv_cost_options.Capacity = None,
+    keep: kv_cost_options.Keep = None,
+    ssd_price: kv_cost_options.SsdPrice = 0.05,
+    ram_price: kv_cost_options.RamPrice = 2.0,
+    hit_rate: kv_cost_options.HitRate = 0.1,
+    list_models: kv_cost_options.ListModels = False,
+    as_json: kv_cost_options.AsJson = False,
 ) -> None:
     """Say how much KV MODEL makes in a day, and from which hit rate on storing it pays.
 
@@ -119,32 +84,49 @@ def cost(
         device_price_per_hour=device_price,
     )
     per_token = chosen.bytes_per_token(value_bits / 8)
-    stored = per_token / codec_ratio
+    size = _storage_bytes(traffic, per_token / codec_ratio, capacity, keep)
+    storages = [
+        Storage(name=name, capacity_bytes=size, price_per_gb_month=price)
+        for name, price in (("SSD", ssd_price), ("memory", ram_price))
+    ]
+    estimate = _estimate(chosen, traffic, storages, value_bits, codec_ratio, hit_rate)
+    typer.echo(json.dumps(as_values(estimate), indent=2) if as_json else as_text(estimate))
+
+
+def _storage_bytes(
+    traffic: Traffic, stored: float, capacity: str | None, keep: str | None
+) -> float:
+    """How much is there, or is needed for blocks to stay so long. `stored`: bytes a token."""
     if keep is not None:
-        size = bytes_for(traffic, stored, quantities.seconds(keep, "--keep"))
-    else:
-        size = _capacity(CAPACITY if capacity is None else capacity)
-    estimate = Estimate(
-        model=chosen,
+        return bytes_for(traffic, stored, quantities.seconds(keep, "--keep"))
+    return _capacity(kv_cost_options.CAPACITY if capacity is None else capacity)
+
+
+def _estimate(
+    model: KvModel,
+    traffic: Traffic,
+    storages: Sequence[Storage],
+    value_bits: float,
+    codec_ratio: float,
+    hit_rate: float,
+) -> Estimate:
+    per_token = model.bytes_per_token(value_bits / 8)
+    stored = per_token / codec_ratio
+    return Estimate(
+        model=model,
         value_bits=value_bits,
         codec_ratio=codec_ratio,
         hit_rate=hit_rate,
         traffic=traffic,
         bytes_per_token=per_token,
-        device_bytes_per_day=kv_bytes_per_day(traffic, per_token) / devices,
+        device_bytes_per_day=kv_bytes_per_day(traffic, per_token) / traffic.devices,
         bytes_per_day=kv_bytes_per_day(traffic, per_token),
         useful_bytes_per_s=useful_bytes_per_s(traffic, stored),
         cases=tuple(
-            storage_case(
-                traffic,
-                Storage(name=name, capacity_bytes=size, price_per_gb_month=price),
-                stored_bytes_per_token=stored,
-                hit_rate=hit_rate,
-            )
-            for name, price in (("SSD", ssd_price), ("memory", ram_price))
+            storage_case(traffic, storage, stored_bytes_per_token=stored, hit_rate=hit_rate)
+            for storage in storages
         ),
     )
-    typer.echo(json.dumps(as_values(estimate), indent=2) if as_json else as_text(estimate))
 
 
 def find_model(name: str) -> KvModel:
@@ -184,10 +166,11 @@ def as_text(estimate: Estimate) -> str:
     codec = f", stored in 1/{number_text(ratio)} of it" if ratio != 1 else ""
     lines = [
         f"{model.name}: {bytes_text(estimate.bytes_per_token)} of KV a token{codec}",
-        f"  {model.layers} layers, {model.why}, {number_text(estimate.value_bits)} bits each "
+        f"  {plural(model.layers, 'layer')}, {model.why}, "
+        f"{number_text(estimate.value_bits)} bits each "
         f"({model.source})",
         "Assumed",
-        f"  {traffic.devices} device{'' if traffic.devices == 1 else 's'}, each "
+        f"  {plural(traffic.devices, 'device')}, each "
         f"{traffic.tokens_per_s:,.0f} tokens/s, busy {traffic.busy_share:.0%} of the time, "
         f"{number_text(traffic.device_price_per_hour)} an hour",
         f"  {share_text(estimate.hit_rate)} of all tokens are found in storage",
@@ -220,7 +203,7 @@ def catalogue_table() -> str:
 
     return "\n".join(
         f"{model.name:15} {bytes_text(model.bytes_per_token(2)):>8} a token in FP16: "
-        f"{model.layers} layers, {model.why} ({model.source})"
+        f"{plural(model.layers, 'layer')}, {model.why} ({model.source})"
         for model in KV_MODELS
     )
 

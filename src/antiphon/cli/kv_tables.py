@@ -3,6 +3,8 @@
 from collections.abc import Sequence
 from typing import Any
 
+from antiphon.core.number_text import plural
+
 _WIDTH = 120
 
 
@@ -25,8 +27,8 @@ def lookup_text(answer: dict[str, Any]) -> str:
         )
     kept = answer["blocks"] * answer["block_tokens"]
     return _printed(
-        f"The prompt has {_number(whole)} tokens; {_number(kept)} of them, "
-        f"{answer['blocks']} blocks of {answer['block_tokens']}, can be kept.",
+        f"The prompt has {plural(whole, 'token')}; {_number(kept)} of them, "
+        f"{plural(answer['blocks'], 'block')} of {answer['block_tokens']}, can be kept.",
         *_store_line(answer["store"]),
         table,
     )
@@ -40,8 +42,8 @@ def stats_text(answer: dict[str, Any]) -> str:
         *([_tier_table(answer["tiers"])] if answer["tiers"] else []),
         "Workers' own memory, in tokens:",
         _worker_table(answer["workers"]),
-        f"The router knows {_number(index['blocks'])} different blocks of {index['holders']} "
-        f"holders; {index['behind']} of these are behind.",
+        f"The router knows {plural(index['blocks'], 'different block')} of "
+        f"{plural(index['holders'], 'holder')}; {index['behind']} of these are behind.",
     )
 
 

@@ -7,7 +7,8 @@ from typing import Annotated, Any
 
 import typer
 
-from antiphon.core.number_text import number_text
+from antiphon.core.arithmetic import dtype_of
+from antiphon.core.number_text import number_text, plural
 from antiphon.errors import UsageError
 from antiphon.types import Config
 
@@ -33,7 +34,7 @@ def check(
         str | None,
         typer.Option(help="Compare with another model of the same tokenizer.", metavar="MODEL"),
     ] = None,
-    dtype: options.Dtype = None,
+    quantize: options.Quantize = None,
     kv_dtype: options.KvDtype = None,
     positions: Annotated[
         int, typer.Option(min=2, max=10**7, help="Most tokens of the text that are used.")
@@ -54,14 +55,14 @@ def check(
     \b
     antiphon models check smollm2-135m
     antiphon models check ./model.gguf --text mails.txt --max-kl 0.01
-    antiphon models check ./smollm2-8x --reference smollm2-135m --dtype fp32
+    antiphon models check ./smollm2-8x --reference smollm2-135m --quantize none
 
     KL: how many nats the predictions of the next token are away on average, 0 if equal. Top-1:
     how often both find the same token likeliest. Memory: both models, and the logits of a window.
     """
     given = {
         ("model", "name"): model,
-        ("model", "dtype"): dtype,
+        ("model", "quantize"): quantize,
         ("kv", "dtype"): kv_dtype,
         ("engine", "cores"): parse_cores(cores),
     }
@@ -101,14 +102,14 @@ def _measure(
     from antiphon.text import Tokenizer
 
     use_cores(config.engine.cores)
-    kv_dtype = kv_dtype_of(config.kv.dtype, config.model.dtype)
+    kv_dtype = kv_dtype_of(config.kv.dtype, dtype_of(config.model.quantize))
     with Progress() as progress:
         progress.say(f"Opening {config.model.name}")
         candidate = open_checkpoint(resolve(config.model.name))
         other = candidate if reference is None else open_checkpoint(resolve(reference))
         if other.spec.vocab_size != candidate.spec.vocab_size:
             raise UsageError(
-                f"{other.name} has {other.spec.vocab_size} tokens, {candidate.name} "
+                f"{other.name} has {plural(other.spec.vocab_size, 'token')}, {candidate.name} "
                 f"{candidate.spec.vocab_size}: only models of one tokenizer can be compared"
             )
         prompts = windows(
@@ -119,13 +120,13 @@ def _measure(
         cache = cache_folder(config.engine)
         models = (
             load_llama(other, dtype="fp32", cache_dir=cache),
-            load_llama(candidate, dtype=config.model.dtype, cache_dir=cache),
+            load_llama(candidate, dtype=dtype_of(config.model.quantize), cache_dir=cache),
         )
     with bar("comparing") as advance:
         agreement = compare(*models, prompts, kv_dtype=kv_dtype, advance=advance)
     return {
         "model": candidate.name,
-        "dtype": config.model.dtype,
+        "quantize": config.model.quantize,
         "kv_dtype": kv_dtype.value,
         "reference": other.name,
         "window_tokens": max(map(len, prompts)),
@@ -141,16 +142,20 @@ def windows(tokens: tuple[int, ...], size: int) -> list[tuple[int, ...]]:
     cut = [tokens[at : at + size] for at in range(0, len(tokens), size)]
     kept = [prompt for prompt in cut if len(prompt) > 1]
     if not kept:
-        raise UsageError(f"the text has {len(tokens)} tokens: give one of at least two (--text)")
+        raise UsageError(
+            f"the text has {plural(len(tokens), 'token')}: give one of at least two (--text)"
+        )
     return kept
 
 
 def _as_text(found: dict[str, Any]) -> str:
     return "\n".join(
         [
-            f"{found['model']} in {found['dtype']}, keys and values in {found['kv_dtype']}, "
+            f"{found['model']} in {dtype_of(found['quantize'])}, "
+            f"keys and values in {found['kv_dtype']}, "
             f"against {found['reference']} in fp32",
-            f"  {found['positions']:,} positions in prompts of {found['window_tokens']:,} tokens",
+            f"  {plural(found['positions'], 'position')} in prompts of "
+            f"{plural(found['window_tokens'], 'token')}",
             f"  KL          {max(found['mean_kl_nats'], 0.0):.5f} nats on average",
             f"  top-1       {found['top1']:.2%} alike",
             f"  perplexity  {number_text(found['perplexity'], 4)}, "

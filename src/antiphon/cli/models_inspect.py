@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from antiphon.core.number_text import number_text
+from antiphon.core.arithmetic import QUANTIZATIONS, dtype_of
+from antiphon.core.number_text import number_text, plural
 
 from .kv_cost import bytes_text
 
@@ -130,17 +131,18 @@ def _tensors(checkpoint: "Checkpoint") -> list[dict[str, Any]]:
 
 
 def _fits(checkpoint: "Checkpoint", available: int) -> dict[str, Any]:
-    """For each dtype, with the KV type that `kv.dtype = "auto"` gives it: the tokens of KV."""
+    """For each quantisation, with the KV type of `kv.dtype = "auto"`: the tokens of KV."""
     from antiphon.engine import kv_dtype_of, layout_of, weight_bytes
 
     choices = []
-    for dtype in ("int8", "fp32"):
+    for quantize in QUANTIZATIONS:
+        dtype = dtype_of(quantize)
         kv_dtype = kv_dtype_of("auto", dtype)
         weights = weight_bytes(checkpoint, dtype)
         a_token = layout_of(checkpoint.spec, 16, kv_dtype).token_bytes
         choices.append(
             {
-                "dtype": dtype,
+                "quantize": quantize,
                 "weight_bytes": weights,
                 "kv_dtype": kv_dtype.value,
                 "kv_bytes_per_token": a_token,
@@ -163,24 +165,24 @@ def as_text(facts: Mapping[str, Any]) -> str:
         f"  identity   {facts['identity'][:16]}…",
         f"  layers     {facts['layers']}, {facts['hidden']} wide, MLPs {facts['intermediate']}"
         + _experts_text(facts["experts"]),
-        f"  attention  {facts['heads']} heads of {facts['head_dim']}, {facts['kv_heads']} for keys "
-        f"and values{_windows_text(facts['windows'])}",
-        f"  context    {facts['context_len']:,} tokens, RoPE base {theta}"
+        f"  attention  {plural(facts['heads'], 'head')} of {facts['head_dim']}, "
+        f"{facts['kv_heads']} for keys and values{_windows_text(facts['windows'])}",
+        f"  context    {plural(facts['context_len'], 'token')}, RoPE base {theta}"
         f", {facts['rope']['scaling'] or 'no scaling'}",
         f"  tokenizer  {_tokenizer_text(facts['tokenizer'])}",
         "Stored",
     ]
     lines += [
         f"  {row['class']:10} {row['storage']:5} {bytes_text(row['bytes']):>8}  "
-        f"{count_text(row['parameters']):>6} in {row['tensors']:,} tensors"
+        f"{count_text(row['parameters']):>6} in {plural(row['tensors'], 'tensor')}"
         for row in facts["tensors"]
     ]
     lines.append(f"Fits into {bytes_text(facts['fits']['available_bytes'])} that are free here")
     for choice in facts["fits"]["choices"]:
         lines.append(
-            f"  --dtype {choice['dtype']}: weights {bytes_text(choice['weight_bytes'])}, KV "
+            f"  --quantize {choice['quantize']}: weights {bytes_text(choice['weight_bytes'])}, KV "
             f"{bytes_text(choice['kv_bytes_per_token'])} a token ({choice['kv_dtype']}): "
-            + (f"{choice['kv_tokens']:,} tokens" if choice["kv_tokens"] else "does not fit")
+            + (plural(choice["kv_tokens"], "token") if choice["kv_tokens"] else "does not fit")
         )
     return "\n".join(lines)
 
@@ -198,8 +200,8 @@ def _experts_text(experts: Mapping[str, Any] | None) -> str:
         return ""
     shared = f" and {experts['shared']} shared" if experts["shared"] else ""
     return (
-        f", {experts['count']} experts of {experts['intermediate']}, {experts['active']} active"
-        f"{shared}"
+        f", {plural(experts['count'], 'expert')} of {experts['intermediate']}, "
+        f"{experts['active']} active{shared}"
     )
 
 
@@ -213,4 +215,4 @@ def _windows_text(windows: list[int]) -> str:
 def _tokenizer_text(tokenizer: Mapping[str, Any]) -> str:
     ends = " ".join(tokenizer["eos"]) or "none"
     template = "chat template" if tokenizer["chat_template"] else "no chat template"
-    return f"{tokenizer['vocab_size']:,} tokens, ends with {ends}, {template}"
+    return f"{plural(tokenizer['vocab_size'], 'token')}, ends with {ends}, {template}"

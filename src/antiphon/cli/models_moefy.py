@@ -5,6 +5,8 @@ from typing import Annotated
 
 import typer
 
+from antiphon.core.number_text import plural
+
 from .bar import bar
 from .kv_cost import bytes_text
 
@@ -41,6 +43,7 @@ def moefy(
         spec = write(checkpoint, folder, experts=experts, active=top_k, advance=advance)
     size = sum(file.stat().st_size for file in folder.iterdir())
     typer.echo(
-        f"{folder}: {spec.architecture}, {spec.layers} layers of {experts} experts, "
+        f"{folder}: {spec.architecture}, {plural(spec.layers, 'layer')} of "
+        f"{plural(experts, 'expert')}, "
         f"{top_k} active, {bytes_text(size)}"
     )

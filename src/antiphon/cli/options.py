@@ -12,7 +12,9 @@ Model: TypeAlias = Annotated[
         show_default="smollm2-135m",
     ),
 ]
-Dtype: TypeAlias = Annotated[str | None, typer.Option(help="Arithmetic: int8 (fast) or fp32.")]
+Quantize: TypeAlias = Annotated[
+    str | None, typer.Option(help="What weights are rounded to: int8 (fast), or none: fp32.")
+]
 MaxModelLen: TypeAlias = Annotated[
     int | None, typer.Option(help="Longest prompt plus output, in tokens.")
 ]

@@ -10,10 +10,9 @@ from rich.console import Console
 from rich.table import Table
 
 from antiphon.core.goodput import Attainment, Estimate
-from antiphon.core.number_text import number_text
+from antiphon.core.number_text import number_text, plural
 from antiphon.core.placement import Candidate, Judged, Look, Promise, Trial
 from antiphon.report.plots import Bar, goodput_bars, svg
-from antiphon.report.wording import plural
 from antiphon.sim.placing import PlanOrder, SearchRun, cluster_values
 
 _WIDTH = 118
@@ -67,9 +66,9 @@ def _answer(order: PlanOrder, run: SearchRun) -> Iterator[str]:
     )
     most = order.hardware.most_devices
     if fleet.devices > most:
-        yield f"That rate needs more than the {most} devices of --count."
+        yield f"That rate needs more than the {plural(most, 'device')} of --count."
     elif fleet.devices < most and order.rate_per_s is None:
-        yield f"{most - fleet.devices} of {most} devices are too few for one more cell."
+        yield f"{most - fleet.devices} of {plural(most, 'device')} are too few for one more cell."
 
 
 def _rows(run: SearchRun) -> Table:

@@ -2,7 +2,6 @@
 
 import os
 import re
-import sys
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -13,7 +12,7 @@ from antiphon.errors import UsageError
 from antiphon.types import Config
 
 from . import options
-from .progress import Progress
+from .bar import stages
 from .settings import engine_options, load
 
 if TYPE_CHECKING:
@@ -22,7 +21,7 @@ if TYPE_CHECKING:
 
 def profile(
     model: options.Model = None,
-    dtype: options.Dtype = None,
+    quantize: options.Quantize = None,
     max_model_len: options.MaxModelLen = None,
     kv_memory: options.KvMemory = None,
     page_tokens: options.PageTokens = None,
@@ -57,7 +56,7 @@ def profile(
     if output is not None:
         check_writable(output)
     given = {
-        **engine_options(model, dtype, max_model_len, kv_memory, page_tokens, kv_dtype, cores),
+        **engine_options(model, quantize, max_model_len, kv_memory, page_tokens, kv_dtype, cores),
     }
     settings = load(config, given, reaches_hosts=False)
     measured = _measure(settings, budget_s)
@@ -99,44 +98,21 @@ def check_writable(path: Path) -> None:
 
 
 def default_name(measured: "Profile") -> str:
-    """The file's name for a profile of this model, dtype and number of cores."""
+    """The file's name for a profile of this model, arithmetic and number of cores."""
     engine = measured.engine
     name = re.sub(r"[^\w.-]+", "_", f"{engine.model}-{engine.dtype}-{engine.cores}cores")
     return f"{name}.json"
 
 
 def _measure(config: Config, budget_s: float) -> "Profile":
-    """Loads and measures; on a terminal a spinner, then a bar, else plain lines."""
-    from rich.console import Console
-    from rich.progress import BarColumn, TaskProgressColumn, TextColumn, TimeRemainingColumn
-    from rich.progress import Progress as Bar
-
-    with (
-        Progress() as progress,
-        Bar(
-            TextColumn("measuring"),
-            BarColumn(),
-            TaskProgressColumn(),
-            TimeRemainingColumn(),
-            console=Console(stderr=True),
-            transient=True,
-            disable=not sys.stderr.isatty(),
-            auto_refresh=False,
-        ) as bar,
-    ):
-        task = bar.add_task("", total=1.0, visible=False)
-
-        def advance(share: float) -> None:
-            progress.done()
-            bar.update(task, completed=share, visible=True, refresh=True)
-
-        progress.say("Starting")
+    """Loads and measures, and tells of it."""
+    with stages() as (say, advance):
         from antiphon.live.profiler import profile as run
 
         return run(
             config,
             budget_s=budget_s,
             measured_at=datetime.now(UTC).isoformat(timespec="seconds"),
-            say=progress.say,
+            say=say,
             advance=advance,
         )

@@ -9,6 +9,7 @@ from typing import Annotated, Any, BinaryIO, TypeVar
 import typer
 
 from antiphon import __version__
+from antiphon.core.number_text import plural
 from antiphon.errors import UsageError
 
 _LONGEST = 500
@@ -89,7 +90,7 @@ def _lines(answer: dict[str, Any]) -> Iterator[str]:
     versions = f"recorded by {answer['recorded_by']}, replayed by {answer['replayed_by']}"
     difference = answer["first_difference"]
     if difference is None:
-        yield f"The same: {answer['decisions']} decisions ({versions})"
+        yield f"The same: {plural(answer['decisions'], 'decision')} ({versions})"
         return
     place = f"{difference['machine']}.{difference['method']}, call {difference['number']}"
     yield f"Decision {answer['decisions']} is not the same ({versions})"

@@ -16,7 +16,7 @@ def serve(
     port: serve_options.Port = None,
     api_key_file: serve_options.ApiKeyFile = None,
     served_model_name: serve_options.ServedModelName = None,
-    dtype: options.Dtype = None,
+    quantize: options.Quantize = None,
     max_model_len: options.MaxModelLen = None,
     kv_memory: options.KvMemory = None,
     page_tokens: options.PageTokens = None,

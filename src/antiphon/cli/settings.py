@@ -59,13 +59,13 @@ def load(
         raise ConfigError(f"{file}: {error}" if file else str(error)) from None
 
 
-ENGINE_OPTIONS = ("dtype", "max_model_len", "kv_memory", "page_tokens", "kv_dtype", "cores")
+ENGINE_OPTIONS = ("quantize", "max_model_len", "kv_memory", "page_tokens", "kv_dtype", "cores")
 """Of `engine_options`, besides the model."""
 
 
 def engine_options(
     model: str | None,
-    dtype: str | None,
+    quantize: str | None,
     max_model_len: int | None,
     kv_memory: str | None,
     page_tokens: int | None,
@@ -75,7 +75,7 @@ def engine_options(
     """What commands that run an engine have in common. Raises `ConfigError`."""
     return {
         ("model", "name"): model,
-        ("model", "dtype"): dtype,
+        ("model", "quantize"): quantize,
         ("model", "max_model_len"): max_model_len,
         ("kv", "memory_bytes"): kv_memory,
         ("kv", "page_tokens"): page_tokens,

@@ -1,14 +1,10 @@
 """`antiphon sim`: a fleet in virtual time, and what its users saw."""
 
-from pathlib import Path
-from typing import Annotated
-
 import typer
 
-from antiphon.core.draws import LARGEST_SEED
 from antiphon.errors import UsageError
 
-from . import options
+from . import options, sim_options
 from .bench_group import DEFAULT, DefaultCommand, UrlOrCommand
 from .sim_explore import explore
 
@@ -27,59 +23,20 @@ sim_app.command()(explore)
 
 @sim_app.command(DEFAULT, cls=DefaultCommand, hidden=True)
 def run(
-    scenarios: Annotated[
-        list[Path],
-        typer.Argument(help="Fleets, loads and faults, one TOML file each.", metavar="SCENARIO"),
-    ],
-    seed: Annotated[
-        int | None,
-        typer.Option(
-            help="Of prompts, arrivals, routes and victims.",
-            min=0,
-            max=LARGEST_SEED,
-            show_default="the scenario's",
-        ),
-    ] = None,
-    seeds: Annotated[
-        int, typer.Option(help="Run it with so many seeds, from --seed on.", min=1, max=1000)
-    ] = 1,
-    rate: Annotated[
-        float | None,
-        typer.Option(help="Calls a second; a search begins there.", show_default="the scenario's"),
-    ] = None,
-    duration: Annotated[
-        str | None,
-        typer.Option(
-            help="How long calls are sent, such as 10min.",
-            metavar="TIME",
-            show_default="the scenario's",
-        ),
-    ] = None,
+    scenarios: sim_options.Scenarios,
+    seed: sim_options.Seed = None,
+    seeds: sim_options.Seeds = 1,
+    rate: sim_options.Rate = None,
+    duration: sim_options.Duration = None,
     find_goodput: options.FindGoodput = False,
-    min_rate: Annotated[
-        float | None,
-        typer.Option(help="Of --find-goodput, calls a second.", show_default="0.05"),
-    ] = None,
+    min_rate: sim_options.MinRate = None,
     max_rate: options.MaxRate = None,
     tolerance: options.Tolerance = None,
-    jobs: Annotated[
-        int,
-        typer.Option("--jobs", "-j", help="Runs at once, a process each.", min=1, max=256),
-    ] = _JOBS,
-    output: Annotated[
-        Path | None,
-        typer.Option(
-            "--output", "-o", help="Keep all calls there, and a report.", metavar="FOLDER"
-        ),
-    ] = None,
+    jobs: sim_options.Jobs = _JOBS,
+    output: sim_options.Output = None,
     overwrite: options.OverwriteRun = False,
-    as_json: Annotated[
-        bool, typer.Option("--json", help="JSON on stdout instead of a table.")
-    ] = False,
-    dry_run: Annotated[
-        bool,
-        typer.Option("--dry-run", help="Print the fleet, its load and its faults; run nothing."),
-    ] = False,
+    as_json: sim_options.AsJson = False,
+    dry_run: sim_options.DryRun = False,
 ) -> None:
     """Run a fleet in virtual time: how fast it answers, what it bears, what a fault costs.
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from antiphon.core.draws import LARGEST_SEED
+from antiphon.core.number_text import plural
 from antiphon.errors import UsageError
 from antiphon.host import terminable
 
@@ -125,7 +126,7 @@ def _searched(
                     if progress.is_live or now - told >= _TOLD_EVERY_S:
                         told = now
                         progress.say(
-                            f"{card.runs:,} of {whole:,} runs in {now - began:.0f} s, "
+                            f"{card.runs:,} of {plural(whole, 'run')} in {now - began:.0f} s, "
                             f"{len(card.broken)} broke a law"
                         )
         except KeyboardInterrupt as interrupt:
@@ -247,7 +248,7 @@ def _as_table(card: "Scorecard") -> str:
         for number, meaning in LAWS.items():
             broken = sum(run.broken is not None and run.broken.law == number for run in card.broken)
             console.print(f"{number:<4} {meaning}" + (f": BROKEN by {broken}" if broken else ""))
-        console.print(f"{len(card.broken):,} of {card.runs:,} runs broke a law")
+        console.print(f"{len(card.broken):,} of {plural(card.runs, 'run')} broke a law")
     return "\n".join(line.rstrip() for line in captured.get().splitlines()).rstrip()
 
 

@@ -6,6 +6,8 @@ from typing import Annotated, Any
 
 import typer
 
+from antiphon.core.number_text import plural
+
 from . import options
 from .kv_tables import size_text
 
@@ -89,7 +91,7 @@ def _store_line(store: dict[str, Any]) -> str:
 
 def _planner_lines(planner: dict[str, Any]) -> Iterator[str]:
     """What it wants now and why; then the last moves."""
-    limit = f"{planner['mode']}, at most {planner['budget']} workers"
+    limit = f"{planner['mode']}, at most {plural(planner['budget'], 'worker')}"
     newest, *earlier = planner["decisions"] or [None]
     if newest is None:
         yield f"planner ({limit}): it has decided nothing yet"
@@ -110,7 +112,7 @@ def _sizes(target: dict[str, int]) -> str:
 
 def _tier_use(tier: dict[str, Any]) -> str:
     if not tier["limit_bytes"]:
-        return f"{tier['tier']}: {tier['blocks']:,} blocks"
+        return f"{tier['tier']}: {plural(tier['blocks'], 'block')}"
     return f"{tier['tier']}: {size_text(tier['used_bytes'])} of {size_text(tier['limit_bytes'])}"
 
 

@@ -52,7 +52,7 @@ def worker(
     prefill: _Prefill = None,
     decode: _Decode = None,
     mixed: _Mixed = None,
-    dtype: options.Dtype = None,
+    quantize: options.Quantize = None,
     max_model_len: options.MaxModelLen = None,
     kv_memory: options.KvMemory = None,
     page_tokens: options.PageTokens = None,
@@ -79,7 +79,7 @@ def worker(
 
     host = read_host_keys(folder).host
     given = {
-        **engine_options(name, dtype, max_model_len, kv_memory, page_tokens, kv_dtype, cores),
+        **engine_options(name, quantize, max_model_len, kv_memory, page_tokens, kv_dtype, cores),
         ("cluster", "prefill"): prefill,
         ("cluster", "decode"): decode,
         ("cluster", "mixed"): mixed,

@@ -38,6 +38,10 @@ _UNITS = {"B": 1, "kB": 1000, "MB": 1000**2, "GB": 1000**3, "TB": 1000**4} | {
     "TiB": 1024**4,
 }
 _LISTS: dict[Any, type] = {tuple[int, ...]: tuple, tuple[str, ...]: list}
+_RENAMED: Mapping[tuple[object, object], str] = {
+    ("model", "dtype"): 'is called model.quantize now: "int8" stays, "fp32" is "none"'
+}
+"""Keys of earlier versions, and what to write instead."""
 _MOST_STRINGS, _LONGEST_STRING = 1024, 256
 _SHOWN = 60
 """Longest quoted value in a message: a file may hold anything."""
@@ -343,6 +347,8 @@ def _kv_endpoint(name: str, text: str, workers: int, *, exposed: bool) -> TcpEnd
 
 def _unknown(table: str | None, name: object) -> str:
     """Names the nearest known key, in the same table if there is one there, and its table."""
+    if (now := _RENAMED.get((table, name))) is not None:
+        return f"{table}.{name} {now}"
     where = f"unknown key {_show(name)} in [{table}]" if table else f"unknown table {_show(name)}"
     text = name[:_SHOWN] if isinstance(name, str) else ""
     if table is None and (near := get_close_matches(text, (*_TABLES, *_HOST_TABLES), n=1)):

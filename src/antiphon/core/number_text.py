@@ -21,3 +21,8 @@ def number_text(value: float, digits: int = 6) -> str:
     exponent = int(f"{value:.{digits - 1}e}".rpartition("e")[2])
     text = f"{value:.{max(0, digits - 1 - exponent)}f}"
     return text.rstrip("0").rstrip(".") if "." in text else text
+
+
+def plural(amount: int, noun: str) -> str:
+    """1 call · 2 calls · 1,000 calls."""
+    return f"{amount:,} {noun}" if amount == 1 else f"{amount:,} {noun}s"

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from antiphon.checkpoint import open_checkpoint, resolve
+from antiphon.core.arithmetic import dtype_of
+from antiphon.core.number_text import plural
 from antiphon.engine import kv_dtype_of, load_llama, use_cores
 from antiphon.errors import BugError, UsageError
 from antiphon.store.codec import RAW, Blob, KvProfile, Level, decode, encode, read_blob
@@ -63,9 +65,9 @@ def try_levels(
     contexts = contexts_of(tokens, sizes)
     say("Loading weights (the first time converts them)")
     cache_dir = cache_folder(config.engine)
-    model = load_llama(checkpoint, dtype=config.model.dtype, cache_dir=cache_dir)
-    say(f"Computing {len(contexts)} contexts of {sizes.tokens} tokens")
-    kv_dtype = kv_dtype_of(config.kv.dtype, config.model.dtype)
+    model = load_llama(checkpoint, dtype=dtype_of(config.model.quantize), cache_dir=cache_dir)
+    say(f"Computing {plural(len(contexts), 'context')} of {sizes.tokens} tokens")
+    kv_dtype = kv_dtype_of(config.kv.dtype, dtype_of(config.model.quantize))
     share = 1 / (len(levels) + 1)
     tried = KvTrial(model, kv_dtype, contexts, sizes.following, lambda done: advance(done * share))
     say("Preparing the codec (the first time compiles it, which takes up to a minute)")
@@ -152,7 +154,7 @@ def contexts_of(tokens: Sequence[TokenId], sizes: TrialSizes) -> list[Sequence[T
     contexts = spread_windows(tokens, size, sizes.contexts)
     if not whole or not contexts:
         raise UsageError(
-            f"the text has {len(tokens)} tokens: a context takes {size} of them "
+            f"the text has {plural(len(tokens), 'token')}: a context takes {size} of them "
             f"(whole blocks of {PAGE_TOKENS}, and {sizes.following} after them): give more text"
         )
     return contexts

@@ -7,6 +7,7 @@ import numpy as np
 import torch
 
 from antiphon.checkpoint import Checkpoint, open_checkpoint, resolve
+from antiphon.core.number_text import plural
 from antiphon.engine import layout_of, load_weights, rotary_frequencies, use_cores
 from antiphon.engine.kv_gradients import KvGradients, KvSample
 from antiphon.engine.reference import rotate
@@ -82,7 +83,7 @@ def profile_kv(
     say("Loading weights (the first time converts them)")
     weights = load_weights(checkpoint, cache_dir=cache_folder(config.engine))
     model = KvGradients(checkpoint.spec, weights)
-    say(f"Looking at {len(windows)} prompts of {sizes.prompt_tokens} tokens")
+    say(f"Looking at {plural(len(windows), 'prompt')} of {sizes.prompt_tokens} tokens")
     samples = (
         model.sample(window[: sizes.prompt_tokens], window[sizes.prompt_tokens :], number)
         for number, window in enumerate(windows)
@@ -176,7 +177,7 @@ def windows_of(tokens: Sequence[TokenId], sizes: SampleSizes) -> list[Sequence[T
     windows = spread_windows(tokens, size, sizes.prompts)
     if len(windows) < 4:
         raise UsageError(
-            f"the text has {len(tokens)} tokens: a profile needs at least {4 * size} "
+            f"the text has {plural(len(tokens), 'token')}: a profile needs at least {4 * size} "
             f"(four prompts of {sizes.prompt_tokens} and {sizes.following} after each): give more"
         )
     return windows

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from antiphon.checkpoint import Checkpoint
+from antiphon.core.arithmetic import dtype_of
 from antiphon.core.scheduler import Scheduler
 from antiphon.engine import (
     KvLayout,
@@ -149,7 +150,7 @@ def _memory(
     config: Config, checkpoint: Checkpoint, shares_kv: bool
 ) -> tuple[KvMemory, OwnedRegion | None]:
     """Memory comes first: if there is too little, nobody waits for weights."""
-    kv_dtype = kv_dtype_of(config.kv.dtype, config.model.dtype)
+    kv_dtype = kv_dtype_of(config.kv.dtype, dtype_of(config.model.quantize))
     layout = layout_of(checkpoint.spec, config.kv.page_tokens, kv_dtype)
     pages = config.kv.memory_bytes // layout.page_bytes
     check_available(layout, pages)
@@ -160,7 +161,7 @@ def _memory(
 def _model(config: Config, checkpoint: Checkpoint, max_model_len: int) -> Model:
     return load_llama(
         checkpoint,
-        dtype=config.model.dtype,
+        dtype=dtype_of(config.model.quantize),
         cache_dir=cache_folder(config.engine),
         context_len=max_model_len,
     )
@@ -184,7 +185,9 @@ def _info(
     return ModelInfo(
         name=model_name(checkpoint, config),
         identity=checkpoint.identity,
-        numerics=numerics_id(config.model.dtype, memory.layout.dtype, long_rope=long_rope),
+        numerics=numerics_id(
+            dtype_of(config.model.quantize), memory.layout.dtype, long_rope=long_rope
+        ),
         vocab_size=spec.vocab_size,
         context_len=spec.context_len,
         eos_token_ids=spec.eos_token_ids,

@@ -6,6 +6,8 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from antiphon.core.arithmetic import dtype_of
+from antiphon.core.number_text import plural
 from antiphon.engine import use_cores
 from antiphon.perf import Limits, Point, Profile, ProfiledEngine, accuracy, fit_step_time
 from antiphon.types import Config, Seconds
@@ -36,14 +38,14 @@ def profile(
         page_tokens=config.kv.page_tokens,
     )
     load = _load_per_core()
-    say(f"Measuring {config.model.name} on {cores} cores for at most {budget_s:g} s")
+    say(f"Measuring {config.model.name} on {plural(cores, 'core')} for at most {budget_s:g} s")
     survey = StepSurvey(model.engine, limits, model.info.vocab_size, seed)
     steps = survey.run(budget_s, time.monotonic, advance)
     engine = ProfiledEngine(
         model=model.info.name,
         identity=model.info.identity.hex(),
         numerics=model.info.numerics,
-        dtype=config.model.dtype,
+        dtype=dtype_of(config.model.quantize),
         cores=cores,
         page_tokens=limits.page_tokens,
         max_model_len=limits.max_model_len,

@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+from antiphon.core.arithmetic import dtype_of
 from antiphon.errors import ConfigError
 from antiphon.perf import (
     DEFAULT_LINK_TIME,
@@ -31,10 +32,11 @@ def router_times(config: Config, identity: bytes) -> str:
             f"router.profile {file}: was measured for another model ({measured.model}): "
             "measure this one (antiphon profile)"
         )
-    if measured.dtype != config.model.dtype:
+    if measured.dtype != dtype_of(config.model.quantize):
         raise ConfigError(
             f"router.profile {file}: was measured with {measured.dtype} arithmetic, but "
-            f"model.dtype is {config.model.dtype}: measure it so (antiphon profile --dtype)"
+            f"model.quantize is {config.model.quantize}: measure it so (antiphon profile "
+            f"--quantize {config.model.quantize})"
         )
     return write_times(profile.step_time, link_time)
 

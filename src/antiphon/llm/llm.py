@@ -47,7 +47,7 @@ class LLM:
         model: str | None = None,
         *,
         config: Mapping[str, Mapping[str, object]] | None = None,
-        dtype: str | None = None,
+        quantize: str | None = None,
         kv_memory: int | str | None = None,
         max_model_len: int | None = None,
         max_num_seqs: int | None = None,
@@ -61,7 +61,7 @@ class LLM:
                 )
         for table, key, value in (
             ("model", "name", model),
-            ("model", "dtype", dtype),
+            ("model", "quantize", quantize),
             ("model", "max_model_len", max_model_len),
             ("kv", "memory_bytes", kv_memory),
             ("scheduler", "max_num_seqs", max_num_seqs),

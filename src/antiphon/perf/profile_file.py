@@ -3,10 +3,9 @@
     {"profile": "antiphon-step-time", "version": 1, "engine": {…}, "measured_at": …,
      "step_time": {…}, "fitted": {…}, "held_out": {…}, "points": [{…}, …]}
 
-Only a whole profile is ever seen under its name: it is written beside it, then renamed.
+Only a whole profile is ever seen under its name.
 """
 
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, is_dataclass
 from pathlib import Path
@@ -15,6 +14,7 @@ from typing import Any, get_args, get_type_hints
 import msgspec
 
 from antiphon.errors import UsageError
+from antiphon.host import write_whole
 
 from .accuracy import Accuracy
 from .step_grid import StepShape
@@ -84,16 +84,7 @@ class Profile:
 
 def write_profile(profile: Profile, path: Path) -> None:
     """Write `path`, and its folder where there is none. Raises `UsageError` if that can't be."""
-    beside = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        try:
-            beside.write_bytes(encode_profile(profile))
-            beside.replace(path)
-        finally:
-            beside.unlink(missing_ok=True)
-    except OSError as error:
-        raise UsageError(f"{path}: can't be written: {error.strerror or error}") from None
+    write_whole(path, encode_profile(profile), makes_folder=True)
 
 
 def encode_profile(profile: Profile) -> bytes:

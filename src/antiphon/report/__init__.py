@@ -26,7 +26,6 @@ from .run_folder import (
     runs_within,
     save_run,
     take_folder,
-    write_bytes,
     write_file,
 )
 from .run_report import run_page
@@ -95,6 +94,5 @@ __all__ = [
     "summarise",
     "summary_table",
     "take_folder",
-    "write_bytes",
     "write_file",
 ]

@@ -8,7 +8,6 @@
 A search for goodput, or over targets, has `search.json` and one such folder for each probe.
 """
 
-import os
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from itertools import pairwise
@@ -17,6 +16,7 @@ from pathlib import Path
 from typing import BinaryIO, TypeVar
 
 from antiphon.errors import BugError, UsageError
+from antiphon.host import write_whole
 from antiphon.types import CallRecord, LoadRun
 
 from .run_summary import RunSummary, summarise
@@ -164,20 +164,7 @@ def take_folder(folder: Path, *, overwrite: bool = False) -> None:
 
 def write_file(path: Path, value: object) -> None:
     """Write one of a folder's JSON files: it is either there whole or as it was before."""
-    write_bytes(path, encode_file(value))
-
-
-def write_bytes(path: Path, content: bytes) -> None:
-    """The same for any file. Raises `UsageError` if that can't be."""
-    beside = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        try:
-            beside.write_bytes(content)
-            beside.replace(path)
-        finally:
-            beside.unlink(missing_ok=True)
-    except OSError as error:
-        raise _cannot_write(path, error) from None
+    write_whole(path, encode_file(value))
 
 
 def read_file(path: Path, kind: type[T]) -> T:

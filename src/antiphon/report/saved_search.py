@@ -5,9 +5,10 @@ from pathlib import Path
 
 from antiphon.core.goodput import Goodput, SloScale
 from antiphon.errors import UsageError
+from antiphon.host import write_whole
 from antiphon.types import LoadRun
 
-from .run_folder import REPORT, SEARCH, read_file, write_bytes, write_file
+from .run_folder import REPORT, SEARCH, read_file, write_file
 from .search_report import scale_page, search_page
 
 
@@ -37,7 +38,7 @@ def save_search(folder: Path, search: SavedSearch) -> None:
     May be called again while the search goes on. Raises `UsageError` if that can't be.
     """
     write_file(folder / SEARCH, search)
-    write_bytes(folder / REPORT, search.page().encode())
+    write_whole(folder / REPORT, search.page().encode())
 
 
 def open_search(folder: Path) -> SavedSearch:

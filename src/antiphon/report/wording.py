@@ -4,6 +4,7 @@ from math import floor, isfinite, isinf, log10
 
 from antiphon.core.goodput import Estimate
 from antiphon.core.number_text import number_text
+from antiphon.core.number_text import plural as plural
 from antiphon.types import CallError, Seconds, Slo, TokenSource
 
 NOTHING = "–"
@@ -108,11 +109,6 @@ def slo(targets: Slo | None) -> str:
 def ratio(value: float) -> str:
     """1.24×."""
     return f"{value:,.2f}×" if 0.1 <= value < 100 else f"{number(value)}×"
-
-
-def plural(amount: int, noun: str) -> str:
-    """1 call · 2 calls."""
-    return f"{count(amount)} {noun}" if amount == 1 else f"{count(amount)} {noun}s"
 
 
 def plain(text: str) -> str:

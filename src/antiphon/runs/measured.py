@@ -3,7 +3,8 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-from antiphon.report import REPORT, RunSummary, run_page, write_bytes
+from antiphon.host import write_whole
+from antiphon.report import REPORT, RunSummary, run_page
 from antiphon.types import CallRecord, LoadRun
 
 
@@ -19,4 +20,4 @@ class Measured:
     def draw(self, folder: Path) -> None:
         """Write the run's page into its folder."""
         page = run_page(self.run, self.summary, self.records)
-        write_bytes(folder / REPORT, page.encode())
+        write_whole(folder / REPORT, page.encode())

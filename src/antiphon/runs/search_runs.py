@@ -13,7 +13,7 @@ from antiphon.core.goodput import (
     SloScaleSearch,
     check_targets,
 )
-from antiphon.core.number_text import number_text
+from antiphon.core.number_text import number_text, plural
 from antiphon.report import SavedSearch, save_search
 from antiphon.types import LoadRun, Seconds
 
@@ -95,7 +95,8 @@ class SearchRuns:
         """How a search for goodput stands: for who looks on."""
         fails = "?" if found.fails_at_per_s is None else number_text(found.fails_at_per_s)
         return (
-            f"after {self.begun} runs: {number_text(found.rate_per_s)}/s passes, {fails}/s fails; "
+            f"after {plural(self.begun, 'run')}: {number_text(found.rate_per_s)}/s passes, "
+            f"{fails}/s fails; "
             f"next {number_text(next_run.rate_per_s)}/s for {next_run.duration_s:.0f} s"
         )
 

@@ -10,12 +10,11 @@ from. The oracle has the values that the file holds, rounded as they are.
 
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import gguf
 import numpy as np
 import torch
 from transformers import AutoModelForCausalLM, PreTrainedModel
@@ -33,11 +32,14 @@ from antiphon.engine import KvMemory, Model, layout_of, load_llama
 from antiphon.engine.batch import Batch, PageTable, Run
 from antiphon.engine.rope import frequencies
 
-from .tiny_families import FAMILY_SPECS
+from .ggml_quants import rounded
+from .tiny_families import FAMILY_SPECS, widened
 from .tiny_models import quantised, random_tensors, write_gguf, write_hf_folder
 
 DTYPES = ("fp32", "int8")
-FORMATS = ("safetensors F32", "safetensors BF16, 2 shards", "GGUF F32", "GGUF Q8_0")
+PLAIN_FORMATS = ("safetensors F32", "safetensors BF16, 2 shards", "GGUF F32", "GGUF Q8_0")
+WIDE_FORMATS = ("GGUF Q4_K", "GGUF Q5_K", "GGUF Q6_K", "GGUF Q5_0", "GGUF Q5_1")
+"""Of models with rows of 256 elements (`widened`)."""
 _PAGE_TOKENS = 16
 _CHUNK = 100
 
@@ -54,12 +56,11 @@ class Distance:
     spread: float
 
 
-def distances(name: str, folder: Path) -> Iterator[tuple[str, str, Distance]]:
+def distances(name: str, folder: Path, forms: Sequence[str]) -> Iterator[tuple[str, str, Distance]]:
     """(format, dtype, distance) of the family `name`; writes its files to `folder`."""
-    spec = FAMILY_SPECS[name]
-    tensors = random_tensors(spec, seed=1)
-    tokens = random_tokens(spec)
-    for form in FORMATS:
+    for form in forms:
+        spec = FAMILY_SPECS[name] if form in PLAIN_FORMATS else widened(FAMILY_SPECS[name])
+        tensors, tokens = random_tensors(spec, seed=1), random_tokens(spec)
         path = _written(form, folder, spec, tensors)
         theirs = path if path.is_dir() else _unpacked(form, folder, spec, tensors)
         expected = oracle_logits(theirs, tokens)
@@ -139,11 +140,9 @@ def _written(form: str, folder: Path, spec: ModelSpec, tensors: Arrays) -> Path:
 
 def _unpacked(form: str, folder: Path, spec: ModelSpec, tensors: Arrays) -> Path:
     """A folder that holds in float32 what the GGUF file holds."""
-    kind = gguf.GGMLQuantizationType[form.removeprefix("GGUF ")]
+    storage = StorageType(form.removeprefix("GGUF "))
     values = {
-        name: gguf.quants.dequantize(gguf.quants.quantize(array, kind), kind)
-        if quantised(name, array, StorageType(kind.name))
-        else array
+        name: rounded(array, storage) if quantised(name, array, storage) else array
         for name, array in tensors.items()
     }
     return write_hf_folder(folder / f"oracle {form}", spec, values)
@@ -157,7 +156,7 @@ def rows() -> Iterator[str]:
     for name in FAMILY_SPECS:
         with tempfile.TemporaryDirectory() as folder:
             cells: dict[str, list[str]] = {}
-            for form, _, found in distances(name, Path(folder)):
+            for form, _, found in distances(name, Path(folder), (*PLAIN_FORMATS, *WIDE_FORMATS)):
                 line = cells.setdefault(form, [name, form, f"{found.spread:.2f}"])
                 line += [f"{found.error:.1e}", f"{found.agreement:.1%}"]
         yield from (f"| {' | '.join(line)} |" for line in cells.values())

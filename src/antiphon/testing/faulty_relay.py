@@ -9,8 +9,11 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import partial
 from pathlib import Path
 from typing import TypeAlias
+
+from .relay import Relay
 
 HEADER_BYTES = 10
 """See `wire.frame`. The relay reads lengths and kinds, and is not part of the protocol."""
@@ -76,52 +79,23 @@ class FaultyRelay:
     def __init__(self, path: Path, target: Path, plan: Callable[[Passing], Fault]) -> None:
         self.done: list[tuple[Passing, Fault]] = []
         self._path = path
-        self._target = target
         self._plan = plan
         self._numbers = dict.fromkeys(Way, 0)
-        self._server: asyncio.Server | None = None
-        self._connections: set[asyncio.Task[None]] = set()
+        self._relay = Relay(lambda: asyncio.open_unix_connection(target), lambda: self._pass_on)
 
     async def start(self) -> None:
         """Let connections in."""
-        self._server = await asyncio.start_unix_server(self._connected, self._path)
+        await self._relay.start(partial(asyncio.start_unix_server, path=self._path))
 
     async def close(self) -> None:
         """Break all connections."""
-        if self._server is not None:
-            self._server.close()
-        for task in self._connections:
-            task.cancel()
-        await asyncio.gather(*self._connections, return_exceptions=True)
+        await self._relay.close()
 
-    def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        task = asyncio.create_task(self._connect(reader, writer))
-        self._connections.add(task)
-        task.add_done_callback(self._connections.discard)
-
-    async def _connect(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        try:
-            far_reader, far_writer = await asyncio.open_unix_connection(self._target)
-        except OSError:
-            writer.close()
-            return
-        ways = [
-            asyncio.create_task(self._relay(Way.TO_GATEWAY, reader, far_writer)),
-            asyncio.create_task(self._relay(Way.TO_WORKER, far_reader, writer)),
-        ]
-        try:
-            await asyncio.wait(ways, return_when="FIRST_COMPLETED")
-        finally:
-            for way in ways:
-                way.cancel()
-            await asyncio.gather(*ways, return_exceptions=True)
-            for end in (writer, far_writer):
-                end.close()
-
-    async def _relay(
-        self, way: Way, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    async def _pass_on(
+        self, to_gateway: bool, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
     ) -> None:
         """Returns when one side is gone, or the plan said so."""
+        way = Way.TO_GATEWAY if to_gateway else Way.TO_WORKER
         with suppress(asyncio.IncompleteReadError, ConnectionError):
             while True:
                 head = await reader.readexactly(HEADER_BYTES)

@@ -102,3 +102,19 @@ FAMILY_SPECS: Mapping[str, ModelSpec] = {
     "dots1": _DOTS1,
 }
 """Contexts of 256, windows of 40 to 70, RoPE stretched from 64: tests go past every border."""
+
+
+def widened(spec: ModelSpec) -> ModelSpec:
+    """The same model with rows of 256 elements: GGUF's K types take them whole."""
+    scaled = spec.attention_scale is not None
+    return replace(
+        spec,
+        hidden=256,
+        heads=8,
+        kv_heads=8 if spec.kv_heads == spec.heads else 2,
+        head_dim=32,
+        intermediate=256,
+        embedding_scale=1.0 if spec.embedding_scale == 1 else sqrt(256),
+        attention_scale=1 / sqrt(32) if scaled else None,
+        experts=None if spec.experts is None else replace(spec.experts, intermediate=256),
+    )

@@ -21,9 +21,12 @@ class ModelConfig:
     served_name: Annotated[
         str | None, Key("Name in the API; without it: the model's own name.")
     ] = None
-    dtype: Annotated[
+    quantize: Annotated[
         str,
-        Key("Arithmetic: int8 weights (fast), or fp32, the reference.", choices=("int8", "fp32")),
+        Key(
+            "What weights are rounded to: int8 (fast), or none: all in fp32, the reference.",
+            choices=("int8", "none"),
+        ),
     ] = "int8"
     max_model_len: Annotated[
         int | None,

@@ -1,5 +1,7 @@
 """What users send, and when: the same for benchmarks and for the simulator."""
 
+from antiphon.core.number_text import plural
+
 from .arrivals import Arrivals, Constant, GammaBursts, OnOff, OwnTimes, Poisson, Sine, poisson
 from .arrivals_text import ARRIVALS, AnyArrivals, ArrivalKind, parse_arrivals
 from .asks import Api, Ask, AskMix, ask
@@ -87,6 +89,7 @@ __all__ = [
     "parse_duration",
     "parse_lengths",
     "parse_workload",
+    "plural",
     "poisson",
     "read_azure",
     "read_mooncake",

@@ -324,3 +324,14 @@ class Pair:
             assert got == wanted[: len(got)], f"{request.id}/{sequence}"
             if entry.ends[sequence] in (FinishReason.STOP, FinishReason.LENGTH):
                 assert got == wanted, f"{request.id}/{sequence} is short"
+
+
+def adopted(pair: Pair, one: Request) -> Entry:
+    """The entry of a request whose prompt is computed and whose KV is granted to the other."""
+    entry = pair.submit(one)
+    assert entry is not None
+    while entry.offer is None:
+        pair.step(pair.prefill)
+        pair.complete(pair.prefill)
+    assert pair.adopt(entry)
+    return entry

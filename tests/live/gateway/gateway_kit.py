@@ -5,7 +5,9 @@ import contextlib
 import json
 import time
 from collections.abc import AsyncIterator, Callable
+from typing import Any
 
+import httpx
 import uvicorn
 
 from antiphon.core.requests import SoleWorker
@@ -85,3 +87,21 @@ async def listening(app) -> AsyncIterator[str]:
         server.should_exit = True
         server.force_exit = True
         await task
+
+
+def chat(**fields: Any) -> dict[str, Any]:
+    """A call's body, with `fields` over it."""
+    return {"model": MODEL, "messages": [{"role": "user", "content": "hi"}], **fields}
+
+
+async def refused(client: httpx.AsyncClient, path: str, body: Any, status: int = 400) -> dict:
+    """The error object of a call that is refused."""
+    content = body if isinstance(body, bytes | str) else json.dumps(body)
+    headers = {"content-type": "application/json"}
+    response = await client.post(path, content=content, headers=headers)
+    assert response.status_code == status, response.text
+    assert response.headers["content-type"] == "application/json"
+    error = response.json()["error"]
+    assert set(error) == {"message", "type", "param", "code"}
+    assert error["message"]
+    return error

@@ -3,16 +3,14 @@
 import json
 import math
 
-import httpx
 import pytest
-from gateway_kit import MODEL
+from gateway_kit import MODEL, chat, refused
 
 from antiphon.live.gateway.body import parse
 from antiphon.live.gateway.chat_schema import MAX_MESSAGES, ChatBody
 
 CHAT = "/v1/chat/completions"
 TEXT = "/v1/completions"
-JSON = {"content-type": "application/json"}
 HI = [{"role": "user", "content": "hi"}]
 
 
@@ -20,21 +18,6 @@ HI = [{"role": "user", "content": "hi"}]
 def nothing_may_reach_the_worker(puppet):
     yield
     assert puppet.requests == []
-
-
-async def refused(client: httpx.AsyncClient, path: str, body, status: int = 400) -> dict:
-    content = body if isinstance(body, bytes | str) else json.dumps(body)
-    response = await client.post(path, content=content, headers=JSON)
-    assert response.status_code == status, response.text
-    assert response.headers["content-type"] == "application/json"
-    error = response.json()["error"]
-    assert set(error) == {"message", "type", "param", "code"}
-    assert error["message"]
-    return error
-
-
-def chat(**fields) -> dict:
-    return {"model": MODEL, "messages": HI, **fields}
 
 
 def text(**fields) -> dict:
@@ -330,42 +313,6 @@ async def test_headers(client, header, value):
 )
 async def test_tokenize_and_detokenize(client, path, body, param):
     assert (await refused(client, path, body))["param"] == param
-
-
-async def test_a_body_over_the_limit(client, config):
-    big = b'{"model": "' + b"x" * config.max_body_bytes + b'"}'
-    assert (await refused(client, CHAT, big, 413))["code"] == "request_too_large"
-
-
-async def test_a_chunked_body_over_the_limit_is_refused_before_it_ends(client, config):
-    sent = 0
-
-    async def endless():
-        nonlocal sent
-        while True:
-            sent += 4096
-            yield b" " * 4096
-
-    response = await client.post(CHAT, content=endless(), headers=JSON)
-    assert response.status_code == 413
-    assert sent <= config.max_body_bytes + 3 * 4096
-
-
-async def test_a_lying_content_length(client):
-    headers = {**JSON, "content-length": "9" * 30}
-    response = await client.post(CHAT, content=b"{}", headers=headers)
-    assert response.status_code == 413
-
-
-@pytest.mark.parametrize(
-    "media", [None, "", "text/plain", "application/x-www-form-urlencoded", "multipart/form-data"]
-)
-@pytest.mark.parametrize("path", [CHAT, TEXT, "/tokenize", "/detokenize"])
-async def test_a_body_that_is_not_called_json(client, path, media):
-    headers = {} if media is None else {"content-type": media}
-    response = await client.post(path, content=json.dumps(chat()), headers=headers)
-    assert response.status_code == 415
-    assert response.json()["error"]["param"] == "content-type"
 
 
 async def test_unknown_paths_and_methods(client):

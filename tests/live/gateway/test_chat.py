@@ -6,17 +6,13 @@ import math
 
 import openai
 import pytest
-from gateway_kit import MODEL, events_of
+from gateway_kit import MODEL, chat, events_of
 
 from antiphon.types import FinishReason, Logprobs
 
 CHAT = "/v1/chat/completions"
 HI = [{"role": "user", "content": "hi"}]
 EMOJI = "A 👩‍👩‍👧 family, naïve café, 数学, 🇫🇷!"
-
-
-def chat(**fields) -> dict:
-    return {"model": MODEL, "messages": HI, **fields}
 
 
 @pytest.fixture

@@ -3,35 +3,26 @@
 import asyncio
 import json
 import time
-from dataclasses import replace
 
 import httpx
 import pytest
-from gateway_kit import MODEL, events_of, listening, serving
-from puppet_link import PuppetLink
+from gateway_kit import MODEL, chat, events_of, listening, serving
 
 from antiphon.core.requests import SoleWorker
 from antiphon.errors import BugError
 from antiphon.live.gateway import Gateway, Keyring, Metrics, Ports, Served, State, create_app
-from antiphon.live.gateway import body as body_module
 from antiphon.live.gateway.auth import Tenant
 from antiphon.live.gateway.errors import from_rejected
 from antiphon.live.gateway.intake import Call
 from antiphon.types import (
     FinishReason,
     HttpConfig,
-    Incarnation,
     Rejected,
     RejectReason,
     SamplingParams,
 )
 
 CHAT = "/v1/chat/completions"
-JSON = b"Content-Type: application/json; charset=utf-8\r\n"
-
-
-def chat(**fields) -> dict:
-    return {"model": MODEL, "messages": [{"role": "user", "content": "hi"}], **fields}
 
 
 async def settled(service) -> None:
@@ -289,66 +280,6 @@ async def test_late_events_change_nothing(client, puppet, service, tokenizer):
     assert 'antiphon_late_events_total{model_name="scripted",reason="unknown"} 3.0' in page
 
 
-async def test_drain_finishes_what_runs_and_refuses_what_is_new(client, puppet, service, tokenizer):
-    running = asyncio.create_task(client.post(CHAT, json=chat()))
-    request = await puppet.request()
-    draining = asyncio.create_task(service.gateway.drain(10))
-    await asyncio.sleep(0)
-    refused = await client.post(CHAT, json=chat())
-    assert refused.status_code == 503
-    assert refused.headers["retry-after"] == "1"
-    assert (await client.get("/ready")).status_code == 503
-    assert (await client.get("/health")).status_code == 200
-    assert not draining.done()
-    puppet.tokens(request, tokenizer.encode("done"))
-    puppet.end(request)
-    assert (await running).json()["choices"][0]["message"]["content"] == "done"
-    assert await draining is True
-    assert len(puppet.requests) == 1
-
-
-async def test_drain_cancels_what_takes_too_long(client, puppet, service):
-    running = asyncio.create_task(client.post(CHAT, json=chat()))
-    await puppet.request()
-    assert await service.gateway.drain(0.02) is False
-    response = await running
-    assert response.status_code == 503
-    assert puppet.aborts
-
-
-async def test_without_a_worker_the_gateway_is_healthy_but_not_ready(
-    client, puppet, service, tokenizer
-):
-    """sglang 13657: a peer's death must not get a process killed that can go on."""
-    assert (await client.get("/ready")).status_code == 200
-    puppet.die()
-    while service.gateway.state.value == "ready":
-        await asyncio.sleep(0)
-    ready = await client.get("/ready")
-    assert (ready.status_code, ready.json()) == (503, {"status": "no worker"})
-    assert (await client.get("/health")).status_code == 200
-    response = await client.post(CHAT, json=chat())
-    assert response.status_code == 503
-    assert response.json()["error"]["type"] == "service_unavailable_error"
-    assert response.json()["error"]["code"] == "no_worker"
-    again = PuppetLink(replace(puppet.info, incarnation=Incarnation("i1")))
-    again.script = lambda request, sequence: tokenizer.encode("Hello")
-    assert service.gateway.join(again) is None
-    assert (await client.get("/ready")).status_code == 200
-    assert (await client.post(CHAT, json=chat())).status_code == 200
-
-
-@pytest.mark.parametrize("stream", [False, True])
-async def test_the_requests_of_a_lost_worker_can_be_sent_again(client, puppet, stream):
-    asking = asyncio.create_task(client.post(CHAT, json=chat(stream=stream, n=2)))
-    await puppet.request()
-    puppet.die()
-    response = await asking
-    assert response.status_code == 503
-    assert response.headers["retry-after"] == "1"
-    assert response.json()["error"]["type"] == "service_unavailable_error"
-
-
 @pytest.mark.parametrize("path", [CHAT, "/v1/completions"])
 async def test_time_counts_from_the_arrival_of_the_call(
     puppet, tokenizer, template, config, monkeypatch, path
@@ -402,19 +333,6 @@ async def test_a_prompt_that_is_not_read_in_time_is_504_at_once(
     assert puppet.requests == []
 
 
-async def test_while_the_model_loads(keys):
-    app = create_app(None, keys)
-    transport = httpx.ASGITransport(app)
-    async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
-        assert (await client.get("/health")).status_code == 200
-        assert (await client.get("/version")).status_code == 200
-        ready = await client.get("/ready")
-        assert (ready.status_code, ready.json()) == (503, {"status": "loading"})
-        for response in (await client.post(CHAT, json=chat()), await client.get("/v1/models")):
-            assert response.status_code == 503
-            assert response.headers["retry-after"] == "1"
-
-
 async def test_a_link_that_breaks_its_promise_ends_the_gateway(
     puppet, tokenizer, template, config, monkeypatch
 ):
@@ -449,36 +367,6 @@ async def test_a_link_that_breaks_its_promise_ends_the_gateway(
     assert reply.over
     assert reply.error is not None
     assert reply.error.status == 500
-
-
-async def test_a_body_that_trickles_in_is_408(url, monkeypatch):
-    monkeypatch.setattr(body_module, "BODY_TIMEOUT_S", 0.05)
-    host, port = url.removeprefix("http://").split(":")
-    reader, writer = await asyncio.open_connection(host, int(port))
-    writer.write(
-        b"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\n"
-        + JSON
-        + b"Content-Length: 100\r\n\r\n{"
-    )
-    head = await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), 10)
-    writer.close()
-    assert head.startswith(b"HTTP/1.1 408")
-
-
-async def test_a_body_over_the_limit_on_a_real_socket(url, config):
-    host, port = url.removeprefix("http://").split(":")
-    reader, writer = await asyncio.open_connection(host, int(port))
-    writer.write(
-        b"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\n"
-        + JSON
-        + b"Transfer-Encoding: chunked\r\n\r\n"
-    )
-    piece = b"4000\r\n" + b" " * 0x4000 + b"\r\n"
-    for _ in range(config.max_body_bytes // 0x4000 + 1):
-        writer.write(piece)
-    head = await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), 10)
-    writer.close()
-    assert head.startswith(b"HTTP/1.1 413")
 
 
 def test_the_reject_reasons_are_all_mapped():

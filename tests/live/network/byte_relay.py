@@ -4,8 +4,11 @@ import asyncio
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 
 from network_kit import LOOPBACK
+
+from antiphon.testing.relay import PassOn, Relay
 
 
 @dataclass(frozen=True)
@@ -23,48 +26,26 @@ class ByteRelay:
     def __init__(self, port: int, mishaps: Iterator[Mishap]) -> None:
         self.port = 0
         self.done: list[Mishap] = []
-        self._target = port
         self._mishaps = mishaps
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._relay = Relay(lambda: asyncio.open_connection(LOOPBACK, port), self._begin)
 
     async def __aenter__(self) -> "ByteRelay":
-        self._server = await asyncio.start_server(self._connected, LOOPBACK, 0)
-        self.port = self._server.sockets[0].getsockname()[1]
+        server = await self._relay.start(partial(asyncio.start_server, host=LOOPBACK, port=0))
+        self.port = server.sockets[0].getsockname()[1]
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        self._server.close()
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._relay.close()
 
-    def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        task = asyncio.create_task(self._connect(reader, writer))
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-
-    async def _connect(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        mishap = next(self._mishaps, None)
-        far_reader, far_writer = await asyncio.open_connection(LOOPBACK, self._target)
-        ways = [
-            asyncio.create_task(self._pass(reader, far_writer, True, mishap)),
-            asyncio.create_task(self._pass(far_reader, writer, False, mishap)),
-        ]
-        try:
-            await asyncio.wait(ways, return_when="FIRST_COMPLETED")
-        finally:
-            for way in ways:
-                way.cancel()
-            await asyncio.gather(*ways, return_exceptions=True)
-            for end in (writer, far_writer):
-                end.close()
+    def _begin(self) -> PassOn:
+        return partial(self._pass, next(self._mishaps, None))
 
     async def _pass(
         self,
+        mishap: Mishap | None,
+        to_gateway: bool,
         reader: asyncio.StreamReader,
         writer: asyncio.StreamWriter,
-        to_gateway: bool,
-        mishap: Mishap | None,
     ) -> None:
         mine = mishap if mishap is not None and mishap.to_gateway is to_gateway else None
         passed = 0

@@ -164,6 +164,56 @@ def _gather(rows, room, target, team):
 
 
 @kernel
+def _own_part(rows, room, team):
+    """Rows and room that this thread takes through the layers, and with whom: see `_apart`."""
+    count = len(rows.tokens)
+    if not _apart(count, team[1]):
+        return rows, room, team
+    first, last = share_of(count, team)
+    mine = Rows(
+        rows.tokens[first:last],
+        rows.positions[first:last],
+        rows.places[first:last],
+        rows.tables,
+        rows.blocks,
+        rows.sampled,
+    )
+    return mine, _part(room, first, last), (0, 1, 0)
+
+
+@kernel
+def _embed(pointers, sizes, rows, room, team):
+    """The stream before the first layer: the tokens' rows of the embedding."""
+    embedding = carray(floats_at(pointers.rest[0]), (sizes.vocabulary, sizes.hidden))
+    first, last = share_of(len(rows.tokens), team)
+    for row in range(first, last):
+        room.hidden[row] = embedding[rows.tokens[row]] * sizes.embedding_scale
+        room.delta[row] = np.float32(0.0)
+
+
+@kernel
+def _head(pointers, sizes, epsilon, limit, room, logits, team):
+    """Logits of the rows in `room`, whose last MLP's output is yet to be added."""
+    values, scale = room.values, room.scale
+    normed = np.empty((1, sizes.hidden), np.float32)
+    _add_norm_round(
+        room.hidden,
+        room.delta,
+        pointers.layers[len(pointers.layers) - 1][16],
+        pointers.rest[1],
+        sizes,
+        epsilon,
+        limit,
+        values,
+        scale,
+        normed,
+        team,
+    )
+    meet(team)
+    project(values, scale, (pointers.rest[2], pointers.rest[3]), 0, logits, team)
+
+
+@kernel
 def forward(
     pointers,
     sizes,
@@ -190,29 +240,11 @@ def forward(
     """
     limits = pointers.limits
     room, sampled_room = rooms
-    count = len(rows.tokens)
-    first, last = share_of(count, team)
     # With many rows each thread takes its own through all products: it meets the others only
     # around attention. With few, all rows share one pass over the weights.
-    crew = team
-    mine, my_rows = room, rows
-    if _apart(count, team[1]):
-        crew = (0, 1, 0)
-        mine = _part(room, first, last)
-        my_rows = Rows(
-            rows.tokens[first:last],
-            rows.positions[first:last],
-            rows.places[first:last],
-            rows.tables,
-            rows.blocks,
-            rows.sampled,
-        )
+    my_rows, mine, crew = _own_part(rows, room, team)
     if span[0] == 0:
-        embedding = carray(floats_at(pointers.rest[0]), (sizes.vocabulary, sizes.hidden))
-        begin, end = share_of(len(my_rows.tokens), crew)
-        for row in range(begin, end):
-            mine.hidden[row] = embedding[my_rows.tokens[row]] * sizes.embedding_scale
-            mine.delta[row] = np.float32(0.0)
+        _embed(pointers, sizes, my_rows, mine, crew)
     layers = len(pointers.layers)
     for layer in range(span[0], span[1]):
         weight, window = pointers.layers[layer], pointers.windows[layer]
@@ -266,20 +298,4 @@ def forward(
         sampled_room,
         team,
     )
-    values, scale = sampled_room.values, sampled_room.scale
-    normed = np.empty((1, sizes.hidden), np.float32)
-    _add_norm_round(
-        sampled_room.hidden,
-        sampled_room.delta,
-        pointers.layers[layers - 1][16],
-        pointers.rest[1],
-        sizes,
-        epsilon,
-        limits[0],
-        values,
-        scale,
-        normed,
-        team,
-    )
-    meet(team)
-    project(values, scale, (pointers.rest[2], pointers.rest[3]), 0, logits, team)
+    _head(pointers, sizes, epsilon, limits[0], sampled_room, logits, team)

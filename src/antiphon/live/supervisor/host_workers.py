@@ -8,16 +8,15 @@ second                    all end at once
 
 import asyncio
 import contextlib
-import signal
 from collections.abc import Callable, Sequence
 
 from antiphon.core.config import as_mapping
 from antiphon.core.worker_spec import WorkerSpec
 from antiphon.types import Config, Seconds
 
+from .ending import Ending
 from .kept_child import KeptChild, State
 from .messages import Alive, Drain, Drained, FromChild, Launch, Ready, Say
-from .stop_signals import handled_signals
 from .supervisor import Voice
 
 _DRAIN_MARGIN_S = 10.0
@@ -58,11 +57,9 @@ class HostWorkers:
             for spec in specs
         ]
         self._joined = False
-        self._signals = 0
         self._undrained: set[KeptChild] = set()
         self._drained = asyncio.Event()
-        self._stopping: asyncio.Task[None] | None = None
-        self._exit_code: asyncio.Future[int] | None = None
+        self._end = Ending(is_up=lambda: self._joined, farewell=self._farewell, stop=self._stop)
 
     def _logger(self, name: str) -> Callable[[str], None]:
         return lambda line: self._voice.log(f"{name} | {line}")
@@ -73,19 +70,10 @@ class HostWorkers:
         Raises `UsageError` if the gateway refuses a worker that has never joined, or something here
         is not right; `PeerError` if a process can't be started.
         """
-        self._exit_code = asyncio.get_running_loop().create_future()
         keeping = [asyncio.create_task(worker.keep()) for worker in self._workers]
         for task in keeping:
             task.add_done_callback(self._kept)
-        with handled_signals(self._signalled):
-            try:
-                return await self._exit_code
-            finally:
-                if self._stopping is not None:
-                    self._stopping.cancel()
-                for task in keeping:
-                    task.cancel()
-                await asyncio.gather(*keeping, return_exceptions=True)
+        return await self._end.reached(lambda: keeping)
 
     # ── what they say ────────────────────────────────────────────────────────────────────────
 
@@ -123,27 +111,14 @@ class HostWorkers:
     # ── the end ──────────────────────────────────────────────────────────────────────────────
 
     def _kept(self, task: asyncio.Task[int]) -> None:
-        assert self._exit_code is not None
         error = None if task.cancelled() else task.exception()
-        if error is not None and not self._exit_code.done():
-            self._exit_code.set_exception(error)
+        if error is not None:
+            self._end.failed(error)
 
-    def _finish(self, code: int) -> None:
-        assert self._exit_code is not None
-        if not self._exit_code.done():
-            self._exit_code.set_result(code)
+    def _farewell(self) -> None:
+        self._voice.announce("Leaving: what runs here is finished (again: stop at once)")
 
-    def _signalled(self, number: int) -> None:
-        self._signals += 1
-        if self._signals > 1:
-            self._finish(128 + number)
-            return
-        if self._joined:
-            self._voice.announce("Leaving: what runs here is finished (again: stop at once)")
-        interrupted = number == signal.SIGINT and not self._joined
-        self._stopping = asyncio.create_task(self._stop(128 + number if interrupted else 0))
-
-    async def _stop(self, code: int) -> None:
+    async def _stop(self) -> None:
         timeout_s = self._config.http.drain_timeout_s
         self._undrained = {one for one in self._workers if one.state is State.READY}
         for worker in self._undrained:
@@ -153,4 +128,3 @@ class HostWorkers:
                 async with asyncio.timeout(timeout_s + _DRAIN_MARGIN_S):
                     await self._drained.wait()
         await asyncio.gather(*(worker.stop() for worker in self._workers))
-        self._finish(code)

@@ -6,7 +6,6 @@ second                    all end at once
 
 import asyncio
 import contextlib
-import signal
 import socket
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -17,6 +16,7 @@ from antiphon.core.worker_spec import WorkerSpec
 from antiphon.errors import PeerError, UsageError
 from antiphon.types import STORE, Config, Role, Seconds
 
+from .ending import Ending
 from .kept_child import MOST_FAILED_STARTS, KeptChild, State
 from .messages import (
     AddWorker,
@@ -36,7 +36,6 @@ from .messages import (
     Restart,
     Say,
 )
-from .stop_signals import handled_signals
 
 GATEWAY = "gateway"
 _DRAIN_MARGIN_S = 10.0
@@ -105,11 +104,9 @@ class Supervisor:
         """Workers that get nothing new, and in which life: another one is not meant."""
         self._greeting: Ready | None = None
         self._greeted = False
-        self._signals = 0
         self._drained = asyncio.Event()
-        self._stopping: asyncio.Task[None] | None = None
         self._keeping: set[asyncio.Task[int]] = set()
-        self._exit_code: asyncio.Future[int] | None = None
+        self._end = Ending(is_up=lambda: self._greeted, farewell=self._farewell, stop=self._stop)
 
     def let_grow(self, places: WorkerPlaces, available: Callable[[], int]) -> None:
         """Workers that the gateway asks for run there: without places there are none. `available`:
@@ -122,21 +119,11 @@ class Supervisor:
         Raises `UsageError` if something is not right at the start, `PeerError` if a process can't
         be started.
         """
-        self._exit_code = asyncio.get_running_loop().create_future()
         store = [self._store] if self._store is not None else []
         children = [*store, self._gateway, *self._workers.values()]
         for child in children:
             self._keep(child)
-        with handled_signals(self._signalled):
-            try:
-                return await self._exit_code
-            finally:
-                if self._stopping is not None:
-                    self._stopping.cancel()
-                keeping = tuple(self._keeping)
-                for task in keeping:
-                    task.cancel()
-                await asyncio.gather(*keeping, return_exceptions=True)
+        return await self._end.reached(lambda: self._keeping)
 
     def _keep(self, child: KeptChild, tries: int = MOST_FAILED_STARTS) -> None:
         task = asyncio.create_task(child.keep(tries), name=child.launch.name)
@@ -235,7 +222,7 @@ class Supervisor:
 
     def _report(self) -> None:
         """Tell the gateway about the others' processes; one that died has nothing to drain."""
-        if self._signals and self._gateway.state is not State.READY:
+        if self._end.has_begun and self._gateway.state is not State.READY:
             self._drained.set()
         self._keep_drained()
         store = None if self._store is None else _state_of(self._store)
@@ -276,7 +263,7 @@ class Supervisor:
     def _add(self, wanted: AddWorker) -> None:
         """Start one more worker, or say once why not. One that can't start is not tried again."""
         name = wanted.worker
-        if name in self._workers or self._signals:
+        if name in self._workers or self._end.has_begun:
             return
         self._orders[name] = (wanted.order, self._gateway.launch.life)
         starting = sum(
@@ -313,7 +300,6 @@ class Supervisor:
 
     def _kept(self, task: asyncio.Task[int]) -> None:
         """A child is not kept any more: it was stopped, or it is the end of all."""
-        assert self._exit_code is not None
         self._keeping.discard(task)
         name = task.get_name()
         error = None if task.cancelled() else task.exception()
@@ -330,25 +316,13 @@ class Supervisor:
             self._store = None
             self._report()
             return
-        if error is not None and not self._exit_code.done():
-            self._exit_code.set_exception(error)
+        if error is not None:
+            self._end.failed(error)
 
-    def _finish(self, code: int) -> None:
-        assert self._exit_code is not None
-        if not self._exit_code.done():
-            self._exit_code.set_result(code)
+    def _farewell(self) -> None:
+        self._voice.announce("Stopping: what runs is finished (again: stop at once)")
 
-    def _signalled(self, number: int) -> None:
-        self._signals += 1
-        if self._signals > 1:
-            self._finish(128 + number)
-            return
-        if self._greeted:
-            self._voice.announce("Stopping: what runs is finished (again: stop at once)")
-        interrupted = number == signal.SIGINT and not self._greeted
-        self._stopping = asyncio.create_task(self._stop(128 + number if interrupted else 0))
-
-    async def _stop(self, code: int) -> None:
+    async def _stop(self) -> None:
         """The gateway ends last: while workers leave, it still says why nobody is served. The store
         ends after the workers, who may have something for it."""
         timeout_s = self._config.http.drain_timeout_s
@@ -362,7 +336,6 @@ class Supervisor:
         if self._store is not None:
             await self._store.stop()
         await self._gateway.stop()
-        self._finish(code)
 
 
 def _state_of(child: KeptChild, *, pinned: bool = False) -> ChildState:

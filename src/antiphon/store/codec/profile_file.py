@@ -6,7 +6,6 @@ is ever seen under its name.
 """
 
 import json
-import os
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any
@@ -17,6 +16,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save
 
 from antiphon.errors import UsageError
+from antiphon.host import write_whole
 
 from .level import MOST_LEVELS
 from .profile import KvProfile, ProfileLevel, Transform, find_flaw
@@ -31,16 +31,7 @@ _LARGEST_COUNT = 1 << 16
 
 def write_kv_profile(profile: KvProfile, path: Path) -> None:
     """Write `path`, and its folder where there is none. Raises `UsageError` if that can't be."""
-    beside = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        try:
-            beside.write_bytes(encode_kv_profile(profile))
-            beside.replace(path)
-        finally:
-            beside.unlink(missing_ok=True)
-    except OSError as error:
-        raise UsageError(f"{path}: can't be written: {error.strerror or error}") from None
+    write_whole(path, encode_kv_profile(profile), makes_folder=True)
 
 
 def encode_kv_profile(profile: KvProfile) -> bytes:
