@@ -91,7 +91,8 @@ def fresh_machines(setup: Setup, times: Times | None = None) -> Mapping[str, obj
             machines[PLANNER] = planner_of(setup.config, times.phases, per_token)
         return machines
     kv = setup.config.kv
-    if setup.pages * kv.page_tokens * setup.model.kv_bytes_per_token > kv.memory_bytes:
+    entries = setup.pages // sum(group.pages for group in setup.model.kv_groups)
+    if entries * kv.page_tokens * setup.model.kv_bytes_per_token > kv.memory_bytes:
         raise ConfigError(f"{setup.pages} pages are more than kv.memory_bytes has room for")
     scheduler = Scheduler(
         config=setup.config.scheduler,

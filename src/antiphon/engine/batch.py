@@ -17,7 +17,10 @@ IntArray = npt.NDArray[np.int64]
 
 
 class PageTable:
-    """The pages of one sequence, in order of position. Grows in place."""
+    """The pages of one sequence, in order of position. Grows in place.
+
+    An entry that is empty (`NO_PAGE`) is read by nobody.
+    """
 
     def __init__(self) -> None:
         self._pages = np.empty(16, np.int64)
@@ -58,9 +61,9 @@ class Run:
 class Batch:
     """What one forward pass computes. All arrays are int64.
 
-    tokens, positions, places [rows]: `places` is the first element of each row's slot in KV memory,
-    less the layer and head. tables [m] and blocks [b, 4]: see `attention.attend`. sampled [s]: rows
-    whose logits are wanted.
+    tokens, positions [rows]. places [rows, pages of an entry]: the first element of each row's slot
+    in KV memory, less the layer and head. tables [pages of an entry, m]: page tables one after
+    another; blocks [b, 4]: see `attention.attend`. sampled [s]: rows whose logits are wanted.
     """
 
     tokens: IntArray
@@ -75,31 +78,38 @@ class Batch:
         """Lay the runs out one after another. Raises `BugError` if a table is too short."""
         places, positions, tables, blocks, sampled = [], [], [], [], []
         row = table_at = 0
+        together = layout.entry_pages
         for run in runs:
-            count, pages = len(run.tokens), run.table.pages
+            count = len(run.tokens)
+            pages = run.table.pages
+            pages = pages[: len(pages) // together * together].reshape(-1, together).T
             end = run.start + count
-            if count == 0 or end > len(pages) * layout.page_tokens:
+            if count == 0 or end > pages.shape[1] * layout.page_tokens:
                 raise BugError(
                     f"{count} tokens from position {run.start} on do not fit into a page table "
-                    f"of {len(pages)} pages of {layout.page_tokens} tokens"
+                    f"of {pages.shape[1]} entries of {layout.page_tokens} tokens"
                 )
             span = np.arange(run.start, end)
             entry, slot = np.divmod(span, layout.page_tokens)
+            written = pages[:, entry]
+            if written.min() < 0:
+                raise BugError(f"the page table is empty for a position from {run.start} on")
             positions.append(span)
-            places.append(pages[entry] * layout.page_stride + slot * layout.head_width)
-            tables.append(pages)
+            places.append(written.T * layout.page_stride + slot[:, None] * layout.head_width)
+            # The kernels read what lies there, and let no number depend on it.
+            tables.append(np.maximum(pages, 0))
             blocks += [
                 (row + first, min(BLOCK_ROWS, count - first), run.start + first, table_at)
                 for first in range(0, count, BLOCK_ROWS)
             ]
-            row, table_at = row + count, table_at + len(pages)
+            row, table_at = row + count, table_at + pages.shape[1]
             if run.sampled:
                 sampled.append(row - 1)
         return cls(
             tokens=np.concatenate([np.asarray(run.tokens, np.int64) for run in runs]),
             positions=np.concatenate(positions),
-            places=np.concatenate(places),
-            tables=np.concatenate(tables),
+            places=np.ascontiguousarray(np.concatenate(places)),
+            tables=np.ascontiguousarray(np.concatenate(tables, axis=1)),
             blocks=np.array(blocks, np.int64),
             sampled=np.array(sampled, np.int64),
         )

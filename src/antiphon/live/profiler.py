@@ -30,10 +30,12 @@ def profile(
     """
     cores = use_cores(config.engine.cores)
     model = load_model(config, say)
+    entry_pages = sum(group.pages for group in model.info.kv_groups)
     limits = Limits(
         max_model_len=model.max_model_len,
-        pages=model.scheduler.view(0.0).total_pages,
+        pages=model.scheduler.view(0.0).total_pages // entry_pages,
         page_tokens=config.kv.page_tokens,
+        entry_pages=entry_pages,
     )
     load = _load_per_core()
     say(f"Measuring {config.model.name} on {cores} cores for at most {budget_s:g} s")

@@ -88,8 +88,9 @@ def _keys_values(
     if weight[14] != 0:
         gains = carray(floats_at(weight[14]), (2, geometry.head_width))
         normalise_heads(mine, gains, epsilon, geometry)
-    positions, places = rows.positions[first:last], rows.places[first:last]
-    rotate_and_store(mine, positions, places, rotation[0], rotation[1], memory, geometry, layer)
+    page, place = rows.homes[layer]
+    positions, places = rows.positions[first:last], rows.places[first:last, page]
+    rotate_and_store(mine, positions, places, rotation[0], rotation[1], memory, geometry, place)
 
 
 @kernel
@@ -204,6 +205,7 @@ def forward(
             rows.positions[first:last],
             rows.places[first:last],
             rows.tables,
+            rows.homes,
             rows.blocks,
             rows.sampled,
         )
@@ -235,14 +237,15 @@ def forward(
         if layer == layers - 1 and len(rows.sampled) == 0:
             return
         meet(team)
+        page, place = rows.homes[layer]
         attend(
             room.qkv,
             room.attended,
             memory,
-            rows.tables,
+            rows.tables[page],
             rows.blocks,
             geometry,
-            layer,
+            place,
             window,
             scratch,
             (team[0], team[1]),
