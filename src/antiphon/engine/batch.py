@@ -76,40 +76,49 @@ class Batch:
     @classmethod
     def of(cls, runs: Sequence[Run], layout: KvLayout) -> Self:
         """Lay the runs out one after another. Raises `BugError` if a table is too short."""
-        places, positions, tables, blocks, sampled = [], [], [], [], []
+        written, slots, positions, tables = [], [], [], []
+        blocks, sampled = [], []
         row = table_at = 0
         together = layout.entry_pages
         for run in runs:
-            count = len(run.tokens)
-            pages = run.table.pages
-            pages = pages[: len(pages) // together * together].reshape(-1, together).T
-            end = run.start + count
-            if count == 0 or end > pages.shape[1] * layout.page_tokens:
+            count, pages = len(run.tokens), run.table.pages
+            entries, end = len(pages) // together, run.start + count
+            if count == 0 or end > entries * layout.page_tokens:
                 raise BugError(
                     f"{count} tokens from position {run.start} on do not fit into a page table "
-                    f"of {pages.shape[1]} entries of {layout.page_tokens} tokens"
+                    f"of {entries} entries of {layout.page_tokens} tokens"
                 )
             span = np.arange(run.start, end)
             entry, slot = np.divmod(span, layout.page_tokens)
-            written = pages[:, entry]
-            if written.min() < 0:
-                raise BugError(f"the page table is empty for a position from {run.start} on")
+            pages = pages[: entries * together]
             positions.append(span)
-            places.append(written.T * layout.page_stride + slot[:, None] * layout.head_width)
-            # The kernels read what lies there, and let no number depend on it.
-            tables.append(np.maximum(pages, 0))
+            slots.append(slot)
+            written.append(pages[entry] if together == 1 else pages.reshape(-1, together)[entry])
+            tables.append(pages)
             blocks += [
                 (row + first, min(BLOCK_ROWS, count - first), run.start + first, table_at)
                 for first in range(0, count, BLOCK_ROWS)
             ]
-            row, table_at = row + count, table_at + pages.shape[1]
+            row, table_at = row + count, table_at + entries
             if run.sampled:
                 sampled.append(row - 1)
+        pages_of_rows = np.concatenate(written).reshape(row, together)
+        if pages_of_rows.min() < 0:
+            raise BugError("a page table is empty where a chunk is to be written")
+        slots_of_rows = np.concatenate(slots)[:, None]
         return cls(
             tokens=np.concatenate([np.asarray(run.tokens, np.int64) for run in runs]),
             positions=np.concatenate(positions),
-            places=np.ascontiguousarray(np.concatenate(places)),
-            tables=np.ascontiguousarray(np.concatenate(tables, axis=1)),
+            places=pages_of_rows * layout.page_stride + slots_of_rows * layout.head_width,
+            tables=_readable(np.concatenate(tables).reshape(table_at, together)),
             blocks=np.array(blocks, np.int64),
             sampled=np.array(sampled, np.int64),
         )
+
+
+def _readable(entries: IntArray) -> IntArray:
+    """Tables as the kernels take them, [pages of an entry, entries].
+
+    They read what lies where an entry is empty, and let no number depend on it: here page 0.
+    """
+    return np.maximum(np.ascontiguousarray(entries.T), 0)
