@@ -1,6 +1,7 @@
 """I52: pages that a window has passed may hold anything, and nobody's tokens change."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
@@ -61,6 +62,16 @@ def test_large_models_have_few_pages_and_few_gaps() -> None:
         split = split_of(windows)
         assert split is not None
         assert (len(split.windows), len(split.windows) * split.page_layers) == (pages, places)
+
+
+def test_layouts_are_named_alike_if_pages_hold_the_same() -> None:
+    gemma, mistral = FAMILY_SPECS["gemma3"], FAMILY_SPECS["mistral, window"]
+    turned = replace(gemma, windows=gemma.windows[::-1])
+    names = [layout_of(one, 16, windows_apart=True).name for one in (gemma, turned, gemma)]
+    assert names[0] == names[2] != names[1]
+    assert layout_of(mistral, 16, windows_apart=True).name == layout_of(mistral, 16).name
+    many = replace(gemma, layers=1000, windows=tuple(range(1, 1001)))
+    assert len(layout_of(many, 16, windows_apart=True).name) < 200
 
 
 class Served:

@@ -105,7 +105,9 @@ class KvLayout:
             f"page[layers={self.layers}, 2, kv_heads={self.kv_heads}, "
             f"page_tokens={self.page_tokens}, width={self.head_width}] {self.dtype.value}"
         )
-        return page if self.split is None else f"{page} {self.split.name}"
+        if self.split is None or self.entry_pages == 1:
+            return page  # the same bytes, whatever windows see
+        return f"{page} {self.split.name}"
 
     @property
     def token_bytes(self) -> int:

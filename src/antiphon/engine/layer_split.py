@@ -10,6 +10,7 @@ as divide the smallest group, which so has no gaps; the last page of another gro
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from hashlib import blake2b
 
 from antiphon.types import KvGroup
 
@@ -37,10 +38,9 @@ class LayerSplit:
 
     @property
     def name(self) -> str:
-        """Equal names, equal order of layers."""
-        pages = ("all" if not window else f"window {window}" for window in self.windows)
-        layers = ", ".join(f"{page}.{place}" for page, place in self.homes)
-        return f"entry[{', '.join(pages)}] layers[{layers}]"
+        """Equal names, equal order of layers. Of one length, for names of layouts are limited."""
+        order = repr((self.windows, self.homes, self.page_layers)).encode()
+        return f"{len(self.windows)} an entry, {blake2b(order, digest_size=8).hexdigest()}"
 
 
 def split_of(windows: Sequence[int]) -> LayerSplit | None:

@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from antiphon.core.kv import entry_pages
 from antiphon.engine import use_cores
 from antiphon.perf import Limits, Point, Profile, ProfiledEngine, accuracy, fit_step_time
 from antiphon.types import Config, Seconds
@@ -30,12 +31,12 @@ def profile(
     """
     cores = use_cores(config.engine.cores)
     model = load_model(config, say)
-    entry_pages = sum(group.pages for group in model.info.kv_groups)
+    together = entry_pages(model.info.kv_groups)
     limits = Limits(
         max_model_len=model.max_model_len,
-        pages=model.scheduler.view(0.0).total_pages // entry_pages,
+        pages=model.scheduler.view(0.0).total_pages // together,
         page_tokens=config.kv.page_tokens,
-        entry_pages=entry_pages,
+        entry_pages=together,
     )
     load = _load_per_core()
     say(f"Measuring {config.model.name} on {cores} cores for at most {budget_s:g} s")

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 
 from hypothesis import strategies as st
 
-from antiphon.core.kv import KvListener, Match, ignore
+from antiphon.core.kv import KvListener, Match, entry_pages, ignore
 from antiphon.core.scheduler import STANDARD_PARTS, Parts, Scheduler
 from antiphon.core.scheduler.admission import Admission, Crowd
 from antiphon.core.scheduler.sequence import SequenceState
@@ -139,8 +139,7 @@ def worker_setups(draw: st.DrawFn, *, min_tokens: int = 12, max_tokens: int = 16
         parts=draw(st.sampled_from([STANDARD_PARTS, HOPEFUL_PARTS])),
     )
     groups = draw(kv_groups())
-    entry_pages = sum(group.pages for group in groups)
-    return replace(setup, groups=groups, pages=setup.pages * entry_pages)
+    return replace(setup, groups=groups, pages=setup.pages * entry_pages(groups))
 
 
 @st.composite

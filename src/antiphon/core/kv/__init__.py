@@ -1,7 +1,7 @@
 """KV memory of a worker: names of blocks, and the pages that hold them."""
 
 from .block_keys import KEY_BYTES, MAX_SALT_BYTES, BlockKeys
-from .page_groups import PageGroups, Window
+from .page_groups import PageGroups, Window, entry_pages
 from .page_pool import KvListener, Match, OutOfMemory, PagePool, Reservation, ignore
 from .page_tally import PageTally
 from .party_pages import party_pages
@@ -22,6 +22,7 @@ __all__ = [
     "Reservation",
     "Window",
     "WindowedPagePool",
+    "entry_pages",
     "ignore",
     "party_pages",
     "tenant_of",

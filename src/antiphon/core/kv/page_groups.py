@@ -27,6 +27,11 @@ class Window:
     places: range
 
 
+def entry_pages(groups: Sequence[KvGroup]) -> int:
+    """Pages of an entry of a page table."""
+    return sum(group.pages for group in groups)
+
+
 class PageGroups:
     """Counts of pages. `entry_pages`: of an entry; `lasting`: those of them that never pass."""
 

@@ -10,6 +10,7 @@ from typing import Protocol
 
 import msgspec
 
+from antiphon.core.kv import entry_pages
 from antiphon.core.router import Holdings
 from antiphon.errors import ClientError, PeerError
 from antiphon.live.gateway.kv_metrics import dropped_by_reason
@@ -200,7 +201,7 @@ class KvDesk:
 
     def _worker(self, member: Member) -> WorkerKv:
         view, size = member.view, self._config.page_tokens
-        size /= sum(group.pages for group in member.info.model.kv_groups)
+        size /= entry_pages(member.info.model.kv_groups)
         return WorkerKv(
             worker=member.info.id,
             role=member.info.role,
