@@ -152,7 +152,7 @@ def measured(spans: Spans, memory: KvMemory, rounds: int) -> dict[str, float]:
                 qkv,
                 output,
                 memory.elements,
-                batch.tables,
+                batch.tables[0],
                 batch.blocks,
                 geometry,
                 layer,

@@ -11,7 +11,7 @@ import gc
 import random
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from support import result as results
 
@@ -19,6 +19,7 @@ from antiphon.core.scheduler import Scheduler
 from antiphon.types import (
     Admitted,
     KvConfig,
+    KvGroup,
     ModelInfo,
     Request,
     RequestId,
@@ -52,6 +53,7 @@ class Case:
     max_batched_tokens: int = 512
     kv_tokens: int = 1_000_000
     shared_prefix_tokens: int = 0
+    groups: tuple[KvGroup, ...] = (KvGroup(),)
     steps: int = 1500
     warm_up_steps: int = 600
 
@@ -70,6 +72,7 @@ CASES = (
         shared_prefix_tokens=2048,
     ),
     Case("memory_full", 256, (64, 256), (100, 800), kv_tokens=60_000),
+    Case("windows_64", 64, (2000, 4000), (100, 400), groups=(KvGroup(), KvGroup(1024, 6))),
 )
 
 
@@ -106,8 +109,8 @@ def measure(case: Case) -> dict[str, float | int]:
             max_num_seqs=case.running, max_batched_tokens=case.max_batched_tokens
         ),
         kv=KvConfig(page_tokens=case.page_tokens),
-        pages=case.kv_tokens // case.page_tokens,
-        model=MODEL,
+        pages=case.kv_tokens // case.page_tokens * sum(group.pages for group in case.groups),
+        model=replace(MODEL, kv_groups=case.groups),
         max_model_len=MODEL.context_len,
     )
     source, tokens = requests(case), random.Random(1)

@@ -63,6 +63,26 @@ def test_as_many_tokens_of_kv_as_are_told_fit_and_no_more(tiny: Path) -> None:
     assert "does not fit" in as_text(describe(checkpoint, 1000))
 
 
+def test_what_windows_save_is_told(tmp_path: Path) -> None:
+    """At 256 tokens: 16 entries of 16; a window of 50, a block of 64 and a token span 8 of them."""
+    spec = FAMILY_SPECS["gemma3"]
+    checkpoint = open_checkpoint(write_hf_folder(tmp_path / "model", spec, random_tensors(spec, 1)))
+    facts = describe(checkpoint, 10**8)
+    for choice in facts["fits"]["choices"]:
+        page = choice["kv_bytes_per_token"] * 16 // 6
+        assert choice["kv_bytes_per_later_token"] * 16 == page
+        assert choice["kv_bytes_of_context"] == (16 + 5 * 8) * page
+    assert "a token beyond the windows" in as_text(facts)
+    plain = FAMILY_SPECS["qwen2"]
+    checkpoint = open_checkpoint(
+        write_hf_folder(tmp_path / "plain", plain, random_tensors(plain, 1))
+    )
+    facts = describe(checkpoint, 10**8)
+    assert "beyond the windows" not in as_text(facts)
+    for choice in facts["fits"]["choices"]:
+        assert choice["kv_bytes_of_context"] == 256 * choice["kv_bytes_per_token"]
+
+
 def test_inspect_says_it_to_people_and_to_programs(tiny: Path) -> None:
     told = answer("inspect", tiny)
     assert told["tokenizer"]["chat_template"] is True

@@ -42,7 +42,7 @@ def attended(
             qkv.numpy(),
             found.numpy(),
             bench.memory.elements,
-            batch.tables,
+            batch.tables[0],
             batch.blocks,
             bench.geometry,
             LAYER,

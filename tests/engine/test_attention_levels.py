@@ -30,10 +30,11 @@ for width in (48, 80):
         spans = [(0, 70), (150, 1), (97, 3)]
         runs = [Run(tokens=[0] * n, start=s, table=table, sampled=True) for s, n in spans]
         batch = Batch.of(runs, layout)
+        tables = batch.tables[0]
         geometry = Geometry(10, 2, width, width, 5, layout.page_stride, width**-0.5)
         qkv, out = torch.randn(74, 14 * width), torch.zeros(74, 10 * width)
         for window in (0, 40):
-            attend(qkv.numpy(), out.numpy(), memory.elements, batch.tables, batch.blocks, geometry,
+            attend(qkv.numpy(), out.numpy(), memory.elements, tables, batch.blocks, geometry,
                    1, window, torch.empty(scratch_floats(geometry)).numpy(), (0, 1))
             assert torch.isfinite(out).all()
             digest.update(out.numpy().tobytes())

@@ -55,7 +55,7 @@ def test_rows_places_and_blocks_follow_from_the_runs(
             slot = position % page_tokens * layout.head_width
             assert batch.tokens[row] == token
             assert batch.positions[row] == position
-            assert batch.places[row] == page * layout.page_stride + slot
+            assert batch.places[row, 0] == page * layout.page_stride + slot
             row += 1
         if run.sampled:
             last_rows.append(row - 1)
@@ -63,7 +63,7 @@ def test_rows_places_and_blocks_follow_from_the_runs(
     for first, rows, position, table_at in batch.blocks.tolist():
         assert 1 <= rows <= BLOCK_ROWS
         assert batch.positions[first : first + rows].tolist() == [*range(position, position + rows)]
-        page = batch.tables[table_at + position // page_tokens]
-        assert batch.places[first] // layout.page_stride == page
+        page = batch.tables[0, table_at + position // page_tokens]
+        assert batch.places[first, 0] // layout.page_stride == page
         covered[first : first + rows] += 1
     assert (covered == 1).all()

@@ -53,6 +53,7 @@ def headers(draw: st.DrawFn) -> RecordHeader:
         layout=draw(texts),
         page_tokens=page_tokens,
         block_tokens=page_tokens * pages,
+        entry_pages=draw(st.sampled_from([1, 1, 2, 7])),
         page_bytes=draw(st.integers(1, 2**24)),
         first_head=draw(st.integers(0, 2**16 - 1)),
         heads=draw(st.integers(0, 2**16 - 1)),
@@ -67,8 +68,9 @@ def headers(draw: st.DrawFn) -> RecordHeader:
         numerics=draw(texts),
         lineage=draw(names),
     )
+    chunks = origin.pages_per_block
     return RecordHeader.of(
-        origin, block, tuple(draw(st.lists(words, min_size=pages, max_size=pages)))
+        origin, block, tuple(draw(st.lists(words, min_size=chunks, max_size=chunks)))
     )
 
 

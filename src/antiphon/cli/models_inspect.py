@@ -131,21 +131,33 @@ def _tensors(checkpoint: "Checkpoint") -> list[dict[str, Any]]:
 
 
 def _fits(checkpoint: "Checkpoint", available: int) -> dict[str, Any]:
-    """For each quantisation, with the KV type of `kv.dtype = "auto"`: the tokens of KV."""
+    """For each quantisation, with the KV type of `kv.dtype = "auto"`: the tokens of KV.
+
+    Of layers with sliding windows a sequence keeps what they span: `kv_bytes_per_later_token` is
+    what a token takes beyond them, `kv_bytes_of_context` a sequence as long as the context.
+    """
+    from antiphon.core.kv import PageGroups
     from antiphon.engine import kv_dtype_of, layout_of, weight_bytes
+    from antiphon.types import KvConfig
+
+    kv, context_len = KvConfig(), checkpoint.spec.context_len
 
     choices = []
     for quantize in QUANTIZATIONS:
         dtype = dtype_of(quantize)
         kv_dtype = kv_dtype_of("auto", dtype)
         weights = weight_bytes(checkpoint, dtype)
-        a_token = layout_of(checkpoint.spec, 16, kv_dtype).token_bytes
+        layout = layout_of(checkpoint.spec, kv.page_tokens, kv_dtype, windows_apart=True)
+        groups = PageGroups(layout.groups, page_tokens=kv.page_tokens, block_tokens=kv.block_tokens)
+        a_token = layout.token_bytes
         choices.append(
             {
                 "quantize": quantize,
                 "weight_bytes": weights,
                 "kv_dtype": kv_dtype.value,
                 "kv_bytes_per_token": a_token,
+                "kv_bytes_per_later_token": a_token * len(groups.lasting) // groups.entry_pages,
+                "kv_bytes_of_context": groups.most_pages(context_len, 1) * layout.page_bytes,
                 "kv_tokens": max(available - weights, 0) // a_token,
             }
         )
@@ -184,6 +196,12 @@ def as_text(facts: Mapping[str, Any]) -> str:
             f"{bytes_text(choice['kv_bytes_per_token'])} a token ({choice['kv_dtype']}): "
             + (plural(choice["kv_tokens"], "token") if choice["kv_tokens"] else "does not fit")
         )
+        if any(facts["windows"]):
+            lines.append(
+                f"    {bytes_text(choice['kv_bytes_per_later_token'])} a token beyond the windows, "
+                f"{bytes_text(choice['kv_bytes_of_context'])} for a sequence of "
+                f"{facts['context_len']:,}"
+            )
     return "\n".join(lines)
 
 

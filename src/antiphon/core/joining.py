@@ -154,6 +154,7 @@ def shape_problem(kv: KvShape) -> str:
         "kv.block_tokens": kv.block_tokens,
         "kv.page_bytes": kv.page_bytes,
         "kv.pages": kv.pages,
+        "kv.entry_pages": kv.entry_pages,
     }
     if problem := _first_out_of_range(counts):
         return problem

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from antiphon.core.config import as_mapping, build
 from antiphon.core.costs import FetchTime, PhaseTime, TransferTime
 from antiphon.core.handover import LEASES
+from antiphon.core.kv import entry_pages
 from antiphon.core.planner import PLANNER, planner_of
 from antiphon.core.requests import BOOK, SoleWorker, book_of
 from antiphon.core.router import ROUTER, Router, RouterLimits
@@ -91,7 +92,8 @@ def fresh_machines(setup: Setup, times: Times | None = None) -> Mapping[str, obj
             machines[PLANNER] = planner_of(setup.config, times.phases, per_token)
         return machines
     kv = setup.config.kv
-    if setup.pages * kv.page_tokens * setup.model.kv_bytes_per_token > kv.memory_bytes:
+    entries = setup.pages // entry_pages(setup.model.kv_groups)
+    if entries * kv.page_tokens * setup.model.kv_bytes_per_token > kv.memory_bytes:
         raise ConfigError(f"{setup.pages} pages are more than kv.memory_bytes has room for")
     scheduler = Scheduler(
         config=setup.config.scheduler,

@@ -86,7 +86,7 @@ def _too_large(kv: KvShape, memory_bytes: int) -> StoreRefused | None:
 
 def pages_a_block(kv: KvShape) -> int:
     """How many pages hold a block."""
-    return kv.block_tokens // kv.page_tokens
+    return kv.block_tokens // kv.page_tokens * kv.entry_pages
 
 
 def block_bytes(kv: KvShape) -> int:

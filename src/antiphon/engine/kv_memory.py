@@ -13,8 +13,9 @@ import torch
 from antiphon.checkpoint import ModelSpec
 from antiphon.errors import BugError, UsageError
 from antiphon.host import available_bytes
-from antiphon.types import PageCopy, PageId
+from antiphon.types import KvGroup, PageCopy, PageId
 
+from .layer_split import LayerSplit, split_of
 from .linear import whole_vectors
 
 _LARGEST_PAGE_TOKENS = 64
@@ -62,6 +63,25 @@ class KvLayout:
     """Elements of a head: its size rounded up to whole vectors."""
     page_tokens: int
     dtype: KvDtype = KvDtype.FP32
+    split: LayerSplit | None = None
+    """How the model's layers are spread over the pages of an entry; None: an entry is a page."""
+
+    @property
+    def entry_pages(self) -> int:
+        """So many pages together hold `page_tokens` tokens of all layers of the model."""
+        return 1 if self.split is None else len(self.split.windows)
+
+    @property
+    def groups(self) -> tuple[KvGroup, ...]:
+        """Which layers' pages may be given back, and when."""
+        return (KvGroup(),) if self.split is None else self.split.groups
+
+    @property
+    def homes(self) -> npt.NDArray[np.int64]:
+        """[layers of the model, 2]: which page of an entry a layer is in, and which of its layers
+        it is there."""
+        homes = [(0, layer) for layer in range(self.layers)]
+        return np.array(homes if self.split is None else self.split.homes, np.int64)
 
     @property
     def layer_stride(self) -> int:
@@ -81,29 +101,43 @@ class KvLayout:
     @property
     def name(self) -> str:
         """Says in one line what a reader of a page's bytes must know; equal names, equal order."""
-        return (
+        page = (
             f"page[layers={self.layers}, 2, kv_heads={self.kv_heads}, "
             f"page_tokens={self.page_tokens}, width={self.head_width}] {self.dtype.value}"
         )
+        if self.split is None or self.entry_pages == 1:
+            return page  # the same bytes, whatever windows see
+        return f"{page} {self.split.name}"
 
     @property
     def token_bytes(self) -> int:
         """Bytes of one token's keys and values over all layers."""
-        return self.page_bytes // self.page_tokens
+        return self.entry_pages * self.page_bytes // self.page_tokens
 
 
-def layout_of(spec: ModelSpec, page_tokens: int, kv_dtype: KvDtype = KvDtype.FP32) -> KvLayout:
-    """The layout of a model's KV. Raises `UsageError` if `page_tokens` is not in 1 … 64."""
+def layout_of(
+    spec: ModelSpec,
+    page_tokens: int,
+    kv_dtype: KvDtype = KvDtype.FP32,
+    *,
+    windows_apart: bool = False,
+) -> KvLayout:
+    """The layout of a model's KV. Raises `UsageError` if `page_tokens` is not in 1 … 64.
+
+    `windows_apart`: layers with sliding windows have pages of their own, if there are such layers.
+    """
     if not 1 <= page_tokens <= _LARGEST_PAGE_TOKENS:
         raise UsageError(
             f"kv.page_tokens is {page_tokens}, but must lie in 1 … {_LARGEST_PAGE_TOKENS}"
         )
+    split = split_of(spec.windows) if windows_apart else None
     return KvLayout(
-        layers=spec.layers,
+        layers=spec.layers if split is None else split.page_layers,
         kv_heads=spec.kv_heads,
         head_width=whole_vectors(spec.head_dim),
         page_tokens=page_tokens,
         dtype=kv_dtype,
+        split=split,
     )
 
 
@@ -137,6 +171,7 @@ class KvMemory:
             content = torch.from_numpy(area.content[: pages * layout.page_bytes])
         self._area = area
         self.layout = layout
+        self.homes = layout.homes
         self.pages = pages
         self.flat = content.view(layout.dtype.torch_dtype)
         bits = self.flat if layout.dtype is KvDtype.FP32 else self.flat.view(torch.uint16)

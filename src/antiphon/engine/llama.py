@@ -130,14 +130,16 @@ class LlamaModel:
             epsilon = np.float32(self.spec.rms_norm_eps)
             normalise_heads(rows, weights.head_norms.numpy(), epsilon, geometry)
         cosines, sines = self._rotations[2:] if window else self._rotations[:2]
-        rotate_and_store(rows, batch.positions, batch.places, cosines, sines, flat, geometry, layer)
-        tables, blocks = batch.tables, batch.blocks
+        page, place = memory.homes[layer]
+        places = np.ascontiguousarray(batch.places[:, page])
+        rotate_and_store(rows, batch.positions, places, cosines, sines, flat, geometry, place)
+        tables, blocks = batch.tables[page], batch.blocks
         scratch = self._thread_scratch(geometry)
 
         def share(thread: int, threads: int) -> None:
             mine = (thread, threads)
             attend(
-                rows, output, flat, tables, blocks, geometry, layer, window, scratch[thread], mine
+                rows, output, flat, tables, blocks, geometry, place, window, scratch[thread], mine
             )
 
         self._team.run(share)

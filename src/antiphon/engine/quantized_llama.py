@@ -87,7 +87,13 @@ class QuantizedLlama:
         scratch = self._thread_scratch(geometry)
         counts = self.expert_counts.of_threads(len(scratch))
         rows = Rows(
-            batch.tokens, batch.positions, batch.places, batch.tables, batch.blocks, batch.sampled
+            batch.tokens,
+            batch.positions,
+            batch.places,
+            batch.tables,
+            memory.homes,
+            batch.blocks,
+            batch.sampled,
         )
         flat, barrier = memory.elements, self._team.barrier
         alone = len(rows.tokens) * self._weight_count < _WORTH_SHARING

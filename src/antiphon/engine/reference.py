@@ -43,10 +43,11 @@ def attend(
     `queries`, so it fits models whose heads are whole vectors.
     """
     page_tokens = memory.layout.page_tokens
+    page, layer = memory.homes[layer].tolist()
     output = torch.empty_like(queries)
     for first_row, rows, position, table in batch.blocks.tolist():
         places = torch.arange(position + rows)
-        pages = torch.from_numpy(batch.tables)[table + places // page_tokens]
+        pages = torch.from_numpy(batch.tables[page])[table + places // page_tokens]
         keys, values = (
             memory.tensor[pages, layer, part, :, places % page_tokens].float().transpose(0, 1)
             for part in (0, 1)

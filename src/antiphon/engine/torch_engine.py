@@ -10,6 +10,7 @@ import torch
 
 from antiphon.errors import BugError
 from antiphon.types import (
+    NO_PAGE,
     Chunk,
     ComingKv,
     ExpertTokens,
@@ -104,7 +105,7 @@ class TorchEngine:
         self, chunks: tuple[Chunk, ...], forward: _Forward
     ) -> list[Sample | SequenceFault] | None:
         batch = Batch.of([self._run(chunk) for chunk in chunks], self._memory.layout)
-        self._memory.begin_write(batch.places // self._memory.layout.page_stride)
+        self._memory.begin_write(batch.places.ravel() // self._memory.layout.page_stride)
         logits = forward(batch, self._memory)
         if logits is None:
             return None
@@ -172,4 +173,5 @@ class TorchEngine:
                 f"{chunk.request.id} computes beyond the context of {self._model.context_len}"
             )
         for page in chunk.new_pages:
-            self._memory.check(page)
+            if page != NO_PAGE:
+                self._memory.check(page)

@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 
 from antiphon.core.handover import LeaseBook, PullEnded
 from antiphon.core.scheduler import Scheduler
+from antiphon.core.store_joining import pages_a_block
 from antiphon.types import (
     Awaited,
     BlockKey,
@@ -235,7 +236,7 @@ class KvExchange:
         """How a fetch comes layer by layer; None: it does not."""
         page_bytes = 0 if info.kv is None else info.kv.page_bytes
         starts = group_starts(store.layers, page_bytes, store.layer_groups)
-        if len(starts) < 2:
+        if len(starts) < 2 or info.kv is None or info.kv.entry_pages > 1:
             return None
         parts = parts_of(starts, store.layers, page_bytes)
         return LayerGroups(starts=starts, parts=parts, on_arriving=self._arriving)
@@ -259,4 +260,4 @@ class KvExchange:
 
 def _block_bytes(info: WorkerInfo) -> int:
     kv = info.kv
-    return 0 if kv is None else kv.page_bytes * (kv.block_tokens // kv.page_tokens)
+    return 0 if kv is None else kv.page_bytes * pages_a_block(kv)

@@ -91,7 +91,7 @@ def load_engine(
     info = _info(config, checkpoint, memory, max_model_len)
     say("Preparing kernels (the first time compiles them)")
     with first_use(cache_folder(config.engine), info.numerics, checkpoint.identity.hex()):
-        warm_up(engine)
+        warm_up(engine, memory.layout.entry_pages)
     give_back_freed_memory()
     heard = KvListeners()
     scheduler = Scheduler(
@@ -122,15 +122,16 @@ def load_engine(
     )
 
 
-def warm_up(engine: TorchEngine) -> None:
+def warm_up(engine: TorchEngine, entry_pages: int = 1) -> None:
     """Run one token through a fresh engine, so that no user's request waits for compilation.
 
-    It writes to page 0, which belongs to nobody yet, and is forgotten again.
+    It writes to the first pages, which belong to nobody yet, and is forgotten again.
     """
     request = Request(
         id=RequestId("warm-up"), prompt=(0,), sampling=SamplingParams(max_tokens=1, seed=0)
     )
-    chunk = Chunk(request=request, sequence=0, tokens=(0,), start=0, new_pages=(0,), samples=(0,))
+    pages = tuple(range(entry_pages))
+    chunk = Chunk(request=request, sequence=0, tokens=(0,), start=0, new_pages=pages, samples=(0,))
     engine.forward(StepPlan(number=0, chunks=(chunk,)))
     engine.forward(StepPlan(number=0, chunks=(), ended=(SequenceKey(request.id, 0),)))
     engine.forget_counts()
@@ -151,7 +152,7 @@ def _memory(
 ) -> tuple[KvMemory, OwnedRegion | None]:
     """Memory comes first: if there is too little, nobody waits for weights."""
     kv_dtype = kv_dtype_of(config.kv.dtype, dtype_of(config.model.quantize))
-    layout = layout_of(checkpoint.spec, config.kv.page_tokens, kv_dtype)
+    layout = layout_of(checkpoint.spec, config.kv.page_tokens, kv_dtype, windows_apart=True)
     pages = config.kv.memory_bytes // layout.page_bytes
     check_available(layout, pages)
     region = OwnedRegion(_shape(config, layout, pages), commit=False) if shares_kv else None
@@ -174,6 +175,7 @@ def _shape(config: Config, layout: KvLayout, pages: int) -> KvShape:
         block_tokens=config.kv.block_tokens,
         page_bytes=layout.page_bytes,
         pages=pages,
+        entry_pages=layout.entry_pages,
     )
 
 
@@ -192,4 +194,5 @@ def _info(
         context_len=spec.context_len,
         eos_token_ids=spec.eos_token_ids,
         kv_bytes_per_token=memory.layout.token_bytes,
+        kv_groups=memory.layout.groups,
     )

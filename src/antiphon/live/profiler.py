@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from antiphon.core.arithmetic import dtype_of
+from antiphon.core.kv import entry_pages
 from antiphon.core.number_text import plural
 from antiphon.engine import use_cores
 from antiphon.perf import Limits, Point, Profile, ProfiledEngine, accuracy, fit_step_time
@@ -32,10 +33,12 @@ def profile(
     """
     cores = use_cores(config.engine.cores)
     model = load_model(config, say)
+    together = entry_pages(model.info.kv_groups)
     limits = Limits(
         max_model_len=model.max_model_len,
-        pages=model.scheduler.view(0.0).total_pages,
+        pages=model.scheduler.view(0.0).total_pages // together,
         page_tokens=config.kv.page_tokens,
+        entry_pages=together,
     )
     load = _load_per_core()
     say(f"Measuring {config.model.name} on {plural(cores, 'core')} for at most {budget_s:g} s")

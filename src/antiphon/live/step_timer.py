@@ -29,7 +29,7 @@ class StepTimer:
         self, engine: Engine, limits: Limits, vocab_size: int, shapes: Sequence[StepShape]
     ) -> None:
         self._engine = engine
-        self._page_tokens = limits.page_tokens
+        self._page_tokens, self._entry_pages = limits.page_tokens, limits.entry_pages
         longest = max(chunk.start + chunk.tokens for shape in shapes for chunk in shape.chunks)
         self._tokens = tuple(number * 7919 % vocab_size for number in range(longest))
         self._shapes = shapes
@@ -57,19 +57,23 @@ class StepTimer:
         self._engine.forward(StepPlan(number=0, chunks=(), ended=ended))
 
     def _pages(self, shape: StepShape) -> int:
-        return sum(-(-(c.start + c.tokens) // self._page_tokens) for c in shape.chunks)
+        return sum(self._pages_of(c.start + c.tokens) for c in shape.chunks)
+
+    def _pages_of(self, tokens: int) -> int:
+        return -(-tokens // self._page_tokens) * self._entry_pages
 
     def _fill(self, pages: int) -> None:
-        """Compute one page and copy it to the others.
+        """Compute one entry of a page table and copy its pages to the others.
 
         Memory that nobody wrote yet is one page of zeros in the processor's cache, whatever its
         size: attention over it would look far too quick.
         """
         count = min(self._page_tokens, len(self._tokens))
         request = self._request("fill", count)
-        chunk = Chunk(request=request, sequence=0, tokens=request.prompt, start=0, new_pages=(0,))
+        first = tuple(range(self._entry_pages))
+        chunk = Chunk(request=request, sequence=0, tokens=request.prompt, start=0, new_pages=first)
         self._engine.forward(StepPlan(number=0, chunks=(chunk,)))
-        copies = tuple(PageCopy(0, page) for page in range(1, pages))
+        copies = tuple(PageCopy(page % len(first), page) for page in range(len(first), pages))
         ended = (SequenceKey(request.id, 0),)
         self._engine.forward(StepPlan(number=0, chunks=(), copies=copies, ended=ended))
 
@@ -78,7 +82,7 @@ class StepTimer:
         page = 0
         for place, (start, tokens, sampled) in enumerate(self._shapes[number].chunks):
             end = start + tokens
-            pages = -(-end // self._page_tokens)
+            pages = self._pages_of(end)
             request = self._request(f"{number}-{place}", end)
             chunks.append(
                 Chunk(

@@ -60,11 +60,13 @@ class StepShape:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """What a worker can run at most."""
+    """What a worker can run at most. `pages`: so many times `page_tokens` tokens fit into its KV
+    memory, each in `entry_pages` pages."""
 
     max_model_len: int
     pages: int
     page_tokens: int
+    entry_pages: int = 1
     max_tokens: int = 2048
     max_sequences: int = 64
 

@@ -13,7 +13,16 @@ from typing import TypeAlias
 
 from antiphon.core.faults import Corrupt, Damage, PartialWrite, StaleGeneration
 from antiphon.errors import BugError
-from antiphon.types import Chunk, OfferedPage, PageId, SequenceKey, StepPlan, TokenId
+from antiphon.types import (
+    NO_PAGE,
+    Chunk,
+    KvGroup,
+    OfferedPage,
+    PageId,
+    SequenceKey,
+    StepPlan,
+    TokenId,
+)
 
 _EMPTY = 0
 PageContent: TypeAlias = tuple[int, ...]
@@ -69,8 +78,12 @@ class ShadowKv:
     too early, reused while still read, forgotten in a copy, or a prefix hit on other content.
     """
 
-    def __init__(self, page_tokens: int) -> None:
+    def __init__(self, page_tokens: int, groups: Sequence[KvGroup] = (KvGroup(),)) -> None:
+        """`groups`: whose pages an entry of a table has, one after the other."""
         self.page_tokens = page_tokens
+        self._windows = tuple(group.window for group in groups for _ in range(group.pages))
+        """Of each page of an entry: how far a row sees."""
+        self.entry_pages = len(self._windows)
         self._pages: dict[PageId, list[int]] = {}
         self._generations: dict[PageId, int] = {}
         self._sequences: dict[SequenceKey, _Sequence] = {}
@@ -148,28 +161,41 @@ class ShadowKv:
         known = tuple(sequence.tokens[chunk.start : end])
         if len(sequence.tokens) < chunk.start or known != chunk.tokens[: len(known)]:
             raise BugError(f"{name} computes other tokens at {chunk.start} than it has")
-        if len(sequence.table) * self.page_tokens < end:
+        windows = self._windows
+        if len(sequence.table) // len(windows) * self.page_tokens < end:
             raise BugError(f"the page table of {name} does not reach position {end - 1}")
         sequence.tokens += chunk.tokens[len(known) :]
         sequence.computed = end
         sequence.extend_chain(end)
         for position in range(chunk.start, end):
             entry, slot = divmod(position, self.page_tokens)
-            page = sequence.table[entry]
-            self._begin_write(page, slot)
-            self._page(page)[slot] = sequence.chain[position]
+            for place in range(len(windows)):
+                page = sequence.table[entry * len(windows) + place]
+                if page == NO_PAGE:
+                    raise BugError(f"I52: {name} writes position {position} to no page")
+                self._begin_write(page, slot)
+                self._page(page)[slot] = _said(place, sequence.chain[position])
 
     def _read(self, chunk: Chunk) -> None:
         sequence = self._sequences[SequenceKey(chunk.request.id, chunk.sequence)]
         size = self.page_tokens
         for entry in range(-(-sequence.computed // size)):
-            wanted = sequence.chain[entry * size : min((entry + 1) * size, sequence.computed)]
-            page = sequence.table[entry]
-            if self._page(page)[: len(wanted)] != wanted:
-                raise BugError(
-                    f"I5: {chunk.request.id}/{chunk.sequence} reads page {page} for positions from "
-                    f"{entry * size} on, which holds something else"
-                )
+            begin, end = entry * size, min((entry + 1) * size, sequence.computed)
+            chain = sequence.chain[begin:end]
+            for place, window in enumerate(self._windows):
+                first = max(0, chunk.start + 1 - window - begin) if window else 0
+                page = sequence.table[entry * len(self._windows) + place]
+                wanted = [_said(place, one) for one in chain[first:]]
+                if wanted and self._page(page)[first : end - begin] != wanted:
+                    raise BugError(
+                        f"I5: {chunk.request.id}/{chunk.sequence} reads page {page} for positions "
+                        f"from {begin} on, which holds something else"
+                    )
+
+
+def _said(place: int, chained: int) -> int:
+    """What a slot holds in the page at that place of an entry: other layers, other numbers."""
+    return chained if place == 0 else hash((place, chained))
 
 
 def checksum(content: Sequence[int]) -> int:

@@ -208,7 +208,8 @@ class StoreSide:
     def spoil(self, plan: StepPlan) -> None:
         """The engine broke this plan off in the middle: what it was to write holds anything."""
         for chunk in plan.chunks:
-            for page in chunk.new_pages[chunk.start // self._memory.page_tokens :]:
+            first = chunk.start // self._memory.page_tokens * self._memory.entry_pages
+            for page in chunk.new_pages[first:]:
                 self._memory.pull(page, (GARBAGE,) * self._memory.page_tokens)
 
     def is_good(self, copy: PageCopy, promised: OfferedPage) -> bool:

@@ -9,13 +9,15 @@ from dataclasses import dataclass, replace
 
 from hypothesis import strategies as st
 
-from antiphon.core.kv import KvListener, Match, ignore
+from antiphon.core.kv import KvListener, Match, entry_pages, ignore
 from antiphon.core.scheduler import STANDARD_PARTS, Parts, Scheduler
 from antiphon.core.scheduler.admission import Admission, Crowd
 from antiphon.core.scheduler.sequence import SequenceState
-from antiphon.sim import Cancel, Submit
+from antiphon.core.scheduler.windowed_admission import WindowedAdmission
+from antiphon.sim import Cancel, ShadowKv, Submit
 from antiphon.types import (
     KvConfig,
+    KvGroup,
     ModelInfo,
     Request,
     RequestId,
@@ -53,6 +55,15 @@ class Hopeful(Admission):
         """Never holds anybody back."""
 
 
+class HopefulOfWindows(WindowedAdmission):
+    """`Hopeful`, for models with sliding windows."""
+
+    short_of_memory = Hopeful.short_of_memory
+
+
+HOPEFUL_PARTS = Parts(admission=Hopeful, windowed_admission=HopefulOfWindows)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkerSetup:
     """All that a `Scheduler` is built from, but the model."""
@@ -63,6 +74,16 @@ class WorkerSetup:
     max_model_len: int = CONTEXT_LEN
     parts: Parts = STANDARD_PARTS
     most_repeats: int = 1
+    groups: tuple[KvGroup, ...] = (KvGroup(),)
+
+    @property
+    def model(self) -> ModelInfo:
+        """`MODEL`, with these groups of layers."""
+        return replace(MODEL, kv_groups=self.groups)
+
+    def shadow(self) -> ShadowKv:
+        """KV memory that checks what is read, fresh."""
+        return ShadowKv(self.kv.page_tokens, self.groups)
 
     def build(self, listen: KvListener = ignore) -> Scheduler:
         """A new scheduler of `MODEL`."""
@@ -70,7 +91,7 @@ class WorkerSetup:
             config=self.config,
             kv=self.kv,
             pages=self.pages,
-            model=MODEL,
+            model=self.model,
             max_model_len=self.max_model_len,
             listen=listen,
             most_repeats=self.most_repeats,
@@ -90,12 +111,20 @@ def kv_configs() -> st.SearchStrategy[KvConfig]:
     )
 
 
+def kv_groups() -> st.SearchStrategy[tuple[KvGroup, ...]]:
+    """All layers see all; or all, or some, see through windows of one or two sizes."""
+    window = st.builds(KvGroup, st.sampled_from([1, 2, 5, 8, 13]), st.integers(1, 2))
+    plain = st.just((KvGroup(),))
+    mixed = st.lists(window, min_size=1, max_size=2).map(lambda some: (KvGroup(), *some))
+    return st.one_of(plain, plain, st.tuples(window), mixed)
+
+
 @st.composite
 def worker_setups(draw: st.DrawFn, *, min_tokens: int = 12, max_tokens: int = 160) -> WorkerSetup:
     """A worker whose memory holds one long sequence, or several, or dozens of short ones."""
     kv = draw(kv_configs())
     memory_tokens = draw(st.integers(min_tokens, max_tokens))
-    return WorkerSetup(
+    setup = WorkerSetup(
         config=SchedulerConfig(
             max_num_seqs=draw(st.integers(1, 8)),
             max_batched_tokens=draw(st.integers(1, 24)),
@@ -107,8 +136,10 @@ def worker_setups(draw: st.DrawFn, *, min_tokens: int = 12, max_tokens: int = 16
         kv=kv,
         pages=max(2, -(-memory_tokens // kv.page_tokens)),
         max_model_len=draw(st.sampled_from([8, 32, CONTEXT_LEN])),
-        parts=draw(st.sampled_from([STANDARD_PARTS, Parts(admission=Hopeful)])),
+        parts=draw(st.sampled_from([STANDARD_PARTS, HOPEFUL_PARTS])),
     )
+    groups = draw(kv_groups())
+    return replace(setup, groups=groups, pages=setup.pages * entry_pages(groups))
 
 
 @st.composite

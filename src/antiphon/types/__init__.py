@@ -53,6 +53,7 @@ from .fleet import (
     Health,
     HealthChanged,
     HostPort,
+    KvGroup,
     KvShape,
     Member,
     ModelInfo,
@@ -76,6 +77,7 @@ from .handover import (
     Pull,
 )
 from .ids import (
+    NO_PAGE,
     BlockKey,
     HostName,
     Incarnation,
@@ -174,6 +176,7 @@ from .transfer import DataAccess
 
 __all__ = [
     "MOST_EXPERT_COUNTS",
+    "NO_PAGE",
     "STORE",
     "Abort",
     "Aborted",
@@ -230,6 +233,7 @@ __all__ = [
     "KvDump",
     "KvEvent",
     "KvEvents",
+    "KvGroup",
     "KvReplay",
     "KvShape",
     "LayeredEngine",

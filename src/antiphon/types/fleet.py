@@ -8,6 +8,18 @@ from .expert_tokens import ExpertTokens
 from .ids import HostName, Incarnation, Seconds, TokenId, WorkerId
 
 
+@dataclass(frozen=True, slots=True)
+class KvGroup:
+    """Layers that see equally far back.
+
+    `window`: how many positions a row sees, its own included; 0: all. `pages`: so many pages of KV
+    memory hold `page_tokens` tokens of these layers.
+    """
+
+    window: int = 0
+    pages: int = 1
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelInfo:
     """The facts of a loaded model that decisions and the gateway need."""
@@ -21,6 +33,8 @@ class ModelInfo:
     context_len: int
     eos_token_ids: tuple[TokenId, ...]
     kv_bytes_per_token: int
+    kv_groups: tuple[KvGroup, ...] = (KvGroup(),)
+    """In the order of their pages within an entry of a page table."""
 
 
 class Role(StrEnum):
@@ -35,7 +49,8 @@ class Role(StrEnum):
 class KvShape:
     """What two workers must have in common to read each other's pages, but for `pages`.
 
-    `layout` names the order of a page's numbers: layers, head range, width, dtype.
+    `layout` names the order of a page's numbers: layers, head range, width, dtype. `entry_pages`
+    pages together hold `page_tokens` tokens of all layers.
     """
 
     layout: str
@@ -43,6 +58,7 @@ class KvShape:
     block_tokens: int
     page_bytes: int
     pages: int
+    entry_pages: int = 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

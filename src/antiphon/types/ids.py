@@ -15,6 +15,8 @@ HostName: TypeAlias = str
 """A host of a cluster as its certificate names it: a DNS label."""
 TokenId: TypeAlias = int
 PageId: TypeAlias = int
+NO_PAGE: PageId = -1
+"""An empty entry of a page table: nobody reads what would lie there, or nothing was computed."""
 BlockKey: TypeAlias = bytes
 """32 bytes of chained BLAKE2b (see `core.kv.block_keys`)."""
 

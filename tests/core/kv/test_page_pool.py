@@ -215,8 +215,9 @@ class Touchy(PagePool):
     def match(self, keys) -> Match:
         found = super().match(keys)
         for name in found.keys:
-            if name in self._idle:
-                self._idle.move_to_end(name)
+            block = self._named[name]
+            if block in self._idle:
+                self._idle.move_to_end(block)
         return found
 
 

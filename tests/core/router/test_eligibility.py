@@ -7,8 +7,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from router_kit import info, offer_of, request, router
 
+from antiphon.core.kv import entry_pages
 from antiphon.core.router import demand_of
 from antiphon.core.scheduler import Scheduler
+from antiphon.testing.strategies import kv_groups
 from antiphon.types import (
     Admitted,
     KvConfig,
@@ -41,6 +43,7 @@ def scheduler(of: WorkerInfo) -> Scheduler:
 def fleets(draw: st.DrawFn) -> list[WorkerInfo]:
     page = draw(st.sampled_from([1, 2, 4, 16]))
     block = page * draw(st.sampled_from([1, 2, 4]))
+    groups = draw(kv_groups())
     workers: list[WorkerInfo] = []
     for number in range(draw(st.integers(1, 4))):
         one = info(
@@ -53,9 +56,13 @@ def fleets(draw: st.DrawFn) -> list[WorkerInfo]:
             page_tokens=page,
             block_tokens=block,
             page_bytes=page,
-            pages=draw(st.integers(2, 24)),
+            pages=draw(st.integers(2, 24)) * entry_pages(groups),
+            entry_pages=entry_pages(groups),
         )
-        workers.append(replace(one, kv=shape))
+        one = replace(one, kv=shape, model=replace(one.model, kv_groups=groups))
+        if any(group.window for group in groups):  # as workers say it: what they have memory for
+            one = replace(one, max_model_len=scheduler(one).max_model_len)
+        workers.append(one)
     return workers
 
 
@@ -76,7 +83,7 @@ def requests(draw: st.DrawFn) -> Request:
 
 def most_tokens(worker: WorkerInfo) -> int:
     assert worker.kv is not None
-    return min(worker.max_model_len, worker.kv.pages * worker.kv.page_tokens)
+    return scheduler(worker).max_model_len
 
 
 def after_a_token(one: Request, worker: WorkerInfo) -> Request:

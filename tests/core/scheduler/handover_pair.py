@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from test_scheduler_laws import SCRIPT, alone
 
 from antiphon.core.scheduler import Parts
-from antiphon.sim import ScriptedEngine, ShadowKv, ShadowStore, StoreSide
+from antiphon.sim import ScriptedEngine, ShadowStore, StoreSide
 from antiphon.testing.strategies import WorkerSetup
 from antiphon.types import (
     Aborted,
@@ -50,7 +50,7 @@ class Side:
 
     def __init__(self, setup: WorkerSetup, store: ShadowStore) -> None:
         self.setup = setup
-        self.shadow = ShadowKv(setup.kv.page_tokens)
+        self.shadow = setup.shadow()
         self.lost: frozenset[int] = frozenset()
         self.store = StoreSide(store, self.shadow, lost=lambda _: self.lost)
         self.scheduler = setup.build(self.store.listen)

@@ -64,7 +64,7 @@ def test_all_laws_hold_where_steps_begin_before_their_kv_is_here(
 def test_the_workloads_reach_what_comes_of_such_steps() -> None:
     seen: set[str] = set()
 
-    @settings(SETTINGS, max_examples=100, derandomize=True, database=None)
+    @settings(SETTINGS, max_examples=250, derandomize=True, database=None)
     @given(worker_setups(), workloads(fetching=True), losses(), delays)
     def look(setup: WorkerSetup, workload: Workload, lost, late) -> None:
         check_early(setup, workload, lost, late, seen)

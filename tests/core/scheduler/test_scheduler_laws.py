@@ -17,7 +17,6 @@ from antiphon.sim import (
     ConstantStepTime,
     RunLog,
     ScriptedEngine,
-    ShadowKv,
     ShadowStore,
     StoreSide,
     Submit,
@@ -70,7 +69,7 @@ def run(
     `lost`: the blocks, by number, that are lost in the first fetches, one set a fetch; `late`: how
     much later than usual their last layers come.
     """
-    shadow, losing, delays = ShadowKv(setup.kv.page_tokens), iter(lost), iter(late)
+    shadow, losing, delays = setup.shadow(), iter(lost), iter(late)
     store = ShadowStore() if store is None else store
     side = store_side(
         store,
@@ -114,7 +113,7 @@ def alone(setup: WorkerSetup, request: Request, sequence: int) -> list[tuple[int
         return []
     sampling = request.sampling
     resumed = request.resumed[sequence] if request.resumed else ()
-    longest = min(setup.max_model_len, setup.pages * setup.kv.page_tokens)
+    longest = min(setup.max_model_len, setup.build().max_model_len)
     limit = min(sampling.max_tokens or 0, longest - len(request.prompt))
     stops = {*request.eos_token_ids, *sampling.stop_token_ids}
     tokens = list(resumed)

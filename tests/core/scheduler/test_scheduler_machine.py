@@ -22,7 +22,6 @@ from antiphon.errors import BugError
 from antiphon.sim import (
     RunLog,
     ScriptedEngine,
-    ShadowKv,
     ShadowStore,
     StoreSide,
     hashed_script,
@@ -44,7 +43,7 @@ class SchedulerMachine(RuleBasedStateMachine):
     def build(self, setup: WorkerSetup) -> None:
         setup = replace(setup, parts=replace(setup.parts, **self.faulty_parts))
         self.setup = setup
-        memory = ShadowKv(setup.kv.page_tokens)
+        memory = setup.shadow()
         self.lost: frozenset[int] = frozenset()
         self.store = StoreSide(ShadowStore(), memory, lost=lambda _: self.lost)
         self.scheduler = setup.build(self.store.listen)

@@ -55,13 +55,17 @@ class OutOfMemory:
 
 
 @dataclass(slots=True, eq=False)
-class _Block:
+class NamedBlock:
+    """A complete block that can be found by its key."""
+
     key: BlockKey
     pages: tuple[PageId, ...]
     parent: BlockKey | None
     tenant: bytes
     live: int = field(default=0)
     """Pages of it that somebody refers to; 0: the block may be evicted."""
+    strand: int = field(default=0)
+    """Which part of the layers its pages are of: see `WindowedPagePool`."""
 
 
 @lru_cache(maxsize=8)
@@ -92,12 +96,13 @@ class PagePool:
         self.prefix_cache = prefix_cache
         self._listen = listen
         self._references = [0] * pages
-        self._block_of: list[_Block | None] = [None] * pages
+        self._block_of: list[NamedBlock | None] = [None] * pages
         self._free = list(_falling(pages))
         self._held = 0
-        self._named: dict[BlockKey, _Block] = {}
-        self._idle: OrderedDict[BlockKey, _Block] = OrderedDict()
+        self._named: dict[BlockKey, NamedBlock] = {}
+        self._idle: OrderedDict[NamedBlock, None] = OrderedDict()
         """Named blocks that nobody refers to, next to be evicted first."""
+        self._cached = 0
 
     @property
     def free_pages(self) -> int:
@@ -112,7 +117,7 @@ class PagePool:
     @property
     def cached_pages(self) -> int:
         """Pages that nobody refers to, whose content can be found by key."""
-        return len(self._idle) * self.pages_per_block
+        return self._cached
 
     @property
     def available_pages(self) -> int:
@@ -138,7 +143,7 @@ class PagePool:
 
         Does not mutate: not even the order of eviction.
         """
-        found: list[_Block] = []
+        found: list[NamedBlock] = []
         for key in keys:
             block = self._named.get(key)
             if block is None:
@@ -156,7 +161,7 @@ class PagePool:
         Evicts idle blocks as needed, least recently used first and never one that is kept.
         """
         kept = self._still_there(keep) if keep is not None else ()
-        idle = sum(self.pages_per_block for block in kept if not block.live)
+        idle = sum(len(block.pages) for block in kept if not block.live)
         available = self.available_pages - idle
         if pages > available:
             return OutOfMemory(needed=pages, available=available)
@@ -198,7 +203,7 @@ class PagePool:
         for page in pages:
             if not self._references[page] or self._block_of[page] is not None:
                 raise BugError(f"page {page} can't be named: nobody holds it, or it has a block")
-        block = _Block(key, tuple(pages), parent, tenant, live=len(pages))
+        block = NamedBlock(key, tuple(pages), parent, tenant, live=len(pages))
         for page in pages:
             self._block_of[page] = block
         self._named[key] = block
@@ -223,7 +228,8 @@ class PagePool:
                 continue
             block.live -= 1
             if not block.live:
-                self._idle[block.key] = block
+                self._idle[block] = None
+                self._cached += len(block.pages)
 
     def forget(self, pages: Iterable[PageId]) -> None:
         """Take the names off the blocks that these pages belong to: their content is in doubt.
@@ -233,12 +239,8 @@ class PagePool:
         """
         for page in pages:
             block = self._block_of[page]
-            if block is None:
-                continue
-            idle = self._idle.pop(block.key, None)
-            self._unname(block, doubtful=True)
-            if idle is not None:
-                self._free.extend(reversed(block.pages))
+            if block is not None:
+                self._forget(block)
 
     def shared_pages(self, table: Sequence[PageId], besides: Set[PageId] = frozenset()) -> int:
         """How many pages at the beginning of a page table others read too, or are in `besides`.
@@ -257,15 +259,15 @@ class PagePool:
                 high = middle
         return min(low * size, len(table))
 
-    def _still_there(self, match: Match) -> Sequence[_Block]:
+    def _still_there(self, match: Match) -> Sequence[NamedBlock]:
         blocks = [self._named[key] for key in match.keys if key in self._named]
         if match.pages != tuple(page for block in blocks for page in block.pages):
             raise BugError("a match was kept after the pool had changed")
         return blocks
 
-    def _refer(self, block: _Block) -> None:
+    def _refer(self, block: NamedBlock) -> None:
         if not block.live:
-            del self._idle[block.key]
+            self._take_idle(block)
         for page in block.pages:
             if not self._references[page]:
                 block.live += 1
@@ -273,11 +275,22 @@ class PagePool:
             self._references[page] += 1
 
     def _evict(self) -> None:
-        _, block = self._idle.popitem(last=False)
+        block, _ = self._idle.popitem(last=False)
+        self._cached -= len(block.pages)
         self._unname(block)
         self._free.extend(reversed(block.pages))
 
-    def _unname(self, block: _Block, *, doubtful: bool = False) -> None:
+    def _forget(self, block: NamedBlock) -> None:
+        self._unname(block, doubtful=True)
+        if not block.live:
+            self._take_idle(block)
+            self._free.extend(reversed(block.pages))
+
+    def _take_idle(self, block: NamedBlock) -> None:
+        del self._idle[block]
+        self._cached -= len(block.pages)
+
+    def _unname(self, block: NamedBlock, *, doubtful: bool = False) -> None:
         del self._named[block.key]
         for page in block.pages:
             self._block_of[page] = None

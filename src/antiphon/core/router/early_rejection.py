@@ -227,7 +227,7 @@ class Prospect:
             return 0.0
         wanted = 1 + self.ahead.requests / sharers
         share = 0.0
-        pages, total = worker.pages_of(self.forecast.demand), worker.total_pages
+        pages, total = worker.running_pages_of(self.forecast.demand), worker.total_pages
         if pages is not None and total is not None and load.pages:
             pages = max(pages, load.pages / load.sequences)  # with what it will grow by
             usable = total * self.usable_share

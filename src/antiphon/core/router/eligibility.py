@@ -28,8 +28,10 @@ def could_run(worker: WorkerBelief, demand: Demand, drawn: int = 0) -> bool:
     kv, total = worker.info.kv, worker.total_pages
     if total is None or kv is None:
         return True
-    pages = demand.prompt_pages(kv.page_tokens, kv.block_tokens)
-    return pages <= total and longest <= total * kv.page_tokens
+    if demand.sequences == 1 and worker.windowed:
+        return True  # its own limit of a sequence's length counts what windows give back
+    pages = demand.prompt_pages(kv.page_tokens, kv.block_tokens) * kv.entry_pages
+    return pages <= total and (worker.windowed or longest <= total * kv.page_tokens)
 
 
 def could_adopt(worker: WorkerBelief, demand: Demand, drawn: int = 0) -> bool:
@@ -43,7 +45,7 @@ def has_memory(worker: WorkerBelief, demand: Demand, max_sequences: int | None) 
     load = worker.load
     if max_sequences is not None and load.sequences + demand.sequences > max_sequences:
         return load.requests == 0
-    pages, total = worker.pages_of(demand), worker.total_pages
+    pages, total = worker.running_pages_of(demand), worker.total_pages
     if pages is None or total is None or load.requests == 0:
         return True
     return load.pages + pages <= total

@@ -11,8 +11,10 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from antiphon.core.costs import PhaseTime, occupied_s
+from antiphon.core.kv import PageGroups
 from antiphon.types import (
     Health,
+    KvGroup,
     KvShape,
     RequestId,
     Role,
@@ -66,6 +68,7 @@ class WorkerBelief:
         self.health = Health.JOINED
         self.exchange = exchange_of(info.model.numerics, info.kv) if info.kv else None
         """Workers with equal values can read each other's pages; None: it exchanges no KV."""
+        self._groups = None if info.kv is None else _windowed(info.model.kv_groups, info.kv)
         self.pace = Pace(times)
         self.chosen = 0
         self.closed_until: Seconds | None = None
@@ -99,12 +102,29 @@ class WorkerBelief:
         return self._load
 
     def pages_of(self, demand: Demand, new: int = 0) -> int | None:
-        """Pages that the request fills here, with `new` tokens more a sequence.
+        """Pages that the request fills here, with `new` tokens more a sequence, if none of them is
+        given back: as whatever is offered.
 
         None: page size not known.
         """
         kv = self.info.kv
-        return demand.pages(kv.page_tokens, kv.block_tokens, new) if kv else None
+        if kv is None:
+            return None
+        return demand.pages(kv.page_tokens, kv.block_tokens, new) * kv.entry_pages
+
+    def running_pages_of(self, demand: Demand) -> int | None:
+        """Pages that it fills here as it runs: of sliding windows, what they span.
+
+        None: page size not known.
+        """
+        if self._groups is None or demand.sequences != 1:
+            return self.pages_of(demand)
+        return self._groups.most_pages(demand.longest, step_tokens=1)
+
+    @property
+    def windowed(self) -> bool:
+        """Whether it gives pages back that sliding windows have passed."""
+        return self._groups is not None
 
     # ── what happens to it ───────────────────────────────────────────────────────────────────
 
@@ -165,7 +185,7 @@ class WorkerBelief:
             return
         self._gone_context += placement.demand.context
         if placement.phase is not Phase.PREFILL:
-            self._gone_pages += self.pages_of(placement.demand) or 0
+            self._gone_pages += self.running_pages_of(placement.demand) or 0
 
     def offered(self, placement: Placement) -> None:
         """The request's prompt is computed; its pages wait here for their taker. Mutates."""
@@ -201,11 +221,11 @@ class WorkerBelief:
             sequences += demand.sequences
             decoding += demand.sequences if placement.phase is Phase.DECODE else 0
             context += demand.context if fresh else placement.left
-            pages += (self.pages_of(demand) or 0) if fresh else self._pages(placement.left)
+            pages += (self.running_pages_of(demand) or 0) if fresh else self._pages(placement.left)
         for placement in self._coming.values():
             sequences += placement.demand.sequences
             context += placement.demand.context
-            pages += self.pages_of(placement.demand) or 0
+            pages += self.running_pages_of(placement.demand) or 0
         tokens += self._foreign_tokens
         if self._foreign_tokens:
             queued_s += occupied_s(self._times, self._foreign_tokens)
@@ -228,7 +248,16 @@ class WorkerBelief:
         )
 
     def _pages(self, tokens: int) -> int:
+        if self._groups is not None:
+            return self._groups.most_pages(tokens, step_tokens=1)
         return -(-tokens // self.info.kv.page_tokens) if self.info.kv else 0
+
+
+@lru_cache(maxsize=256)
+def _windowed(kv_groups: tuple[KvGroup, ...], kv: KvShape) -> PageGroups | None:
+    """How the pages of such a worker are counted; None: it gives none back while a request runs."""
+    groups = PageGroups(kv_groups, page_tokens=kv.page_tokens, block_tokens=kv.block_tokens)
+    return groups if groups.windows else None
 
 
 @lru_cache(maxsize=256)

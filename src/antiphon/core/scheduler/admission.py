@@ -18,7 +18,7 @@ from itertools import takewhile
 from typing import NamedTuple
 
 from antiphon.core.kv import Match, PagePool
-from antiphon.types import SchedulerConfig
+from antiphon.types import PageId, SchedulerConfig
 
 from .history import History
 from .length_rules import length_rule
@@ -65,10 +65,13 @@ class Load(NamedTuple):
     """Room in its last page."""
 
 
-def peak_pages(loads: Iterable[Load], *, shared_pages: int, page_tokens: int) -> int:
+def peak_pages(
+    loads: Iterable[Load], *, shared_pages: int, page_tokens: int, entry_pages: int = 1
+) -> int:
     """Most pages in use at any future moment, if lives are as predicted and nobody joins.
 
-    Shared pages count as held throughout. Growth is rounded up to pages for each sequence.
+    Shared pages count as held throughout. Growth is rounded up to pages for each sequence, and
+    `entry_pages` of them are taken for `page_tokens` tokens.
     O(n log n). LightLLM `ChunkedPrefillQueue`, here in pages of any size.
     """
     peak = held = shared_pages
@@ -76,7 +79,7 @@ def peak_pages(loads: Iterable[Load], *, shared_pages: int, page_tokens: int) ->
     for alive, load in enumerate(sorted(loads, reverse=True), start=1):
         held += load.own_pages
         offset += page_tokens - 1 - min(load.slack_tokens, page_tokens - 1)
-        growth = (alive * load.life_steps + offset) // page_tokens
+        growth = (alive * load.life_steps + offset) // page_tokens * entry_pages
         peak = max(peak, held + growth)
     return peak
 
@@ -128,6 +131,8 @@ class Admission:
         max_sequences: int,
     ) -> None:
         self._pool = pool
+        self._growing_pages = 1
+        """What a sequence grows by for each page of tokens."""
         self._length = length_rule(config.admission, history)
         self._page_tokens = page_tokens
         self._step_tokens = config.max_batched_tokens
@@ -229,33 +234,58 @@ class Admission:
             (started if is_prefill(sequence) else decodes).append(sequence)
         prefills = in_turn(started)
         match = match or Match()
-        heads = frozenset(match.pages[:: self._pool.pages_per_block])
+        besides = self._besides(match)
         step_tokens = max(1, self._step_tokens - len(decodes))
         loads: list[Load] = []
         own_pages = ahead = 0
         for place, sequence in enumerate((*decodes, *prefills)):
-            pages = len(sequence.table)
             if place >= len(decodes):
                 ahead += sequence.uncomputed
             if sequence.owner.lease is not None:
                 continue
-            own = pages - self._pool.shared_pages(sequence.table, heads)
+            own = self._held_alone(sequence, besides)
             for follower in sequence.followers:
-                own += len(follower.table)
                 if follower.resumed_len:
-                    own -= self._pool.shared_pages(follower.table, heads)
+                    own += self._held_alone(follower, besides)
+                else:
+                    own += len(follower.table)
             own_pages += own
-            self._charge(loads, sequence, own, pages, -(-ahead // step_tokens))
+            self._charge(loads, sequence, own, sequence.capacity, -(-ahead // step_tokens))
         if candidate is not None:
-            pages = -(-candidate.length // self._page_tokens)
-            own = pages - len(match.pages) + match.idle_pages
-            own += sum(self._follower_pages(follower) for follower in candidate.followers)
+            own = self._wanted(candidate, match) - self._taken(match) + match.idle_pages
             if candidate.owner.adoption is None:
-                here = max(len(match.pages) * self._page_tokens, candidate.coming)
+                here = max(self._known(match), candidate.coming)
                 ahead += candidate.length - here
-            self._charge(loads, candidate, own, pages, -(-ahead // step_tokens))
+            capacity = -(-candidate.length // self._page_tokens) * self._page_tokens
+            self._charge(loads, candidate, own, capacity, -(-ahead // step_tokens))
         shared = self._pool.held_pages - own_pages
-        return peak_pages(loads, shared_pages=shared, page_tokens=self._page_tokens)
+        return peak_pages(
+            loads,
+            shared_pages=shared,
+            page_tokens=self._page_tokens,
+            entry_pages=self._growing_pages,
+        )
+
+    def _besides(self, match: Match) -> frozenset[PageId]:
+        """Pages that a candidate will share with whoever has them: here one of each block."""
+        return frozenset(match.pages[:: self._pool.pages_per_block])
+
+    def _held_alone(self, sequence: SequenceState, besides: frozenset[PageId]) -> int:
+        """Pages of its table that return when it ends."""
+        return len(sequence.table) - self._pool.shared_pages(sequence.table, besides)
+
+    def _known(self, match: Match) -> int:
+        """Tokens of a match."""
+        return len(match.pages) * self._page_tokens
+
+    def _taken(self, match: Match) -> int:
+        """Pages of a match."""
+        return len(match.pages)
+
+    def _wanted(self, candidate: SequenceState, match: Match) -> int:
+        """Pages that it has when it has started, those of the match among them."""
+        followers = sum(self._follower_pages(follower) for follower in candidate.followers)
+        return -(-candidate.length // self._page_tokens) + followers
 
     def _follower_pages(self, follower: SequenceState) -> int:
         return follower_pages(
@@ -265,12 +295,12 @@ class Admission:
         )
 
     def _charge(
-        self, loads: list[Load], sequence: SequenceState, own: int, pages: int, delay: int
+        self, loads: list[Load], sequence: SequenceState, own: int, capacity: int, delay: int
     ) -> None:
         generated = sequence.outputs
         predicted = self._length(generated, sequence.owner.max_tokens)
         life = delay + predicted - generated
-        slack = pages * self._page_tokens - (sequence.length - 1)
+        slack = capacity - (sequence.length - 1)
         loads.append(Load(life, own, slack))
         if sequence.followers:
             loads += [Load(life, 0, 0)] * len(sequence.followers)

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from math import inf
 
+from antiphon.core.kv import PageGroups
 from antiphon.types import Offer, OfferedPage, OfferedSequence, Request
 
 
@@ -19,7 +20,7 @@ class Adoption:
 
 
 def examine(
-    request: Request, alive: Iterable[int], offer: Offer, *, page_tokens: int, numerics: str
+    request: Request, alive: Iterable[int], offer: Offer, *, groups: PageGroups, numerics: str
 ) -> Adoption:
     """Take an offer apart for the sequences in `alive`, each of which has resumed tokens.
 
@@ -29,9 +30,9 @@ def examine(
         return Adoption(offer, problem=f"it was computed as {offer.numerics}, not as {numerics}")
     if not 0 < offer.ttl_s < inf:
         return Adoption(offer, problem=f"it lives for {offer.ttl_s} s")
-    if offer.kv.page_tokens != page_tokens:
+    if offer.kv.page_tokens != groups.page_tokens:
         return Adoption(
-            offer, problem=f"its pages have {offer.kv.page_tokens} tokens, not {page_tokens}"
+            offer, problem=f"its pages have {offer.kv.page_tokens} tokens, not {groups.page_tokens}"
         )
     if offer.request != request.id:
         return Adoption(offer, problem=f"it is of request {offer.request}")
@@ -43,21 +44,21 @@ def examine(
     for sequence in alive:
         tokens = len(request.prompt) + len(request.resumed[sequence]) - 1
         one = offered.get(sequence)
-        if one is None or not _covers(one, tokens, page_tokens, pages):
+        if one is None or not _covers(one, tokens, groups, pages):
             return Adoption(offer, problem=f"it does not cover sequence {sequence}")
         sources[sequence] = tuple(map(pages.__getitem__, one.table))
     return Adoption(offer, sources)
 
 
 def _covers(
-    offered: OfferedSequence, tokens: int, page_tokens: int, pages: Mapping[int, OfferedPage]
+    offered: OfferedSequence, tokens: int, groups: PageGroups, pages: Mapping[int, OfferedPage]
 ) -> bool:
     """Whether it is the KV of exactly so many tokens, each in a page that the offer has."""
     table = offered.table
     named = set(table)
     return (
         offered.tokens == tokens
-        and len(table) == -(-tokens // page_tokens)
+        and len(table) == groups.whole_pages(tokens)
         and len(named) == len(table)
         and named <= pages.keys()
     )

@@ -112,6 +112,7 @@ def _prefill(draft: _Draft, sequence: SequenceState, memory: SequenceMemory, bud
     """Add a chunk of at most `budget` tokens; returns how many it has."""
     start = max(sequence.computed, sequence.coming)
     tokens = sequence.tokens(start, min(start + budget, sequence.length))
+    known = memory.known_pages(sequence, start + len(tokens))
     sampled: list[SequenceState] = []
     if start + len(tokens) == sequence.length:
         sampled = [sequence, *(one for one in sequence.followers if not one.resumed_len)]
@@ -122,12 +123,12 @@ def _prefill(draft: _Draft, sequence: SequenceState, memory: SequenceMemory, bud
             tokens=tokens,
             start=start,
             page_start=sequence.sent,
-            new_pages=tuple(sequence.table[sequence.sent :]),
+            new_pages=tuple(sequence.table[sequence.sent : known]),
             samples=tuple(one.key.sequence for one in sampled),
             index=sequence.outputs,
         )
     )
-    sequence.sent = len(sequence.table)
+    sequence.sent = known
     sequence.in_flight = True
     draft.computing.append(sequence)
     for one in sampled:

@@ -22,8 +22,7 @@ class Growth:
         running = self._roster.running
         preempted = False
         while True:
-            full = [one for one in running.values() if one.computed == one.capacity]
-            if not full or self._memory.grow(full) is None:
+            if self._memory.make_room(running.values()) is None:
                 return preempted
             growing = (one for one in running.values() if one.owner.lease is None)
             largest = max(growing, key=lambda one: one.expendable)

@@ -67,6 +67,9 @@ class Intake:
             self._examine(state, offer)
         elif self._can_fetch(state):
             state.fetch = max(0, fetch)
+        if state.is_party or len(state.sequences) > 1:
+            whole = self._limits.groups.whole_pages(max(one.length for one in state.sequences))
+            state.worst_pages = max(state.worst_pages, whole)
         refused = self._party_refusal(state)
         if refused is None:
             self._arrivals += 1
@@ -130,7 +133,7 @@ class Intake:
             ),
             marks=EndMarks.of(request),
             max_tokens=max_tokens,
-            worst_pages=-(-(length + max_tokens) // self._limits.page_tokens),
+            worst_pages=self._limits.worst_pages(length + max_tokens),
             tenant=tenant_of(request.tenant_salt),
         )
         resumed = request.resumed or ((),) * sampling.n
@@ -155,7 +158,7 @@ class Intake:
             state.request,
             [one.key.sequence for one in state.alive if one.resumed_len],
             offer,
-            page_tokens=self._limits.page_tokens,
+            groups=self._limits.groups,
             numerics=self._model.numerics,
         )
 
@@ -280,7 +283,7 @@ def _some_of(done: tuple[int, ...], n: int) -> bool:
 
 def _too_long(request: Request, limits: Limits) -> Rejected | None:
     length, n = len(request.prompt), request.sampling.n - len(request.done)
-    pages = limits.pages(length, (0,) * n)
+    pages = limits.pages(length, (0,) * n) if n > 1 else limits.worst_pages(length)
     if length + 1 > limits.max_model_len:
         message = (
             f"the prompt has {length} tokens and 1 is generated at least, "

@@ -51,6 +51,8 @@ class _Flight:
     parts: tuple[_Part, ...]
     piece_tokens: int
     """Tokens of a piece: a page that is pulled, a block that is fetched."""
+    together: int = 1
+    """So many pieces in a row hold these tokens together."""
     arrival: Arrival | None = None
     """How far it has come, if that is known."""
     tried: bool = False
@@ -103,12 +105,12 @@ class Receiving:
         return new
 
     def _begin_pull(self, leader: SequenceState, adoption: Adoption) -> None:
-        size = self._memory.page_tokens
+        size, each = self._memory.page_tokens, self._memory.entry_pages
         parts: list[_Part] = []
         sources: list[OfferedPage] = []
         targets: list[PageId] = []
         for one in (leader, *leader.followers):
-            first = one.computed // size
+            first = one.computed // size * each
             lacking = adoption.sources.get(one.key.sequence, ())[first:]
             parts.append(_Part(one, one.computed, len(lacking)))
             sources += lacking
@@ -122,7 +124,7 @@ class Receiving:
             targets=tuple(targets),
         )
         self._pulls.append(pull)
-        self._depart(leader, _Flight(pull, tuple(parts), size))
+        self._depart(leader, _Flight(pull, tuple(parts), size, each))
 
     def _begin_fetch(self, leader: SequenceState) -> None:
         size, per_block = self._memory.block_tokens, self._memory.pool.pages_per_block
@@ -301,6 +303,7 @@ class Receiving:
             mine = good[begin : begin + part.pieces]
             begin += part.pieces
             whole = mine.index(False) if False in mine else len(mine)
+            whole //= flight.together
             if whole:
                 one = part.sequence
                 reach = part.start + whole * flight.piece_tokens

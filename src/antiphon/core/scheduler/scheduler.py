@@ -100,20 +100,9 @@ class Scheduler:
     ) -> None:
         """`most_repeats`: see `StepPlan.repeat`."""
         self._limits = limits_of(config, kv, pages, model, max_model_len)
-        self._pool = parts.pool(
-            pages,
-            kv.block_tokens // kv.page_tokens,
-            prefix_cache=kv.prefix_cache,
-            listen=listen,
-        )
-        self._memory = parts.memory(self._pool, page_tokens=kv.page_tokens)
         self._history = parts.history(size=config.output_history, quantile=config.output_quantile)
-        self._admission = parts.admission(
-            config,
-            self._pool,
-            self._history,
-            page_tokens=kv.page_tokens,
-            max_sequences=self._limits.max_sequences,
+        self._pool, self._memory, self._admission = parts.of_memory(
+            config, kv, self._limits, self._history, listen
         )
         self._roster = parts.roster(self._memory, self._history, config.max_batched_tokens)
         self._completion = parts.completion(self._roster, self._memory, self._history)

@@ -100,6 +100,11 @@ class SequenceState:
     """Tokens that the table has room for."""
     sent: int = 0
     """Table entries that the engine knows."""
+    passed_at: int = 0
+    """How far it was computed when pages that had passed were last given back."""
+    filled: int = 0
+    """Positions before this have all the pages that they need, also those of sliding windows.
+    Kept up to date where there are windows only."""
     block_keys: list[BlockKey] = field(default_factory=list)
     next_commit: int = 0
     """Length at which the next block is complete and gets its name."""

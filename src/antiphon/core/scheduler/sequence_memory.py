@@ -16,14 +16,20 @@ NEVER = 2**62
 class SequenceMemory:
     """Keeps each sequence's page table in step with the pool. Decides nothing."""
 
-    def __init__(self, pool: PagePool, *, page_tokens: int) -> None:
+    def __init__(self, pool: PagePool, *, page_tokens: int, entry_pages: int = 1) -> None:
+        """`entry_pages`: so many pages together hold `page_tokens` tokens."""
         self.pool = pool
         self.page_tokens = page_tokens
-        self.block_tokens = pool.pages_per_block * page_tokens
+        self.entry_pages = entry_pages
+        self.block_tokens = pool.pages_per_block // entry_pages * page_tokens
 
     def pages_for(self, tokens: int) -> int:
         """Pages that hold so many tokens."""
-        return -(-tokens // self.page_tokens)
+        return -(-tokens // self.page_tokens) * self.entry_pages
+
+    def tokens_in(self, pages: int) -> int:
+        """Tokens that so many pages hold, all of whole entries."""
+        return pages // self.entry_pages * self.page_tokens
 
     def party_pages(self, leader: SequenceState) -> int:
         """Pages that a sequence and its followers need to start, cached ones included."""
@@ -39,13 +45,17 @@ class SequenceMemory:
             return Match()
         keys = self._names(sequence)
         if not (sequence.followers and sequence.followers[-1].resumed_len):
-            return self.pool.match(keys)
-        found = dict.fromkeys(self.pool.match(keys).keys)
+            return self._found(keys)
+        found = dict.fromkeys(self._found(keys).keys)
         for follower in sequence.followers:
             if follower.resumed_len:
                 shared = follower.prompt_len // self.block_tokens
-                found |= dict.fromkeys(self.pool.match(self._names(follower)).keys[shared:])
-        return self.pool.match(found)
+                found |= dict.fromkeys(self._found(self._names(follower)).keys[shared:])
+        return self._found(found)
+
+    def _found(self, keys: Iterable[BlockKey]) -> Match:
+        """What the cache has of a chain of blocks."""
+        return self.pool.match(keys)
 
     def start(self, sequence: SequenceState, match: Match) -> OutOfMemory | None:
         """Take the match and new pages for all tokens, and the followers' own pages.
@@ -113,8 +123,8 @@ class SequenceMemory:
     def _lay_out(self, sequence: SequenceState, table: list[PageId], known: int) -> None:
         """Give it its table, of which the first `known` pages have their content."""
         sequence.table = table
-        sequence.capacity = len(table) * self.page_tokens
-        sequence.computed = known * self.page_tokens
+        sequence.capacity = self.tokens_in(len(table))
+        sequence.computed = self.tokens_in(known)
         named = self.pool.prefix_cache
         sequence.next_commit = sequence.computed + self.block_tokens if named else NEVER
         sequence.sent = 0
@@ -133,17 +143,24 @@ class SequenceMemory:
             keys.append(sequence.owner.block_keys.key(keys[-1] if keys else None, tokens))
 
     def _own_pages(self, follower: SequenceState) -> int:
-        return follower_pages(
+        entries = follower_pages(
             follower, page_tokens=self.page_tokens, block_tokens=self.block_tokens
         )
+        return entries * self.entry_pages
+
+    def make_room(self, running: Collection[SequenceState]) -> OutOfMemory | None:
+        """What the next step of these sequences may write to; or nothing has changed."""
+        full = [one for one in running if one.computed == one.capacity]
+        return self.grow(full) if full else None
 
     def grow(self, sequences: list[SequenceState]) -> OutOfMemory | None:
-        """One more page for each, or for none of them."""
-        taken = self.pool.reserve(len(sequences))
+        """One more entry for each, or for none of them."""
+        taken = self.pool.reserve(len(sequences) * self.entry_pages)
         if isinstance(taken, OutOfMemory):
             return taken
-        for sequence, page in zip(sequences, taken.pages, strict=True):
-            sequence.table.append(page)
+        pages = iter(taken.pages)
+        for sequence in sequences:
+            sequence.table += islice(pages, self.entry_pages)
             sequence.capacity += self.page_tokens
         return None
 
@@ -158,8 +175,12 @@ class SequenceMemory:
         pages = iter(taken.pages)
         for sequence, count in zip(sequences, wanted, strict=True):
             sequence.table += islice(pages, count)
-            sequence.capacity = len(sequence.table) * self.page_tokens
+            sequence.capacity = self.tokens_in(len(sequence.table))
         return None
+
+    def known_pages(self, sequence: SequenceState, end: int) -> int:
+        """How much of its table the engine has to know for a chunk that ends before `end`."""
+        return len(sequence.table)
 
     def fork(self, leader: SequenceState, follower: SequenceState) -> None:
         """The follower begins after the prompt.
@@ -181,7 +202,7 @@ class SequenceMemory:
         self.pool.share(shared)
         self.pool.share(follower.sources)
         follower.table = shared + follower.table
-        follower.capacity = len(follower.table) * self.page_tokens
+        follower.capacity = self.tokens_in(len(follower.table))
         follower.computed = leader.prompt_len
         follower.block_keys = leader.block_keys[:whole]
         follower.next_commit = (whole + 1) * self.block_tokens if named else NEVER

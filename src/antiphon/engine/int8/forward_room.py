@@ -46,12 +46,13 @@ class Pointers(NamedTuple):
 
 
 class Rows(NamedTuple):
-    """What a step computes: see `batch.Batch`. All int64."""
+    """What a step computes: see `batch.Batch`; `homes`: see `KvLayout`. All int64."""
 
     tokens: np.ndarray
     positions: np.ndarray
     places: np.ndarray
     tables: np.ndarray
+    homes: np.ndarray
     blocks: np.ndarray
     sampled: np.ndarray
 

@@ -88,8 +88,9 @@ def _keys_values(
     if weight[14] != 0:
         gains = carray(floats_at(weight[14]), (2, geometry.head_width))
         normalise_heads(mine, gains, epsilon, geometry)
-    positions, places = rows.positions[first:last], rows.places[first:last]
-    rotate_and_store(mine, positions, places, rotation[0], rotation[1], memory, geometry, layer)
+    page, place = rows.homes[layer]
+    positions, places = rows.positions[first:last], rows.places[first:last, page]
+    rotate_and_store(mine, positions, places, rotation[0], rotation[1], memory, geometry, place)
 
 
 @kernel
@@ -175,6 +176,7 @@ def _own_part(rows, room, team):
         rows.positions[first:last],
         rows.places[first:last],
         rows.tables,
+        rows.homes,
         rows.blocks,
         rows.sampled,
     )
@@ -267,14 +269,15 @@ def forward(
         if layer == layers - 1 and len(rows.sampled) == 0:
             return
         meet(team)
+        page, place = rows.homes[layer]
         attend(
             room.qkv,
             room.attended,
             memory,
-            rows.tables,
+            rows.tables[page],
             rows.blocks,
             geometry,
-            layer,
+            place,
             window,
             scratch,
             (team[0], team[1]),

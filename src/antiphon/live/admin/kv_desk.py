@@ -10,6 +10,7 @@ from typing import Protocol
 
 import msgspec
 
+from antiphon.core.kv import entry_pages
 from antiphon.core.router import Holdings
 from antiphon.errors import ClientError, PeerError
 from antiphon.live.gateway.kv_metrics import dropped_by_reason
@@ -200,12 +201,13 @@ class KvDesk:
 
     def _worker(self, member: Member) -> WorkerKv:
         view, size = member.view, self._config.page_tokens
+        size /= entry_pages(member.info.model.kv_groups)
         return WorkerKv(
             worker=member.info.id,
             role=member.info.role,
-            cached_tokens=view.cached_pages * size,
-            held_tokens=view.held_pages * size,
-            limit_tokens=view.total_pages * size,
+            cached_tokens=int(view.cached_pages * size),
+            held_tokens=int(view.held_pages * size),
+            limit_tokens=int(view.total_pages * size),
             queried_tokens_total=view.prefix_queried_tokens_total,
             hit_tokens_total=view.prefix_hit_tokens_total,
             fetched_tokens_total=view.fetched_tokens_total,

@@ -31,7 +31,8 @@ class KvOrigin:
     """A record of another origin is never read into our pages.
 
     `identity`: the model's digest (`ModelInfo.identity`). Heads `first_head` … `first_head` +
-    `heads` - 1 are here; `heads` 0: all that the layout names. A block is `pages_per_block` pages.
+    `heads` - 1 are here; `heads` 0: all that the layout names. A block is `pages_per_block` pages:
+    `entry_pages` together hold `page_tokens` tokens of all layers.
     `sealed_by`: `RecordSeal.name` of the key that seals the records; empty: they are plain.
     """
 
@@ -40,6 +41,7 @@ class KvOrigin:
     page_tokens: int
     block_tokens: int
     page_bytes: int
+    entry_pages: int = 1
     first_head: int = 0
     heads: int = 0
     element: ElementType = ElementType.IN_LAYOUT
@@ -55,12 +57,13 @@ class KvOrigin:
             page_tokens=shape.page_tokens,
             block_tokens=shape.block_tokens,
             page_bytes=shape.page_bytes,
+            entry_pages=shape.entry_pages,
         )
 
     @property
     def pages_per_block(self) -> int:
         """Pages of a block, each of which is one chunk of its record."""
-        return self.block_tokens // self.page_tokens
+        return self.block_tokens // self.page_tokens * self.entry_pages
 
     @property
     def block_bytes(self) -> int:

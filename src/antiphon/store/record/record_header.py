@@ -7,7 +7,7 @@
     16    4  bytes of the header, a multiple of 64
     20    4  number of chunks
     24    8  bytes of the whole record, header and chunks
-    32    8  page_tokens, block_tokens
+    32    8  page_tokens (2 bytes), further pages of an entry (2), block_tokens (4)
     40    8  page_bytes
     48    4  first head, number of heads
     52    2  length of lineage, 1 if it is sealed
@@ -64,6 +64,8 @@ _FIXED = struct.Struct("<8sH4B2B2I Q2IQ2H2B2H6s32s32s")
 _NAMES_END = FIXED_BYTES + 3 * MOST_NAME_BYTES + 2 * MOST_TEXT_BYTES
 MOST_HEADER_BYTES = _NAMES_END + MOST_CHUNKS * _ROW.size + ALIGNMENT
 _PERSON = b"antiphon.rec.1"
+_MORE_PAGES = 16
+"""The upper bits of the field for `page_tokens`: how many pages more than one an entry has."""
 
 
 def most_header_bytes(origin: KvOrigin) -> int:
@@ -220,7 +222,8 @@ class RecordHeader:
             *(self.codec, origin.rope, origin.element, block.parent is not None),
             *(identity, tenant),
             *(self.header_bytes, len(self.chunks), self.record_bytes),
-            *(origin.page_tokens, origin.block_tokens, origin.page_bytes),
+            origin.page_tokens | origin.entry_pages - 1 << _MORE_PAGES,
+            *(origin.block_tokens, origin.page_bytes),
             *(origin.first_head, origin.heads),
             *(lineage, bool(origin.sealed_by), numerics, layout),
             origin.sealed_by,
@@ -337,7 +340,8 @@ def _parsed(data: bytes) -> RecordHeader:
         origin=KvOrigin(
             identity=identity,
             layout=layout.decode(),
-            page_tokens=page_tokens,
+            page_tokens=page_tokens & (1 << _MORE_PAGES) - 1,
+            entry_pages=1 + (page_tokens >> _MORE_PAGES),
             block_tokens=block_tokens,
             page_bytes=page_bytes,
             first_head=first_head,
@@ -365,8 +369,11 @@ def _names(origin: KvOrigin, block: RecordedBlock) -> tuple[bytes, ...]:
 
 
 def _shape_problem(origin: KvOrigin) -> str | None:
-    pages, left_over = divmod(origin.block_tokens, max(origin.page_tokens, 1))
-    if origin.page_tokens < 1 or left_over or not 1 <= pages <= MOST_CHUNKS:
+    left_over = origin.block_tokens % max(origin.page_tokens, 1)
+    if not (0 < origin.page_tokens < 1 << _MORE_PAGES and 0 < origin.entry_pages <= MOST_CHUNKS):
+        return f"{origin.page_tokens} tokens in {origin.entry_pages} pages"
+    pages = origin.pages_per_block
+    if left_over or not 1 <= pages <= MOST_CHUNKS:
         return f"a block of {origin.block_tokens} tokens is not 1 … {MOST_CHUNKS} whole pages"
     if origin.page_bytes < 1 or origin.block_bytes > MOST_RECORD_BYTES - MOST_HEADER_BYTES:
         return f"{pages} pages of {origin.page_bytes} bytes are too many bytes for a record"
