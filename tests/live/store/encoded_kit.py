@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from pool_kit import free_ports, pool_table
 from store_callers import DEADLINE_S, IDENTITY, NUMERICS, FakeGateway, FakeWorker, prompt, until
-from store_kit import served
+from store_kit import on_disk, served
 
 from antiphon.core.kv import BlockKeys
 from antiphon.core.kv.lineage import with_lineage
@@ -135,7 +135,7 @@ async def beside(name: str, path: Path, numerics: str) -> AsyncIterator[Side]:
 
 @asynccontextmanager
 async def encoded_pool(
-    folder: Path, level: str, *, profile: Path | None = None, **store: Any
+    folder: Path, level: str, *, profile: Path | None = None, disk: bool = False
 ) -> AsyncIterator[tuple[Side, Side]]:
     """Two stores on this loop, which see each other."""
     ports = free_ports(2)
@@ -148,7 +148,7 @@ async def encoded_pool(
             table = pool_table(name, ports[at], [(names[1 - at], ports[1 - at])])
             table |= {"level": level, **({"profile": str(profile)} if profile else {})}
             path = await until_end.enter_async_context(
-                served(own, pool=table, **{"memory_bytes": MEMORY, **store})
+                served(own, pool=table, memory_bytes=MEMORY, **(on_disk(own) if disk else {}))
             )
             known = numerics(level, profiled=profile is not None)
             sides.append(await until_end.enter_async_context(beside(name, path, known)))

@@ -18,12 +18,12 @@ from encoded_kit import (
 )
 from pool_kit import free_ports, pool_table
 from store_callers import NUMERICS, FakeGateway, FakeWorker
-from store_kit import on_disk, served
+from store_kit import served
 
 from antiphon.errors import PeerError, UsageError
-from antiphon.live.store.pool.block_coder import BlockCoder
+from antiphon.live.store.pool.block_coder import BlockCoder, Coding
 from antiphon.live.store.pool.home_moves import HomeMoves
-from antiphon.types import BlockKey, PlacedBlock, StoreOp, Tier
+from antiphon.types import BlockKey, PlacedBlock, StoreOp, StorePoolConfig, Tier
 
 pytestmark = pytest.mark.timeout(120)
 BLOCKS = 12
@@ -95,7 +95,7 @@ async def forgotten(side: Side, keys: list[BlockKey]) -> None:
 @pytest.mark.usefixtures("nothing_goes_home")
 async def test_what_came_lossy_is_nobody_elses(folder: Path) -> None:
     """Not of exact workers beside it, not of peers, not of its disk."""
-    async with encoded_pool(folder, "int8", **on_disk(folder)) as (a, b):
+    async with encoded_pool(folder, "int8", disk=True) as (a, b):
         keys = await a.worker.put(BLOCKS)
         await b.knows(keys)
         await b.worker.get(keys)
@@ -187,9 +187,7 @@ async def test_a_profile_of_another_model_is_refused_by_name(folder: Path) -> No
             await FakeWorker(socket).open()
 
 
-async def test_a_level_that_the_profile_lacks_is_refused_at_the_start(folder: Path) -> None:
-    table = pool_table("a", *free_ports(1), [])
-    table |= {"level": "entropy-5", "profile": str(profile_file(folder))}
+def test_a_level_that_the_profile_lacks_is_refused_at_the_start(folder: Path) -> None:
+    path = str(profile_file(folder))
     with pytest.raises(UsageError, match="has 3 entropy levels"):
-        async with served(folder, pool=table):
-            pass
+        Coding.of(StorePoolConfig(level="entropy-5", profile=path))

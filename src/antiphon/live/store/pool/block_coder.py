@@ -83,10 +83,11 @@ class Coding:
         for dtype in (np.uint16, np.float32):
             block = np.zeros((1, layers, 2, heads, _WARM_TOKENS, width), dtype)
             for level in self.levels()[:4]:  # entropy levels run the same code
-                data = encode(block, level, start=_WARM_TOKENS, profile=profile)
-                blob = None if data is None else read_blob(data)
-                if blob is not None and not isinstance(blob, DecodeProblem):
-                    decode_blob(blob, blob.shape, block, profile)
+                for start in (0, _WARM_TOKENS):  # a context's first tokens are kept
+                    data = encode(block, level, start=start, profile=profile)
+                    blob = None if data is None else read_blob(data)
+                    if blob is not None and not isinstance(blob, DecodeProblem):
+                        decode_blob(blob, blob.shape, block, profile)
 
 
 class BlockCoder:
