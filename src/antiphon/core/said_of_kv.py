@@ -9,6 +9,8 @@ from collections.abc import Set
 from antiphon.core.kv import KEY_BYTES
 from antiphon.types import KvDump, KvEvents, StoreAnswer, StoreAsk, StoreOp, Tier, TierStats
 
+from .said_of_links import wrong_in_pool
+
 WORKERS_TIERS = frozenset((Tier.DEVICE,))
 STORES_TIERS = frozenset((Tier.HOST, Tier.PEER, Tier.DISK, Tier.REMOTE))
 POOLED_TIERS = frozenset((Tier.HOST, Tier.DISK))
@@ -65,7 +67,7 @@ def wrong_in_answer(answer: StoreAnswer, ask: StoreAsk) -> str:
     seen = [stats.tier for stats in answer.stats]
     if len(seen) != len(set(seen)) or not STORES_TIERS.issuperset(seen):
         return "its tiers are none of a store, or one is there twice"
-    return next(filter(None, map(_wrong_stats, answer.stats)), "")
+    return next(filter(None, map(_wrong_stats, answer.stats)), "") or wrong_in_pool(answer.pool)
 
 
 def _wrong_stats(stats: TierStats) -> str:

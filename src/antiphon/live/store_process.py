@@ -31,7 +31,7 @@ from .store.at_rest_key import read_at_rest_key
 from .store.kv_store import KvStore
 from .store.pool.opened_pool import opened_pool
 from .store.port import StorePort
-from .supervisor.messages import Ready, Stop, ToRunning
+from .supervisor.messages import Alive, Ready, Stop, ToRunning
 from .supervisor.parent import Parent, run_child
 
 _SMALL = KvShape(layout="none", page_tokens=1, block_tokens=1, page_bytes=1024, pages=1)
@@ -62,10 +62,21 @@ def store(parent: Parent) -> int:
                 stop.set()
 
         parent.listen(told)
-        await serve_store(config, path, slower, stop, on_ready=lambda: parent.tell(Ready()))
+        living = asyncio.create_task(_say_that_it_lives(parent))
+        try:
+            await serve_store(config, path, slower, stop, on_ready=lambda: parent.tell(Ready()))
+        finally:
+            living.cancel()
         return 0
 
     return uvloop.run(run())
+
+
+async def _say_that_it_lives(parent: Parent) -> None:
+    """Where there is no gateway that would miss it. From `Ready` on it counts."""
+    while parent.config.network.join:
+        parent.tell_if_read(Alive())
+        await asyncio.sleep(parent.config.cluster.heartbeat_s)
 
 
 def run_store(config: Config, path: Path, *, on_ready: Callable[[], object]) -> None:

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from antiphon.core.tiers import Slot
 from antiphon.store.record import RecordedBlock
-from antiphon.types import BlockKey, KvChange, OfferedPage, Seconds
+from antiphon.types import BlockKey, KvChange, OfferedPage, PoolPeer, Seconds
 
 if TYPE_CHECKING:
     from .tiered_blocks import TieredBlocks
@@ -34,6 +34,10 @@ class Peers(Protocol):
 
     def is_home(self, key: BlockKey) -> bool:
         """Whether the block lives here while it is cold."""
+        ...
+
+    def views(self) -> tuple[PoolPeer, ...]:
+        """The other stores, by name, as they are seen now."""
         ...
 
     def changed(self, change: KvChange) -> None:
@@ -96,6 +100,10 @@ class Alone:
     def is_home(self, key: BlockKey) -> bool:
         """Where else."""
         return True
+
+    def views(self) -> tuple[PoolPeer, ...]:
+        """There are none."""
+        return ()
 
     def changed(self, change: KvChange) -> None:
         """Nobody listens."""

@@ -11,9 +11,11 @@ from concurrent.futures import Executor
 from dataclasses import dataclass
 from typing import Any
 
-from antiphon.core.store_pool import Sources
+from antiphon.core.said_of_links import told_problem
+from antiphon.core.store_pool import Sources, StorePool
 from antiphon.core.tiers import Slot
 from antiphon.errors import PeerError
+from antiphon.live.path_uses import path_uses
 from antiphon.live.store.host_memory import HostMemory
 from antiphon.store.transfer.tcp import PageClient
 from antiphon.types import (
@@ -22,6 +24,9 @@ from antiphon.types import (
     LentBlock,
     OfferedPage,
     PagePull,
+    PathUse,
+    PeerState,
+    PoolPeer,
     Seconds,
 )
 
@@ -56,8 +61,6 @@ class PeerReads:
         spawn: Callable[[Coroutine[Any, Any, None]], "asyncio.Task[None]"],
         clock: Callable[[], Seconds],
     ) -> None:
-        self.read_blocks = 0
-        """How many came and were good."""
         self._link = link
         self._client = client
         self._memory = memory
@@ -79,6 +82,10 @@ class PeerReads:
             loop.call_soon(self._flush)
         return await asyncio.shield(wanted.pages)
 
+    def paths(self) -> tuple[PathUse, ...]:
+        """The ways to it."""
+        return path_uses(self._client)
+
     async def close(self) -> None:
         """The peer is gone: what is under way comes to nothing, or has come."""
         await asyncio.to_thread(self._client.close)
@@ -95,7 +102,8 @@ class PeerReads:
         """All of them end, whatever happens."""
         try:
             come = await self._come(batch)
-            self.read_blocks += len(come)
+            self._link.read.blocks += len(come)
+            self._link.read.bytes += len(come) * self._memory.slot_bytes
             for one in batch:
                 one.pages.set_result(come.get(one.key))
         finally:
@@ -116,18 +124,22 @@ class PeerReads:
                 if lease is not None:
                     self._link.release(lease)
         except PeerError:
-            self._sources.failed(self._name, size, self._clock())
+            self._failed(size)
             return {}
         except BaseException:
             self._sources.missed(self._name, size)
             raise
         if len(come) < len(lent):
-            self._sources.failed(self._name, size, self._clock())
+            self._failed(size)
         elif not lent:
             self._sources.missed(self._name, size)
         else:
             self._sources.came(self._name, size, self._clock() - began)
         return come
+
+    def _failed(self, size: int) -> None:
+        self._link.read.failed += 1
+        self._sources.failed(self._name, size, self._clock())
 
     async def _lent(
         self, batch: Sequence[_Wanted], ends_at: Seconds
@@ -190,3 +202,21 @@ class PeerReads:
                 if [page.checksum for page in sealed] == [page.checksum for page in pages]:
                     come[one.key] = sealed
         return come
+
+
+def peer_view(link: PoolLink, reads: PeerReads | None, pool: StorePool, now: Seconds) -> PoolPeer:
+    """The peer as this store sees it; `reads` None: it is away."""
+    name = link.address.name
+    state = PeerState.RESTING if pool.sources.rests(name, now) else PeerState.HERE
+    return PoolPeer(
+        name=name,
+        address=str(link.address),
+        state=state if link.present else PeerState.AWAY,
+        blocks=pool.index.blocks_in_memory(name),
+        read_blocks_total=link.read.blocks,
+        read_bytes_total=link.read.bytes,
+        failed_reads_total=link.read.failed,
+        bytes_per_s=pool.sources.bytes_per_s(name),
+        problem=told_problem(link.problem),
+        paths=() if reads is None else reads.paths(),
+    )

@@ -34,6 +34,7 @@ from antiphon.types import (
     OfferedPage,
     PoolClear,
     PoolHello,
+    PoolPeer,
     PoolWelcome,
     Seconds,
     StoreAnswer,
@@ -42,7 +43,7 @@ from antiphon.types import (
 )
 
 from .home_moves import HomeMoves
-from .peer_reads import PeerReads
+from .peer_reads import PeerReads, peer_view
 from .pool_dial import Dial
 from .pool_link import PoolLink
 from .pool_session import PoolSession
@@ -280,6 +281,13 @@ class PoolMember:
     def is_home(self, key: BlockKey) -> bool:
         """As this store sees the pool now."""
         return self.pool.is_home(key)
+
+    def views(self) -> tuple[PoolPeer, ...]:
+        """All that are known, there or not."""
+        return tuple(
+            peer_view(self._links[name], self._reads.get(name), self.pool, self._clock())
+            for name in sorted(self._links)
+        )
 
     def changed(self, change: KvChange) -> None:
         """Told to the peers, if it is ours to say."""
