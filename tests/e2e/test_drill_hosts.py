@@ -22,7 +22,7 @@ seed = 11
 
 [load]
 rate = 8
-duration = "16s"
+duration = "15s"
 asks = 6
 prompt-words = "60-150"
 max-tokens = "30-120"
@@ -48,15 +48,15 @@ target = "box2.decode-0"
 action = "cut"
 
 [[fault]]
-at = "10s"
-target = "box2.decode-0"
-action = "kill"
-
-[[fault]]
-at = "13s"
+at = "9.5s"
 target = "box2.decode-0"
 action = "stop"
 for = "2.5s"
+
+[[fault]]
+at = "12.5s"
+target = "box2.decode-0"
+action = "kill"
 """
 CABLE_AT_S, ONE_OF_TWO_AT_S = 5.5, 8.0
 """While the load lasts: both cables, until the worker is given up; then one of them for a while."""
@@ -136,7 +136,7 @@ def test_processes_streams_and_cables_fail_and_no_answer_is_wrong(
                 cables.began.set()
         printed = running.stdout.read()
     cables.join(60)
-    assert running.returncode == 0, (printed, said)
+    assert running.returncode == 0, f"{printed}\n{chr(10).join(said)}"
     report: dict[str, Any] = json.loads(printed)
     assert cables.problem is None
     assert cables.given_up
@@ -144,4 +144,4 @@ def test_processes_streams_and_cables_fail_and_no_answer_is_wrong(
     assert report["findings"] == report["leftovers"] == report["growth"] == []
     assert sorted(fault["kind"] for fault in report["faults"]) == DONE
     assert report["not_injected"] == []
-    assert report["asks"] > 60
+    assert report["asks"] > 50
