@@ -90,8 +90,9 @@ def forget_own_cache(hosts: TwoHosts) -> None:
     pid = hosts.until_decodes()["pid"]
     os.kill(pid, signal.SIGKILL)
     hosts.server.until(
-        lambda status: of(status, DECODES)["pid"] not in (None, pid)
-        and health(status, DECODES) == "joined"
+        lambda status: (
+            of(status, DECODES)["pid"] not in (None, pid) and health(status, DECODES) == "joined"
+        )
     )
 
 
