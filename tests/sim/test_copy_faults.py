@@ -105,7 +105,7 @@ def test_a_page_that_is_damaged_between_two_workers_is_found(damage: Damage) -> 
 
 
 def test_a_partition_keeps_pages_of_another_host_and_none_of_this_one() -> None:
-    """One that is shorter than a lease is waited for; of one that is longer the rest is computed."""
+    """One that is shorter than a lease is waited for; of a longer one the rest is computed."""
     whole = handed_over(far=True)
     assert computed(whole) == computed(handed_over())
 

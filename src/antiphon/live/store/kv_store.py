@@ -6,13 +6,13 @@ import logging
 import os
 import secrets
 from collections.abc import Callable, Coroutine, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from antiphon.core.joining import same_pages
 from antiphon.core.store_joining import Tenancy, judge_pool_hello, judge_store_hello
 from antiphon.errors import PeerError, UsageError
 from antiphon.live.kv_journal import KvJournal
+from antiphon.live.started_threads import started_threads
 from antiphon.store.disk import DiskTier, Fsync, PrivateFolder
 from antiphon.store.record import KvOrigin
 from antiphon.store.record.record_seal import RecordSeal
@@ -88,7 +88,7 @@ class KvStore:
         self._numbers = 0
         self._watchers: dict[Watcher, None] = {}
         self._tasks: set[asyncio.Task[None]] = set()
-        self._mapping = ThreadPoolExecutor(1, thread_name_prefix="kv-map")
+        self._mapping = started_threads(1, "kv-map")
 
     @property
     def blocks(self) -> TieredBlocks | None:

@@ -11,7 +11,6 @@ Nothing that a peer does ends anything but what was asked of it.
 import asyncio
 import secrets
 from collections.abc import Callable, Collection, Coroutine, Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,6 +21,7 @@ from antiphon.core.store_pool.peer_address import MOST_PEERS, PeerAddress, parse
 from antiphon.core.tiers import Slot
 from antiphon.errors import PeerError
 from antiphon.live.kv_journal import KvJournal, KvNews
+from antiphon.live.started_threads import started_threads
 from antiphon.live.store.tiered_blocks import TieredBlocks
 from antiphon.store.record import RecordedBlock
 from antiphon.store.transfer.tcp import PageClient, PageServer
@@ -106,7 +106,7 @@ class PoolMember:
         self._moves = HomeMoves(self.pool.placing, self._links.get)
         self._running: list[asyncio.Task[None]] = []
         self._ending: set[asyncio.Task[None]] = set()
-        self._threads = ThreadPoolExecutor(READING_THREADS, thread_name_prefix="kv-peer")
+        self._threads = started_threads(READING_THREADS, "kv-peer")
         self._changed_some, self._to_prove = asyncio.Event(), asyncio.Event()
         self._closed = False
 
