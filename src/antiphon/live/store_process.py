@@ -22,7 +22,7 @@ from antiphon.store.record.record_seal import RecordSeal
 from antiphon.store.remote_values import RemoteValues
 from antiphon.store.transfer import MappedRegion, OwnedRegion
 from antiphon.store.transfer.tcp.warm_up import warm_up_owner, warm_up_taker
-from antiphon.types import Config, EngineConfig, KvShape, StoreConfig
+from antiphon.types import Config, EngineConfig, KvShape, Seconds, StoreConfig
 
 from .cache_folder import cache_folder
 from .loop_guard import guard_loop
@@ -34,6 +34,8 @@ from .store.port import StorePort
 from .supervisor.messages import Alive, Ready, Stop, ToRunning
 from .supervisor.parent import Parent, run_child
 
+HAND_OVER_S: Seconds = 3.0
+"""How long the others of its pool may take for what only a store that leaves has."""
 _SMALL = KvShape(layout="none", page_tokens=1, block_tokens=1, page_bytes=1024, pages=1)
 
 
@@ -146,11 +148,14 @@ async def serve_store(
         if broken.done():
             broken.result()
     finally:
+        in_order = stopped.done() and not broken.done()
         stopped.cancel()
         with contextlib.suppress(asyncio.CancelledError):
             broken.cancel()
         await port.close()
         if pool is not None:
+            if in_order:
+                await kv_store.hand_over(HAND_OVER_S)
             await pool.port.close()
         await kv_store.close()
 

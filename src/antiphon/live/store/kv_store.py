@@ -100,6 +100,11 @@ class KvStore:
         """Workers that are here."""
         return len(self._sessions)
 
+    async def hand_over(self, within_s: Seconds) -> None:
+        """Once no worker is here any more, and while the pool still reads: see `Peers`."""
+        if self._blocks is not None:
+            await self._blocks.peers.hand_over(within_s)
+
     async def close(self) -> None:
         """Once no stream lives: end what is under way, and flush what is on disk."""
         async with self._changing:

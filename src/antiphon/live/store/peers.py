@@ -78,6 +78,11 @@ class Peers(Protocol):
         """These are the tiers, from now on to `close`. Once."""
         ...
 
+    async def hand_over(self, within_s: Seconds) -> None:
+        """This store is about to leave, and is still read from: have peers take what only it has,
+        as far as they do in time."""
+        ...
+
     async def close(self) -> None:
         """Leave the pool: nobody reads here any more, and nothing is read."""
         ...
@@ -134,6 +139,9 @@ class Alone:
 
     def attach(self, blocks: "TieredBlocks") -> None:
         """Nothing begins."""
+
+    async def hand_over(self, within_s: Seconds) -> None:
+        """There is nobody who could take it."""
 
     async def close(self) -> None:
         """Nothing ends."""

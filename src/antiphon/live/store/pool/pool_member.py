@@ -42,6 +42,7 @@ from antiphon.types import (
     Tier,
 )
 
+from .farewell import hand_over
 from .home_moves import HomeMoves
 from .peer_reads import PeerReads, peer_view
 from .pool_dial import Dial
@@ -124,6 +125,10 @@ class PoolMember:
         self._moves.attach(blocks)
         work = (self._review(), self._prove(), self._moves.place(), self._moves.take_in())
         self._running = [self._spawn(one) for one in work]
+
+    async def hand_over(self, within_s: Seconds) -> None:
+        """See `Peers`."""
+        await hand_over(self.pool, self._links.get, self._moves.placed, within_s=within_s)
 
     async def close(self) -> None:
         """See `Peers`."""
