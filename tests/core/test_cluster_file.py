@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from antiphon.core import cluster_file
 from antiphon.core.config import build
 from antiphon.core.host_names import format_host_port, parse_host_port
+from antiphon.core.store_pool.peer_address import parse_peer
 from antiphon.core.worker_spec import worker_specs
 from antiphon.errors import ConfigError
 
@@ -41,6 +42,24 @@ delay_ms = 2
 def changed(old: str, new: str) -> dict[str, Any]:
     assert old in FILE
     return tomllib.loads(FILE.replace(old, new))
+
+
+def test_stores_of_hosts_are_one_pool_over_all_addresses() -> None:
+    text = FILE.replace("prefill = 1", "prefill = 1\nstore_port = 7420")
+    text = text.replace("decode = 2", "decode = 2\nstore_port = 7421")
+    cluster = cluster_file.parse(tomllib.loads(text))
+    assert cluster is not None
+    one, two = (build(cluster.on_host(name)) for name in ("box1", "box2"))
+    assert one.store_pool.listen == "10.0.0.1:7420"
+    assert one.store_pool.peers == ("box2@10.0.0.2:7421",)
+    assert two.store_pool.peers == ("box1@10.0.0.1:7420,10.1.0.1:7420",)
+    (spelled,) = two.store_pool.peers
+    peer = parse_peer(spelled)
+    assert peer is not None
+    assert str(peer) == spelled
+    assert peer.paths == (("10.0.0.1", 7420), ("10.1.0.1", 7420))
+    for wrong in ("box1@", "box1@a:1,", "box1@,a:1", "box1@a:1,b:x", "Box@a:1"):
+        assert parse_peer(wrong) is None
 
 
 def test_each_host_has_its_part() -> None:

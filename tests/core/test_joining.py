@@ -136,6 +136,22 @@ def test_a_full_cluster_takes_nobody_more() -> None:
         ({"at": HostPort(host="box", addresses=("10.0.0.1",) * 9, port=1)}, "at.addresses"),
         ({"at": HostPort(host="box", addresses=("a/b",), port=1)}, "at.addresses"),
         ({"at": HostPort(host="box", addresses=("10.0.0.1",), port=2**16)}, "at.port"),
+        ({"id": WorkerId("box.store")}, "id: box.store is what a store"),
+        ({"store": HostPort(host="box", addresses=("10.0.0.1",), port=1)}, "store.host"),
+        (
+            {
+                "at": HostPort(host="box", addresses=("10.0.0.1",), port=1),
+                "store": HostPort(host="other", addresses=("10.0.0.1",), port=1),
+            },
+            "store.host",
+        ),
+        (
+            {
+                "at": HostPort(host="box", addresses=("10.0.0.1",), port=1),
+                "store": HostPort(host="box", addresses=("10.0.0.1",), port=0),
+            },
+            "store.port",
+        ),
     ],
 )
 def test_what_can_not_be_is_refused_by_name(changes, named: str) -> None:

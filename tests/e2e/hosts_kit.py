@@ -42,16 +42,18 @@ restart_backoff_s = 0.05
 tpot_s = 0.0001
 
 [store]
-enabled = false
+{store}
 
 [hosts.box1]
 gateway = true
 addresses = {left}
 prefill = 1
+{port}
 
 [hosts.box2]
 addresses = {right}
 decode = 1
+{port}
 
 [[links]]
 between = ["box1", "box2"]
@@ -61,14 +63,19 @@ gbit_per_s = 10
 
 class TwoHosts:
     """`server` is the gateway's host with a prefill worker, `start_worker` the other one's with one
-    that decodes."""
+    that decodes. `pooled`: each has a store, of one pool."""
 
-    def __init__(self, net: Net, folder: Path, model: Path) -> None:
+    def __init__(self, net: Net, folder: Path, model: Path, *, pooled: bool = False) -> None:
         self.net = net
         self.file = folder / "cluster.toml"
         self.keys = folder / "keys"
         addresses = {side: net.addresses(side) for side in ("left", "right")}
-        text = FILE.format(model=model, **{side: _toml(them) for side, them in addresses.items()})
+        text = FILE.format(
+            model=model,
+            store='memory_bytes = "16MiB"' if pooled else "enabled = false",
+            port="store_port = 7420" if pooled else "",
+            **{side: _toml(them) for side, them in addresses.items()},
+        )
         self.file.write_text(text)
         made = run("cluster", "keys", str(self.keys), "--config", str(self.file))
         assert made.returncode == 0, made.stderr

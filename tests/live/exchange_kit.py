@@ -23,6 +23,7 @@ from antiphon.types import (
     LeaseHeld,
     LeaseId,
     LeaseRefused,
+    LinkUse,
     Offer,
     OfferedPage,
     Pull,
@@ -94,6 +95,9 @@ class LocalPullPath:
     async def copy(self, pull: Pull) -> Copied:
         loop = asyncio.get_running_loop()
         return await loop.run_in_executor(self._threads, self.copy_pages, pull)
+
+    def links(self) -> tuple[LinkUse, ...]:
+        return ()
 
     def stop(self, request: RequestId, attempt: int) -> None:
         """A test that wants a copy to last holds it."""

@@ -14,8 +14,10 @@ from antiphon.core.faults import (
     Fault,
     FaultPlan,
     FillDisk,
+    LinkFault,
     LoseBlocks,
     PartialWrite,
+    Partition,
     Party,
     ProcessFault,
     StaleGeneration,
@@ -40,12 +42,14 @@ DAMAGES = (Corrupt(), PartialWrite(), StaleGeneration())
 PROMPT = (1, 2, 3, 4, 5, 6, 7, 8)
 
 
-def handed_over(*faults: Fault) -> VirtualCluster:
+def handed_over(*faults: Fault, far: bool = False) -> VirtualCluster:
     workers = (
         WorkerSpec(id=WorkerId("p"), role=Role.PREFILL),
         WorkerSpec(id=WorkerId("d"), role=Role.DECODE),
     )
-    return _rested(ClusterSetup(workers=workers, stimuli=(call("r", 0.2),), faults=plan(faults)))
+    stimuli = (call("r", 0.2),)
+    setup = ClusterSetup(workers=workers, stimuli=stimuli, faults=plan(faults), far=far)
+    return _rested(setup)
 
 
 def fetched(*faults: Fault) -> VirtualCluster:
@@ -98,6 +102,36 @@ def test_a_page_that_is_damaged_between_two_workers_is_found(damage: Damage) -> 
     assert [one.hit for one in cluster.faults.injected] == [("d",)]
     assert sum(1 for _ in cluster.log.of_type(BadCopy)) == 1
     assert answers(cluster) == answers(handed_over())
+
+
+def test_a_partition_keeps_pages_of_another_host_and_none_of_this_one() -> None:
+    """One that is shorter than a lease is waited for; of a longer one the rest is computed."""
+    whole = handed_over(far=True)
+    assert computed(whole) == computed(handed_over())
+
+    def parted(for_s: float, *, far: bool) -> VirtualCluster:
+        return handed_over(LinkFault(When(Boundary.READ, 2), ("p", "d"), Partition(for_s)), far=far)
+
+    assert computed(parted(0.5, far=False)) == computed(whole)
+    for for_s in (0.5, 30.0):
+        cluster = parted(for_s, far=True)
+        assert cluster.faults.counts()["partition"] == 1
+        assert answers(cluster) == answers(whole)
+        assert (computed(cluster) == computed(whole)) is (for_s < 1.0)
+        assert computed(cluster) >= computed(whole)
+
+
+def test_pages_of_a_dead_owner_come_from_this_host_only() -> None:
+    dies = ProcessFault(When(Boundary.READ, 2), "p", Crash(0.1))
+    assert computed(handed_over(dies)) == computed(handed_over())
+    far = handed_over(dies, far=True)
+    assert computed(far) > computed(handed_over())
+    assert answers(far) == answers(handed_over())
+
+
+def computed(cluster: VirtualCluster) -> int:
+    """Tokens that whoever decodes had to compute."""
+    return cluster.views()[WorkerId("d")].computed_tokens_total
 
 
 @pytest.mark.parametrize("damage", DAMAGES)

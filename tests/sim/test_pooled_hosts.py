@@ -146,6 +146,15 @@ class PoolMachine(RuleBasedStateMachine):
                 assert host.pool.index.in_memory(home, key)
                 assert key in host.tier
 
+    @invariant()
+    def what_only_it_has_is_here_and_has_an_heir(self) -> None:
+        """As far as was heard: a store that leaves in order has nothing else to give."""
+        for name, host in self.world.hosts.items():
+            for heir, keys in host.pool.sole_copies().items():
+                assert heir in host.pool.members
+                assert heir != name
+                assert all(key in host.tier and not host.pool.index.holders(key) for key in keys)
+
     @rule()
     def quiet(self) -> None:
         """Once all is said and heard, each knows what each has, and what is a copy."""

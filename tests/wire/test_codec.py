@@ -13,8 +13,10 @@ from antiphon import types
 from antiphon.testing.typed_values import values
 from antiphon.wire import (
     FROM_POOLED_STORE,
+    FROM_PROBED,
     FROM_STORE,
     FROM_STRANGE_STORES,
+    PROBES,
     TO_GATEWAY,
     TO_OWNER,
     TO_POOLED_STORE,
@@ -79,8 +81,10 @@ PAYLOADS: dict[Kind, Any] = {
     Kind.POOL_LENT: types.PoolLent,
     Kind.POOL_PLACE: types.PoolPlace,
     Kind.POOL_CLEAR: types.PoolClear,
+    Kind.PROBE: types.Probe,
+    Kind.PROBED: types.Probed,
 }
-OF_POOLS = FROM_STRANGE_STORES | TO_POOLED_STORE | FROM_POOLED_STORE
+OF_POOLS = FROM_STRANGE_STORES | TO_POOLED_STORE | FROM_POOLED_STORE | PROBES | FROM_PROBED
 EVERY_KIND = TO_GATEWAY | TO_WORKER | TO_OWNER | TO_TAKER | TO_STORE | FROM_STORE | OF_POOLS
 
 

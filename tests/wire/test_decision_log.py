@@ -302,7 +302,8 @@ def drive_cluster(book: RequestBook) -> None:
         for name, role in (("p", Role.PREFILL), ("d", Role.DECODE), ("e", Role.DECODE))
     }
     counts: dict[str, Any] = dict.fromkeys(WorkerView.__dataclass_fields__, 0) | {
-        "expert_tokens": None
+        "expert_tokens": None,
+        "links": None,
     }
     view = WorkerView(**counts)
     idle = replace(view, free_pages=1000, total_pages=1000)

@@ -30,8 +30,10 @@ DURATIONS = {
 }
 IN_TRANSIT = {"Request": {"deadline", "arrived_at"}}
 """`wire.durations` makes durations of these before they are sent (see `test_durations`)."""
-NO_TIMES = {"SamplingParams", "Logprobs"}
-"""Their numbers are probabilities and the like."""
+NO_TIMES = {"SamplingParams", "Logprobs", "PathUse", "PoolPeer"}
+"""Their numbers are probabilities, speeds and the like."""
+SHOWN = {"Probed": {"unix_s"}}
+"""What a clock says, for a person who asks whose is wrong: nothing is decided by it."""
 
 
 def parts(shape: Any) -> Iterator[type]:
@@ -58,7 +60,7 @@ def times(kinds: list[Any]) -> dict[str, set[str]]:
 
 def test_all_times_in_messages_are_durations() -> None:
     found = times([entry.decoder.type for entry in codec._ENTRIES.values()])
-    known = DURATIONS | IN_TRANSIT
+    known = DURATIONS | IN_TRANSIT | SHOWN
     assert {name: names for name, names in found.items() if name not in NO_TIMES} == known
 
 

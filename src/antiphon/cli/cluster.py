@@ -77,16 +77,28 @@ def check(
         Path | None,
         typer.Option(help="Folder of `antiphon cluster keys`, or of one host.", metavar="FOLDER"),
     ] = None,
+    dial: Annotated[
+        bool,
+        typer.Option("--dial", help="Call each host, too, with a host's keys; needs --keys."),
+    ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="JSON instead of lines.")] = False,
 ) -> None:
     """Check a cluster's file, and how long its hosts' keys are in force.
 
+    With --dial each address of each host is called from here, at its gateway, its store and, if
+    `worker_port` says where, its workers: both sides show their certificates, and it is told how
+    long an answer takes, how fast the way is (at least: over one TLS stream), and how far the clock
+    there is ahead. Hosts' clocks need not agree, but certificates are dated.
+
     \b
     antiphon cluster check cluster.toml --keys keys
+    antiphon cluster check cluster.toml --keys box2 --dial
     antiphon cluster check cluster.toml --keys keys --json | jq '.hosts[] | select(.days_left < 30)'
 
-    Exit code 2: the file, or some key, is not right.
+    Exit code 2: the file, or some key, is not right. 1: with --dial, somebody does not answer.
     """
+    if dial and keys is None:
+        raise UsageError("--dial needs --keys FOLDER: who is called asks for a host's certificate")
     cluster = read_cluster(file)
     rows: list[dict[str, Any]] = [
         {
@@ -104,15 +116,29 @@ def check(
         left = days_left(keys, {host.name: host.gateway for host in cluster.hosts.values()})
         for row in rows:
             row["days_left"] = left.get(row["host"])
+    silent = False
+    if dial and keys is not None:
+        from .cluster_dial import dial_hosts
+
+        silent = dial_hosts(cluster, keys, rows)
     if as_json:
         typer.echo(json.dumps({"hosts": rows}, indent=2))
-        return
+    else:
+        _show(rows)
+    raise typer.Exit(int(silent))
+
+
+def _show(rows: list[dict[str, Any]]) -> None:
     for row in rows:
         what = "gateway, " if row["gateway"] else ""
         workers = ", ".join(row["workers"]) or "no worker"
         force = "" if row["days_left"] is None else f"; keys in force for {row['days_left']} days"
         at = ", ".join(row["addresses"])
         typer.echo(f"{row['host']} ({at}): {what}{workers}{force}")
+        for called in row.get("dialed", ()):
+            typer.echo(f"  {called['what']} at {called['address']}: {called['summary']}")
+        if row.get("dialed") == []:
+            typer.echo("  nothing to call: its workers' ports are free ones (set worker_port)")
 
 
 def _wanted(

@@ -40,11 +40,20 @@ def stats_text(answer: dict[str, Any]) -> str:
     return _printed(
         *(_store_line(answer["store"]) or ["The KV store is there."]),
         *([_tier_table(answer["tiers"])] if answer["tiers"] else []),
+        *(part for host in answer.get("hosts", ()) for part in _host_parts(host)),
         "Workers' own memory, in tokens:",
         _worker_table(answer["workers"]),
         f"The router knows {plural(index['blocks'], 'different block')} of "
         f"{plural(index['holders'], 'holder')}; {index['behind']} of these are behind.",
     )
+
+
+def _host_parts(host: dict[str, Any]) -> list[Any]:
+    """The store of another host."""
+    return [
+        f"The store of host {host['host']}: {host['store']}.",
+        *([_tier_table(host["tiers"])] if host["tiers"] else []),
+    ]
 
 
 def _tier_table(tiers: Sequence[dict[str, Any]]) -> Any:

@@ -61,6 +61,14 @@ KvProfileFile: TypeAlias = Annotated[
     str | None,
     typer.Option(help="Profile of the model, of `antiphon kv profile`.", metavar="FILE"),
 ]
+PoolListen: TypeAlias = Annotated[
+    str | None,
+    typer.Option(help="Be one of a pool of stores, reached there.", metavar="HOST:PORT"),
+]
+Peer: TypeAlias = Annotated[
+    list[str] | None,
+    typer.Option(help="Another store of the pool; may be repeated.", metavar="NAME@HOST:PORT"),
+]
 Keys: TypeAlias = Annotated[
     str | None,
     typer.Option(help="Folder of this host's keys, of `antiphon cluster keys`.", metavar="FOLDER"),

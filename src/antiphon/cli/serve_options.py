@@ -107,6 +107,8 @@ _KEYS: Mapping[str, tuple[str, str]] = {
     "request_log": ("log", "requests"),
 }
 """Of options whose value is the key's: table and name."""
+STORES_OWN = ("memory", "disk", "dir", "key-file")
+"""Of the options --store-NAME, which are about a store that this command runs."""
 
 
 def config_of(words: Mapping[str, Any]) -> Config:
@@ -115,7 +117,8 @@ def config_of(words: Mapping[str, Any]) -> Config:
     Raises `UsageError` for what is wrong, or has no effect, with the remedy.
     """
     store, budget = words["store"], words["budget"]
-    _check_store(words, store)
+    given_store = {name: words[f"store_{name.replace('-', '_')}"] for name in STORES_OWN}
+    check_store_options(given_store, store)
     config_file = words["config"]
     file, name = file_or_model(words["model"], Path(config_file) if config_file else None)
     given = {key: words[option] for option, key in _KEYS.items()}
@@ -134,12 +137,13 @@ def config_of(words: Mapping[str, Any]) -> Config:
     return config
 
 
-def _check_store(words: Mapping[str, Any], store: str | None) -> None:
-    """Raise `UsageError` for options about a store that this server does not run."""
+def check_store_options(given: Mapping[str, str | None], store: str | None) -> None:
+    """Raise `UsageError` for an option --store-NAME that is `given` about a store that is not run
+    here; `store` is that of --store."""
     if store in (None, "on"):
         return
-    for name in ("memory", "disk", "dir", "key-file"):
-        if words[f"store_{name.replace('-', '_')}"] is not None:
+    for name, value in given.items():
+        if value is not None:
             remedy = (
                 "leave one of them out"
                 if store == "off"

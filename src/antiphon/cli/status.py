@@ -10,6 +10,7 @@ from antiphon.core.number_text import plural
 
 from . import options
 from .kv_tables import size_text
+from .status_links import link_parts, pool_parts
 
 
 def status(
@@ -25,12 +26,17 @@ def status(
     antiphon status --url https://gpu-box:8000 --token-file admin.token
     antiphon status --json | jq '.workers[] | select(.health != "joined")'
     antiphon status --json | jq .planner.decisions
+    antiphon status --json | jq '.links[].paths[] | select(.state == "resting")'
 
     A worker's health is joined, suspect (silent for a moment) or draining; what has not joined is
     starting, waiting (to be started again after it died), stopping, or lost; expected is one that
     is to join from another host. A cluster of several hosts shows each worker's host, and what
     carries its stream: unix, or tls. The store's is ready,
     or one of these; of one that was started elsewhere ready or away.
+
+    Below are who pulled KV from whom: over memory (both are on one host) or tcp, with each path's
+    speed and state (unused, open, resting after failures, on trial); and what each store of a pool
+    thinks of the others (here, away, resting) and has read from them.
     """
     from antiphon.live.admin.client import find_server
 
@@ -73,8 +79,10 @@ def as_table(status: dict[str, Any]) -> str:
             f"(Antiphon {status['version']}, gateway pid {status['gateway_pid']})"
         )
         console.print(table)
-        if store := status.get("store"):
+        for store in filter(None, (status.get("store"), *status.get("host_stores", ()))):
             console.print(_store_line(store))
+        for part in (*link_parts(status), *pool_parts(status)):
+            console.print(part)
         if planner := status.get("planner"):
             for line in _planner_lines(planner):
                 console.print(line)
@@ -86,7 +94,8 @@ def _store_line(store: dict[str, Any]) -> str:
     at = f" at {store['socket']}" if store["socket"] else ""
     lives = "" if store["life"] is None else f", lives {store['life']}"
     tiers = "".join(f"; {_tier_use(tier)}" for tier in store["tiers"])
-    return f"store{at}: {store['health']} (pid {_or_dash(store['pid'])}{lives}{problem}){tiers}"
+    pid = _or_dash(store["pid"])
+    return f"{store.get('id', 'store')}{at}: {store['health']} (pid {pid}{lives}{problem}){tiers}"
 
 
 def _planner_lines(planner: dict[str, Any]) -> Iterator[str]:

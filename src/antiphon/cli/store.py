@@ -26,10 +26,7 @@ def store(  # noqa: PLR0913  each is an option
     store_disk: options.StoreDisk = None,
     store_dir: options.StoreDir = None,
     store_key_file: options.StoreKeyFile = None,
-    pool_listen: Annotated[
-        str | None,
-        typer.Option(help="Be one of a pool of stores, reached there.", metavar="HOST:PORT"),
-    ] = None,
+    pool_listen: options.PoolListen = None,
     pool_name: Annotated[
         str | None,
         typer.Option(
@@ -38,10 +35,7 @@ def store(  # noqa: PLR0913  each is an option
             show_default="its host's name, with keys",
         ),
     ] = None,
-    peer: Annotated[
-        list[str] | None,
-        typer.Option(help="Another store of the pool; may be repeated.", metavar="NAME@HOST:PORT"),
-    ] = None,
+    peer: options.Peer = None,
     pool_level: options.PoolLevel = None,
     kv_profile: options.KvProfileFile = None,
     keys: Annotated[

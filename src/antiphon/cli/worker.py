@@ -1,5 +1,7 @@
 """`antiphon worker`: workers on this host for a gateway on another one."""
 
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, TypeAlias
 
@@ -10,6 +12,7 @@ from antiphon.types import Config
 
 from . import options
 from .progress import Progress, tell
+from .serve_options import Store, check_store_options
 from .settings import engine_options, file_or_model, load
 
 _ClusterOrModel: TypeAlias = Annotated[
@@ -58,6 +61,13 @@ def worker(
     page_tokens: options.PageTokens = None,
     kv_dtype: options.KvDtype = None,
     cores: options.Cores = None,
+    store: Store = None,
+    store_memory: options.StoreMemory = None,
+    store_disk: options.StoreDisk = None,
+    store_dir: options.StoreDir = None,
+    store_key_file: options.StoreKeyFile = None,
+    pool_listen: options.PoolListen = None,
+    peer: options.Peer = None,
     config: options.ConfigFile = None,
 ) -> None:
     """Run workers on this host for a gateway on another host.
@@ -67,12 +77,23 @@ def worker(
     again by themselves. SIGTERM and Ctrl-C: the gateway gives them nothing new, what they have
     finishes, or goes on elsewhere, and this exits with 0; the second signal stops at once.
 
+    A KV store runs beside the workers if the host has a place in the cluster's pool of stores: a
+    `store_port` in the file, or --pool-listen. They use it, and what other hosts have through it.
+
     \b
     antiphon worker cluster.toml --keys /etc/antiphon/box2
     antiphon worker --join 10.0.0.1:7400 --keys box2 --address 10.0.0.2 smollm2-135m --decode 1
+    antiphon worker … --pool-listen 10.0.0.2:7420 --peer box1@10.0.0.1:7420 --store-memory 8GiB
 
     Which host this is, its keys say. How to make them: antiphon cluster keys --help
     """
+    given_store = {
+        "memory": store_memory,
+        "disk": store_disk,
+        "dir": store_dir,
+        "key-file": store_key_file,
+    }
+    check_store_options(given_store, store)
     file, name = file_or_model(model, config)
     folder = _folder_of_keys(file, keys)
     from antiphon.live.network import read_host_keys
@@ -86,13 +107,34 @@ def worker(
         ("network", "keys"): str(folder),
         ("network", "join"): join or None,
         ("network", "addresses"): address or None,
-        ("store", "enabled"): False,
+        ("store", "enabled"): store != "off" if store or pool_listen else None,
+        ("store", "socket"): None if store in (None, "on", "off") else store,
+        ("store", "memory_bytes"): store_memory,
+        ("store", "disk_bytes"): store_disk,
+        ("store", "dir"): store_dir,
+        ("store", "at_rest_key_file"): store_key_file,
+        ("store_pool", "listen"): pool_listen,
+        ("store_pool", "peers"): peer or None,
     }
-    settings = load(file, given, host)
+    settings = _pooled_or_none(load(file, given, host), [store, *given_store.values()], file)
     if not settings.network.join:
         remedy = "say --join ADDRESS" if file is None else "run `antiphon serve` here"
         raise UsageError(f"host {host} has no gateway to join: {remedy}")
     raise typer.Exit(_run(settings))
+
+
+def _pooled_or_none(settings: Config, said: Sequence[str | None], file: Path | None) -> Config:
+    """A store here that is in no pool is of no use: the gateway would never hear of it. Raises
+    `UsageError` if one was asked for."""
+    if settings.store_pool.listen is not None or not settings.store.enabled:
+        return settings
+    if any(value not in (None, "off") for value in said):
+        where = "--pool-listen HOST:PORT" if file is None else "store_port in [hosts.…]"
+        raise UsageError(
+            f"a store on this host needs a place in the cluster's pool of stores, or the gateway "
+            f"would not know what it has: give it one ({where}), or leave out --store…"
+        )
+    return replace(settings, store=replace(settings.store, enabled=False))
 
 
 def _run(settings: Config) -> int:

@@ -107,7 +107,7 @@ class ClusterFile:
                 "addresses": host.addresses,
                 "port": gateway.port,
                 "worker_port": host.worker_port,
-                "join": () if host.gateway else _doors(gateway),
+                "join": () if host.gateway else _at(gateway, gateway.port),
                 "expected": tuple(worker_on(o.name, n) for o in others for n in o.names())
                 if host.gateway
                 else (),
@@ -127,11 +127,8 @@ class ClusterFile:
         """Workers of a host use its store, if it has one; all such stores are one pool."""
         if not host.store_port:
             return {} if host.gateway else {"store": {"enabled": False}}
-        peers = [
-            f"{other.name}@{format_host_port(other.addresses[0], other.store_port)}"
-            for other in self.hosts.values()
-            if other.store_port and other is not host
-        ]
+        others = [one for one in self.hosts.values() if one.store_port and one is not host]
+        peers = [f"{one.name}@{','.join(_at(one, one.store_port))}" for one in others]
         listen = format_host_port(host.addresses[0], host.store_port)
         return {"store_pool": {"listen": listen, "peers": peers}}
 
@@ -277,8 +274,8 @@ def _link(where: str, content: object, hosts: Mapping[HostName, Host]) -> Link:
     return Link(between=(between[0], between[1]), bytes_per_s=rate * 1e9 / 8, delay_s=delay / 1e3)
 
 
-def _doors(gateway: Host) -> tuple[str, ...]:
-    return tuple(format_host_port(address, gateway.port) for address in gateway.addresses)
+def _at(host: Host, port: int) -> tuple[str, ...]:
+    return tuple(format_host_port(address, port) for address in host.addresses)
 
 
 def _check_not_set_twice(rest: Values) -> None:

@@ -8,7 +8,7 @@ import re
 from collections.abc import Sequence
 from ipaddress import ip_address
 
-from antiphon.types import HostName, HostPort, Role, WorkerId
+from antiphon.types import STORE, HostName, HostPort, Role, WorkerId
 
 DEFAULT_PORT = 7400
 MAX_ADDRESSES = 8
@@ -68,6 +68,22 @@ def is_worker_on(host: HostName, worker: WorkerId) -> bool:
     return worker.startswith(f"{host}.")
 
 
+def store_on(host: HostName) -> WorkerId:
+    """What a gateway elsewhere calls the store of that host."""
+    return WorkerId(f"{host}.{STORE}")
+
+
+def store_of(worker: WorkerId) -> WorkerId:
+    """The store that this worker uses, if it uses any: that of its host."""
+    host = worker.rpartition(".")[0]
+    return store_on(host) if host else STORE
+
+
+def is_store(holder: WorkerId) -> bool:
+    """Whether it is the name of a store, which no worker has."""
+    return holder == STORE or holder.endswith(f".{STORE}")
+
+
 def parse_expected(name: str) -> tuple[HostName, Role] | None:
     """Host and role of a worker's name such as `box2.decode-0`; None: it is none."""
     match = _EXPECTED.fullmatch(name)
@@ -76,21 +92,21 @@ def parse_expected(name: str) -> tuple[HostName, Role] | None:
     return match[1], Role(match[2])
 
 
-def wrong_in_host_port(at: HostPort) -> str:
-    """What of it can't be; empty if all can."""
-    if not is_host_name(at.host):
-        return f"at.host {at.host!r:.80} is no name of a host"
-    if not 1 <= len(at.addresses) <= MAX_ADDRESSES:
-        return f"at.addresses: {len(at.addresses)}, from 1 to {MAX_ADDRESSES} can be"
-    return _bad_address(at.addresses) or _bad_port(at.port)
+def wrong_in_host_port(there: HostPort, field: str = "at") -> str:
+    """What of the `field` that it is can't be; empty if all can."""
+    if not is_host_name(there.host):
+        return f"{field}.host {there.host!r:.80} is no name of a host"
+    if not 1 <= len(there.addresses) <= MAX_ADDRESSES:
+        return f"{field}.addresses: {len(there.addresses)}, from 1 to {MAX_ADDRESSES} can be"
+    return _bad_address(there.addresses, field) or _bad_port(there.port, field)
 
 
-def _bad_address(addresses: Sequence[str]) -> str:
+def _bad_address(addresses: Sequence[str], field: str) -> str:
     for address in addresses:
         if not is_address(address):
-            return f"at.addresses has {address!r:.80}"
+            return f"{field}.addresses has {address!r:.80}"
     return ""
 
 
-def _bad_port(port: int) -> str:
-    return "" if 0 < port < 2**16 else f"at.port is {port}"
+def _bad_port(port: int, field: str) -> str:
+    return "" if 0 < port < 2**16 else f"{field}.port is {port}"

@@ -13,7 +13,7 @@ from antiphon.types import (
     WorkerInfo,
 )
 
-from .host_names import is_worker_on, wrong_in_host_port
+from .host_names import is_store, is_worker_on, wrong_in_host_port
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 _IDENTITY_BYTES = 32
@@ -124,6 +124,8 @@ def _problem(info: WorkerInfo) -> str:
     """What of a worker's own description can't be; empty if all can."""
     if not is_name(info.id):
         return "id: letters, digits, dots, dashes and underscores, at most 64"
+    if is_store(info.id):
+        return f"id: {info.id} is what a store is called"
     if not is_name(info.incarnation):
         return "incarnation: letters, digits, dots, dashes and underscores, at most 64"
     if len(info.model.identity) != _IDENTITY_BYTES:
@@ -134,7 +136,16 @@ def _problem(info: WorkerInfo) -> str:
         return f"model.vocab_size is {info.model.vocab_size}, at most {_MAX_VOCABULARY} can be"
     shape = "" if info.kv is None else shape_problem(info.kv)
     at = "" if info.at is None else wrong_in_host_port(info.at)
-    return _bad_count(info.model, info.max_model_len) or shape or at
+    return _bad_count(info.model, info.max_model_len) or shape or at or _bad_store(info)
+
+
+def _bad_store(info: WorkerInfo) -> str:
+    """A host speaks of its own store only."""
+    if info.store is None:
+        return ""
+    if info.at is None or info.store.host != info.at.host:
+        return f"store.host {info.store.host!r:.80} is another host than the worker's"
+    return wrong_in_host_port(info.store, "store")
 
 
 def _bad_count(model: ModelInfo, max_model_len: int) -> str:

@@ -44,7 +44,7 @@ def check_store_pool(config: Config) -> None:
         )
     for text in pool.peers:
         peer = parse_peer(text)
-        if peer is not None and not is_loopback(peer.host):
+        if peer is not None and not all(is_loopback(host) for host, _ in peer.paths):
             raise ConfigError(
                 f"store_pool.peers has {text:.60}: stores on other hosts need keys: set "
                 f"network.keys (antiphon cluster keys), or name stores on 127.0.0.1"
@@ -60,7 +60,7 @@ def _check_peers(peers: tuple[str, ...]) -> None:
         if parse_peer(text) is None:
             raise ConfigError(
                 f"store_pool.peers has {text!r:.60}: a store is NAME@HOST:PORT, such as "
-                f"box2@10.0.0.2:7420"
+                f"box2@10.0.0.2:7420; several addresses of it are parted by commas"
             )
     names = [text.partition("@")[0] for text in peers]
     if len(set(names)) < len(names):

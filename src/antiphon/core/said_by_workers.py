@@ -21,6 +21,8 @@ from antiphon.types import (
     WorkerView,
 )
 
+from .said_of_links import wrong_in_links
+
 _MAX_COUNT = 2**48
 _MAX_SECONDS = 2.0**31
 _MAX_LAYERS = 2**16
@@ -62,7 +64,8 @@ def wrong_in_view(view: WorkerView) -> str:
         return "free, held and cached pages do not add up to total_pages"
     if view.expert_tokens is not None and (problem := _wrong_experts(view.expert_tokens)):
         return problem
-    return _wrong_seconds("busy_s_total", view.busy_s_total)
+    links = "" if view.links is None else wrong_in_links(view.links)
+    return links or _wrong_seconds("busy_s_total", view.busy_s_total)
 
 
 def wrong_in_batch(batch: EventBatch, vocab_size: int) -> str:

@@ -19,6 +19,8 @@ from antiphon.types import (
 )
 from antiphon.types.store_pool_config import LEVELS
 
+from .said_of_links import wrong_in_pool
+
 WORKERS_TIERS = frozenset((Tier.DEVICE,))
 STORES_TIERS = frozenset((Tier.HOST, Tier.PEER, Tier.DISK, Tier.REMOTE))
 POOLED_TIERS = frozenset((Tier.HOST, Tier.DISK))
@@ -85,7 +87,7 @@ def wrong_in_answer(answer: StoreAnswer, ask: StoreAsk) -> str:
     seen = [stats.tier for stats in answer.stats]
     if len(seen) != len(set(seen)) or not STORES_TIERS.issuperset(seen):
         return "its tiers are none of a store, or one is there twice"
-    return next(filter(None, map(_wrong_stats, answer.stats)), "")
+    return next(filter(None, map(_wrong_stats, answer.stats)), "") or wrong_in_pool(answer.pool)
 
 
 def _wrong_stats(stats: TierStats) -> str:

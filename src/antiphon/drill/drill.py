@@ -18,8 +18,10 @@ from .drained import held_by, held_in, leftovers
 from .events import EventCounts
 from .feasible import check_feasible
 from .goodput_cost import cost_of_faults, outcomes
+from .here import is_here
 from .http_proxy import HttpProxy
 from .injector import Injector
+from .lives import lives_in
 from .open_loop import run_open_loop
 from .plan import DrillPlan
 from .report import DrillReport, recoveries, repeats
@@ -221,7 +223,9 @@ async def _held(target: Target) -> Counter[str]:
 
 async def _resources(target: Target) -> dict[int, Resources]:
     status = await target.status()
-    workers = [worker.pid for worker in status.workers if worker.pid]
+    lives = lives_in(status)
+    here = [one for one in status.workers if is_here(lives[one.id], lives)]
+    workers = [worker.pid for worker in here if worker.pid]
     store = [status.store.pid] if status.store is not None and status.store.pid else []
     pids = [target.supervisor_pid, status.gateway_pid, *store, *workers]
     found = {pid: resources_of(pid) for pid in pids}

@@ -18,6 +18,7 @@ from antiphon.workload import Ask
 
 from .deeds import Hit, Scene, Seen, carry_out
 from .events import EventCounts
+from .here import is_here
 from .http_proxy import HttpProxy
 from .process_fault import process_of
 from .report import Injected, NotInjected
@@ -146,13 +147,20 @@ class Injector:
                 return None
             await asyncio.sleep(_POLL_S)
         anybody = isinstance(fault.target, AnyWorker)
-        why = "nobody could be spared" if anybody else "it was not there, or under another fault,"
+        why = (
+            "nobody on this machine could be spared"
+            if anybody
+            else "it was not there, or under another fault, or is on another machine,"
+        )
         self._miss(fault, f"{why} until the load was over")
         return None
 
     async def _chosen(self, fault: ScheduledFault) -> Hit | None:
-        under_fault = frozenset(self._scene.under_fault)
-        victim = choose_victim(fault, await self._scene.lives(), under_fault, self._seed)
+        lives = await self._scene.lives()
+        under_fault = set(self._scene.under_fault)
+        if not isinstance(fault.action, Resume):
+            under_fault |= {name for name, life in lives.items() if not is_here(life, lives)}
+        victim = choose_victim(fault, lives, frozenset(under_fault), self._seed)
         process = None if victim is None else process_of(victim.pid or 0)
         if victim is None or process is None:
             return None

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from antiphon.core.faults import GATEWAY, STORE
-from antiphon.live.admin.status import ClusterStatus
+from antiphon.live.admin.status import EXPECTED, ClusterStatus
 from antiphon.types import Health
 
 
@@ -21,6 +21,8 @@ class Life:
     there: bool
     lost: bool = False
     """A worker that the gateway has given up."""
+    remote: bool = False
+    """A worker that has joined from another host: its process may be on another machine."""
 
 
 def lives_in(status: ClusterStatus) -> Mapping[str, Life]:
@@ -32,7 +34,8 @@ def lives_in(status: ClusterStatus) -> Mapping[str, Life]:
             pid=worker.pid,
             life=worker.incarnation,
             there=worker.health == Health.JOINED,
-            lost=worker.health == Health.LOST,
+            lost=worker.health in (Health.LOST, EXPECTED),
+            remote=worker.transport == "tls",
         )
         for worker in status.workers
     }

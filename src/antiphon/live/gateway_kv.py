@@ -2,13 +2,16 @@
 
 workers ── KV news ──┐
                      ├──► Router.heard_kv (on record) ──► its index
-WatchedStore ────────┘                                      │
+WatchedStore ────────┤                                      │
+HostStores ──────────┘                                      │
      ▲                          KvDesk ◄── /admin/kv/… ─────┤
      └── StoreAsk ────────────────┘                         └──► metrics
 """
 
+import asyncio
 import secrets
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 
 from antiphon.core.recorder import Entry, recorded
@@ -16,11 +19,13 @@ from antiphon.core.router import KV_METHODS, ROUTER, Router
 from antiphon.types import (
     STORE,
     Config,
+    HostName,
     Incarnation,
     KvReplay,
     Member,
     ModelInfo,
     Seconds,
+    WorkerId,
     WorkerInfo,
 )
 
@@ -29,13 +34,16 @@ from .admin.kv_naming import KvNaming
 from .admin.status import StoreNow
 from .gateway import KvSeen, Prompts
 from .gateway.auth import Tenant
+from .host_stores import HostStores
 from .kv_journal import KvNews
+from .network import reach_of
 from .socket_folder import store_socket
 from .watched_store import WatchedStore
 
 
 class GatewayKv:
-    """Feeds `router`, and records what it is told. With `store.enabled` false there is no store.
+    """Feeds `router`, and records what it is told. With `store.enabled` false there is no store
+    here; those of other hosts are `hosts`, where any can be.
 
     `on_presence` is called when the store came, or went.
     """
@@ -63,12 +71,23 @@ class GatewayKv:
                 path,
                 Incarnation(secrets.token_hex(8)),
                 config.cluster,
-                on_news=self._heard_store,
+                on_news=partial(self._heard_store, STORE),
                 on_left=self._store_left,
                 on_came=on_presence,
                 clock=clock,
             )
-        self.seen = KvSeen(index=lambda: self._index.counts, store=self._store)
+        self.hosts: HostStores | None = None
+        if (reach := reach_of(config.network)) is not None:
+            self.hosts = HostStores(
+                reach,
+                config.cluster,
+                on_news=self._heard_store,
+                on_left=lambda store: self._router.kv_holder_left(store, clock()),
+                clock=clock,
+            )
+        self.seen = KvSeen(
+            index=lambda: self._index.counts, store=self._store, hosts=self._host_stores
+        )
 
     @property
     def store_present(self) -> bool | None:
@@ -80,11 +99,28 @@ class GatewayKv:
         if self._store is None:
             return None
         return StoreNow(
-            socket=None if self._config.store.socket is None else str(self._store.path),
+            socket=None if self._config.store.socket is None else str(self._store.address),
             present=self._store.present,
             pid=self._store.pid,
             stats=self._store.stats,
+            pool=self._store.pool,
         )
+
+    def host_stores_now(self) -> Mapping[str, StoreNow]:
+        """Those of other hosts at this moment, by host."""
+        return {
+            host: StoreNow(
+                socket=str(store.address),
+                present=store.present,
+                pid=None,
+                stats=store.stats,
+                pool=store.pool,
+            )
+            for host, store in self._host_stores().items()
+        }
+
+    def _host_stores(self) -> Mapping[HostName, WatchedStore]:
+        return {} if self.hosts is None else self.hosts.watched
 
     def heard(self, worker: WorkerInfo, news: KvNews) -> KvReplay | None:
         """A worker says what it holds. Returns what it is to say again."""
@@ -104,16 +140,29 @@ class GatewayKv:
 
         naming = KvNaming(prompts, model, self._config.kv.block_tokens, tenants, numerics)
         return KvDesk(
-            naming, self._config.kv, members=members, index=self._index, store=self._store
+            naming,
+            self._config.kv,
+            members=members,
+            index=self._index,
+            store=self._store,
+            hosts=self._host_stores,
         )
 
     async def watch(self) -> None:
-        """Watch the store, if there is to be one, until cancelled."""
-        if self._store is not None:
-            await self._store.run()
+        """Watch the stores, if there are to be any, until cancelled."""
+        async with asyncio.TaskGroup() as tasks:
+            if self._store is not None:
+                tasks.create_task(self._store.run())
+            if self.hosts is not None:
+                tasks.create_task(self.hosts.run())
 
-    def _heard_store(self, life: Incarnation, news: KvNews) -> KvReplay | None:
-        return self._router.heard_kv(STORE, life, news, self._clock())
+    def follow(self, members: Sequence[Member]) -> None:
+        """These workers are there now, each with its host's store."""
+        if self.hosts is not None:
+            self.hosts.follow([member.info for member in members])
+
+    def _heard_store(self, store: WorkerId, life: Incarnation, news: KvNews) -> KvReplay | None:
+        return self._router.heard_kv(store, life, news, self._clock())
 
     def _store_left(self) -> None:
         self._router.kv_holder_left(STORE, self._clock())

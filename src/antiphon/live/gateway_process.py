@@ -198,6 +198,8 @@ class GatewayProcess:
         """The first worker joins before this runs, and nobody says so again."""
         while True:
             self._say_who_is_there()
+            if self._kv is not None:
+                self._kv.follow(gateway.fleet.members())
             await gateway.fleet.changed()
 
     def _told(self, message: ToRunning) -> None:
@@ -287,7 +289,9 @@ class GatewayProcess:
             ports = replace(ports, log_request=self._requests)
         ports = self._steered(ports, info, times, metrics)
         gateway = Gateway(router, served, self._text.tokenizer, metrics, ports, config)
-        self._operations.attach(FleetControl(gateway, self._served_name), kv.store_now)
+        self._operations.attach(
+            FleetControl(gateway, self._served_name), kv.store_now, kv.host_stores_now
+        )
         prompts = Prompts(self._text.tokenizer, self._text.template)
         members = gateway.fleet.members
         self._desk = kv.desk(prompts, info.model, self._keys.tenants, members)

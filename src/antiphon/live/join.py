@@ -1,21 +1,22 @@
-"""`antiphon worker`: workers of this host for a gateway on another one, put together."""
+"""`antiphon worker`: workers of this host for a gateway on another one, and their store, put
+together."""
 
 import asyncio
 import contextlib
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 
-from antiphon.core.config import format_size
-from antiphon.core.host_names import worker_on
-from antiphon.core.worker_spec import worker_count, worker_specs
+from antiphon.core.host_names import store_on, worker_on
+from antiphon.core.worker_spec import WorkerSpec, worker_specs
 from antiphon.errors import ConfigError
 from antiphon.host import available_bytes
-from antiphon.types import Config, Seconds
+from antiphon.types import STORE, Config, HostName, Seconds
 from antiphon.wire import FrameStream
 
 from .local_servers import registered
 from .network import TlsAddress, dial, reach_of
-from .serve import WORKER_MODULE, usable_cores
+from .serve import STORE_MODULE, WORKER_MODULE, check_memory, usable_cores
+from .socket_folder import check_store_socket
 from .supervisor.child_process import command_of
 from .supervisor.host_workers import HostWorkers
 from .supervisor.supervisor import Voice
@@ -45,17 +46,19 @@ def join(
     specs = worker_specs(config.cluster, cores)
     if not specs:
         raise ConfigError(
-            f"host {reach.host} has no workers: give it prefill, decode or mixed ones"
+            f"host {reach.host} has no workers: give it prefill, decode or mixed ones, or run its "
+            f"store alone (antiphon store)"
         )
-    _check_memory(config, available_bytes())
+    check_store_socket(config.store)
+    check_memory(config, available_bytes())
     asyncio.run(_meet(reach.gateway()))
-    say(f"Host {reach.host}: {', '.join(worker_on(reach.host, spec.id) for spec in specs)}")
+    say(f"Host {reach.host}: {', '.join(_names(config, reach.host, specs))}")
     with registered(config.cluster.socket_dir) as entry:
         workers = HostWorkers(
             config,
             specs,
             sockets=str(entry.sockets),
-            command=lambda name: command_of(WORKER_MODULE, name),
+            command=lambda name: command_of(STORE_MODULE if name == STORE else WORKER_MODULE, name),
             voice=Voice(say=say, log=log, ready=lambda _: None, announce=announce),
             clock=time.monotonic,
         )
@@ -73,11 +76,8 @@ async def _meet(gateway: TlsAddress) -> None:
     stream.end("that was all")
 
 
-def _check_memory(config: Config, available: int) -> None:
-    workers, each = worker_count(config.cluster), config.kv.memory_bytes
-    if workers * each > available:
-        raise ConfigError(
-            f"kv.memory_bytes = {format_size(each)} is for each of {workers} workers, but this "
-            f"machine (or its container) has only {available / 2**30:.1f}GiB free: lower it "
-            f"(--kv-memory)"
-        )
+def _names(config: Config, host: HostName, specs: Sequence[WorkerSpec]) -> Iterator[str]:
+    """Those of what runs here, as the gateway has them."""
+    yield from (worker_on(host, spec.id) for spec in specs)
+    if config.store.enabled:
+        yield store_on(host)

@@ -78,6 +78,7 @@ class KvExchange:
         on_broken: Callable[[BaseException], None],
     ) -> None:
         self._scheduler = scheduler
+        self._links = exchange.path.links
         self._clock = clock
         self._on_events = on_events
         self._quiet = QuietLog(_log, clock)
@@ -133,6 +134,7 @@ class KvExchange:
 
     def counted(self, view: WorkerView) -> WorkerView:
         """The view with what this counts."""
+        view = replace(view, links=self._links())
         if self._write_back is None or self._fetch is None:
             return view
         return replace(

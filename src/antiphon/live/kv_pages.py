@@ -8,13 +8,28 @@ from typing import Protocol
 
 from antiphon.errors import PeerError
 from antiphon.store.transfer import MappedRegion, OwnedRegion
-from antiphon.types import DataAccess, KvShape, Pull, RequestId, WorkerId
+from antiphon.types import (
+    DataAccess,
+    KvShape,
+    PathUse,
+    Pull,
+    RequestId,
+    Transport,
+    WorkerId,
+)
 
 from .pull_path import Copied, why_missed
 
 
 class OwnersPages(Protocol):
     """Where the pages of one life of an owner are copied from. `close` may be repeated."""
+
+    transport: Transport
+    """What brings them."""
+
+    def paths(self) -> tuple[PathUse, ...]:
+        """The ways to them, if that has several."""
+        ...
 
     def memory_came(self, descriptor: int, shape: KvShape) -> None:
         """The owner's memory, which is this one's own from now on."""
@@ -44,6 +59,8 @@ class MappedPages:
     `threads`, and the lock is held for no longer than a descriptor changes hands.
     """
 
+    transport = Transport.MEMORY
+
     def __init__(self, owner: WorkerId, region: OwnedRegion, threads: Executor) -> None:
         self.closed = False
         self._owner = owner
@@ -52,6 +69,10 @@ class MappedPages:
         self._lock = threading.Lock()
         self._descriptor: int | None = None
         self._mapped: MappedRegion | None = None
+
+    def paths(self) -> tuple[PathUse, ...]:
+        """There is but one."""
+        return ()
 
     def memory_came(self, descriptor: int, shape: KvShape) -> None:
         """Keep the descriptor until it is mapped; a second one says nothing new."""

@@ -7,19 +7,23 @@ stays taken for as long as anybody maps it.
 """
 
 import asyncio
+from collections import Counter
 from collections.abc import Callable, Sequence
 from functools import partial
 
 from antiphon.core.handover import Owner
 from antiphon.errors import PeerError
 from antiphon.types import (
+    MOST_LINKS,
     LeaseHeld,
     LeaseId,
     LeaseRefused,
+    LinkUse,
     PeerHello,
     Pull,
     RequestId,
     Seconds,
+    Transport,
     WorkerId,
     WorkerInfo,
 )
@@ -77,6 +81,8 @@ class PeerPullPath:
         self._timeout_s = timeout_s
         self._kept_s = kept_s
         self._peers: dict[WorkerId, _Peer] = {}
+        self._pulled: Counter[tuple[WorkerId, Transport]] = Counter()
+        """Bytes, of all lives of an owner."""
 
     def __len__(self) -> int:
         """Owners of whom something is kept."""
@@ -106,7 +112,29 @@ class PeerPullPath:
         peer = self._peers.get(offer.owner)
         if peer is None or peer.owner.incarnation != offer.incarnation:
             raise PeerError(f"the memory of owner {offer.owner} is not here")
-        return await peer.pages.copy(pull)
+        copied = await peer.pages.copy(pull)
+        self._count(offer.owner, peer.pages.transport, sum(copied.good) * offer.kv.page_bytes)
+        return copied
+
+    def _count(self, owner: WorkerId, transport: Transport, size: int) -> None:
+        self._pulled[owner, transport] += size
+        while len(self._pulled) > MAX_OWNERS:
+            del self._pulled[min(self._pulled, key=lambda one: (self._pulled[one], one))]
+
+    def links(self) -> tuple[LinkUse, ...]:
+        """From whom how much was pulled: of many, those of whom most."""
+        most = sorted(self._pulled, key=lambda one: (-self._pulled[one], one))[:MOST_LINKS]
+        return tuple(self._link(owner, transport) for owner, transport in sorted(most))
+
+    def _link(self, owner: WorkerId, transport: Transport) -> LinkUse:
+        peer = self._peers.get(owner)
+        here = peer is not None and peer.pages.transport is transport
+        return LinkUse(
+            owner=owner,
+            transport=transport,
+            bytes_total=self._pulled[owner, transport],
+            paths=peer.pages.paths() if peer is not None and here else (),
+        )
 
     def stop(self, request: RequestId, attempt: int) -> None:
         """See `PullPath`."""

@@ -11,6 +11,7 @@ from antiphon.types import (
     LeaseHeld,
     LeaseId,
     LeaseRefused,
+    LinkUse,
     OfferedPage,
     PageId,
     Pull,
@@ -65,6 +66,10 @@ class PullPath(Protocol):
 
     def stop(self, request: RequestId, attempt: int) -> None:
         """Nobody wants what is copied for this attempt: end soon, if that is easy."""
+        ...
+
+    def links(self) -> tuple[LinkUse, ...]:
+        """From whom how much has come, and over what."""
         ...
 
 

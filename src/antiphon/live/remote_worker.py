@@ -75,6 +75,7 @@ from antiphon.wire import (
 
 from .kv_journal import KvNews
 from .unread import Unread
+from .view_details import with_details
 
 MAX_UNSENT_REQUEST_BYTES = 8 * 2**20
 """With more unsent, only what ends or keeps something is still sent."""
@@ -298,9 +299,7 @@ class RemoteWorker:
                 view: WorkerView = decode(frame)
                 if problem := wrong_in_view(view):
                     raise FrameError(f"it reports what can't be: {problem}")
-                if view.expert_tokens is None:  # only heartbeats have it
-                    view = replace(view, expert_tokens=self._view.expert_tokens)
-                self._view = view
+                self._view = with_details(view, self._view)
             case Kind.LEAVE:
                 leave: Leave = decode(frame)
                 if problem := wrong_in_leave(leave):

@@ -35,8 +35,8 @@ from .supervisor.supervisor import GATEWAY, Supervisor, Voice
 
 _GATEWAY_MODULE = "antiphon.live.gateway_process"
 WORKER_MODULE = "antiphon.live.worker_process"
-_STORE_MODULE = "antiphon.live.store_process"
-_MODULES = {GATEWAY: _GATEWAY_MODULE, STORE: _STORE_MODULE}
+STORE_MODULE = "antiphon.live.store_process"
+_MODULES = {GATEWAY: _GATEWAY_MODULE, STORE: STORE_MODULE}
 """All other children are workers."""
 
 

@@ -22,7 +22,7 @@ from antiphon.store.record.record_seal import RecordSeal
 from antiphon.store.remote_values import RemoteValues
 from antiphon.store.transfer import MappedRegion, OwnedRegion
 from antiphon.store.transfer.tcp.warm_up import warm_up_owner, warm_up_taker
-from antiphon.types import Config, EngineConfig, KvShape, StoreConfig
+from antiphon.types import Config, EngineConfig, KvShape, Seconds, StoreConfig
 
 from .cache_folder import cache_folder
 from .loop_guard import guard_loop
@@ -31,9 +31,11 @@ from .store.at_rest_key import read_at_rest_key
 from .store.kv_store import KvStore
 from .store.pool.opened_pool import opened_pool
 from .store.port import StorePort
-from .supervisor.messages import Ready, Stop, ToRunning
+from .supervisor.messages import Alive, Ready, Stop, ToRunning
 from .supervisor.parent import Parent, run_child
 
+HAND_OVER_S: Seconds = 3.0
+"""How long the others of its pool may take for what only a store that leaves has."""
 _SMALL = KvShape(layout="none", page_tokens=1, block_tokens=1, page_bytes=1024, pages=1)
 
 
@@ -62,10 +64,21 @@ def store(parent: Parent) -> int:
                 stop.set()
 
         parent.listen(told)
-        await serve_store(config, path, slower, stop, on_ready=lambda: parent.tell(Ready()))
+        living = asyncio.create_task(_say_that_it_lives(parent))
+        try:
+            await serve_store(config, path, slower, stop, on_ready=lambda: parent.tell(Ready()))
+        finally:
+            living.cancel()
         return 0
 
     return uvloop.run(run())
+
+
+async def _say_that_it_lives(parent: Parent) -> None:
+    """Where there is no gateway that would miss it. From `Ready` on it counts."""
+    while parent.config.network.join:
+        parent.tell_if_read(Alive())
+        await asyncio.sleep(parent.config.cluster.heartbeat_s)
 
 
 def run_store(config: Config, path: Path, *, on_ready: Callable[[], object]) -> None:
@@ -135,11 +148,14 @@ async def serve_store(
         if broken.done():
             broken.result()
     finally:
+        in_order = stopped.done() and not broken.done()
         stopped.cancel()
         with contextlib.suppress(asyncio.CancelledError):
             broken.cancel()
         await port.close()
         if pool is not None:
+            if in_order:
+                await kv_store.hand_over(HAND_OVER_S)
             await pool.port.close()
         await kv_store.close()
 

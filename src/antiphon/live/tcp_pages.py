@@ -16,8 +16,18 @@ from antiphon.errors import PeerError
 from antiphon.store.transfer import OwnedRegion
 from antiphon.store.transfer.mapping import pull_table
 from antiphon.store.transfer.tcp import PageClient
-from antiphon.types import DataAccess, KvShape, Pull, RequestId, Seconds, WorkerId
+from antiphon.types import (
+    DataAccess,
+    KvShape,
+    PathUse,
+    Pull,
+    RequestId,
+    Seconds,
+    Transport,
+    WorkerId,
+)
 
+from .path_uses import path_uses
 from .pull_path import Copied, why_missed
 
 _log = logging.getLogger(__name__)
@@ -34,6 +44,8 @@ class _Running:
 
 class TcpPages:
     """One life of an owner. A pull ends after `timeout_s`, with what has come by then."""
+
+    transport = Transport.TCP
 
     def __init__(
         self,
@@ -54,6 +66,12 @@ class TcpPages:
         self._client: PageClient | None = None
         self._pulls: dict[tuple[RequestId, int], _Running] = {}
         self._closed = False
+
+    def paths(self) -> tuple[PathUse, ...]:
+        """Those of the present key; none before the first pull with it."""
+        with self._lock:
+            client = self._client
+        return () if client is None else path_uses(client)
 
     def memory_came(self, descriptor: int, shape: KvShape) -> None:
         """No memory of another host can be mapped."""

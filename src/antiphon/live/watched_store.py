@@ -1,11 +1,12 @@
-"""The KV store, as a gateway sees it: which blocks it holds, how it does, and what it is asked.
+"""A KV store, as a gateway sees it: which blocks it holds, how it does, and what it is asked.
 
     StoreWatch ──► store ── KvDump, KvEvents ──► `on_news`, which may want some of it again
       StoreAsk ──►       ── StoreAnswer ──► the call that waits for it
 
-The store may come late, go and come back: the gateway tries again, with longer and longer waits,
-and meanwhile it serves without one. A stream to a store begins with all that it holds, so each is
-taken for a life of its own.
+That of the gateway's own host is reached over a Unix socket, those of other hosts over TLS, at
+their place in the pool of stores. A store may come late, go and come back: the gateway tries again,
+with longer and longer waits, and meanwhile it serves without one. A stream to a store begins with
+all that it holds, so each is taken for a life of its own.
 """
 
 import asyncio
@@ -17,11 +18,12 @@ from dataclasses import replace
 from pathlib import Path
 
 from antiphon.core.said_of_kv import STORES_TIERS, wrong_in_answer, wrong_in_kv
-from antiphon.errors import PeerError
+from antiphon.errors import PeerError, UsageError
 from antiphon.types import (
     ClusterConfig,
     Incarnation,
     KvReplay,
+    PoolPeer,
     Seconds,
     StoreAnswer,
     StoreAsk,
@@ -43,6 +45,7 @@ from antiphon.wire import (
 )
 
 from .kv_journal import KvNews
+from .network import Address, dial
 from .unread import Unread
 
 CONNECT_TIMEOUT_S = 5.0
@@ -55,7 +58,7 @@ _log = logging.getLogger(__name__)
 
 
 class WatchedStore:
-    """The store that listens at `path`, if one does, for as long as `run` runs.
+    """The store that listens at `address`, if one does, for as long as `run` runs.
 
     `on_news` gets what it holds and what changes, under a name of this stream's own, and returns
     what it wants to hear again. `on_left` is called when all of that is void, and `on_came` when it
@@ -64,7 +67,7 @@ class WatchedStore:
 
     def __init__(
         self,
-        path: Path,
+        address: Address,
         gateway: Incarnation,
         config: ClusterConfig,
         *,
@@ -73,8 +76,10 @@ class WatchedStore:
         on_came: Callable[[], None] = lambda: None,
         clock: Callable[[], Seconds],
     ) -> None:
-        self.path = path
-        """Its socket."""
+        self.address = address
+        """Where it listens."""
+        own = isinstance(address, Path)
+        self._name = "the KV store" if own else f"the KV store at {address}"
         self._gateway = gateway
         self._config = config
         self._on_news = on_news
@@ -86,6 +91,8 @@ class WatchedStore:
         self._calls: Calls | None = None
         self.stats: tuple[TierStats, ...] = ()
         """What it last said of its tiers; none while it is away."""
+        self.pool: tuple[PoolPeer, ...] = ()
+        """The other stores of its pool, as it sees them; none while it is away."""
         self.connections = 0
         """How often it came."""
 
@@ -104,16 +111,16 @@ class WatchedStore:
         it was asked may be done all the same."""
         calls, stream = self._calls, self._stream
         if calls is None or stream is None:
-            raise PeerError("the KV store is not there now: its log says why, or try again")
+            raise PeerError(f"{self._name} is not there now: its log says why, or try again")
         ask = replace(ask, wait_s=timeout_s)
         try:
             async with asyncio.timeout(timeout_s):
                 answer = await calls.call(Kind.STORE_ASK, ask, (Kind.STORE_ANSWER,))
         except TimeoutError:
-            raise PeerError(f"the KV store did not answer within {timeout_s:g} s") from None
+            raise PeerError(f"{self._name} did not answer within {timeout_s:g} s") from None
         if problem := wrong_in_answer(answer, ask):
             stream.end(f"it answers what can't be: {problem}")
-            raise PeerError(f"the KV store answers what can't be: {problem}")
+            raise PeerError(f"{self._name} answers what can't be: {problem}")
         return answer
 
     async def run(self) -> None:
@@ -133,20 +140,19 @@ class WatchedStore:
     async def _watch(self) -> None:
         """From connecting to the end of the stream; raises what it could not begin for."""
         stream = FrameStream(FROM_STORE, clock=self._clock)
-        calls = Calls(stream, "the KV store", timeout_s=LONGEST_ASK_S)
+        calls = Calls(stream, self._name, timeout_s=LONGEST_ASK_S)
         unread = Unread(stream)
         stream.on_frame = lambda frame: self._heard(frame, calls, unread)
         stream.on_end = lambda ending: self._over(ending, calls, unread)
         try:
+            await dial(stream, self.address, CONNECT_TIMEOUT_S)
             async with asyncio.timeout(CONNECT_TIMEOUT_S):
-                loop = asyncio.get_running_loop()
-                await loop.create_unix_connection(lambda: stream, str(self.path))
                 stream.send(Kind.STORE_WATCH, StoreWatch(gateway=self._gateway))
                 first = await unread.next()
             if first is not None:
                 await self._read(stream, calls, unread, decode(first))
-        except FrameError as error:
-            self._quiet.trouble("the KV store at %s is of no use: %s", self.path, error)
+        except (FrameError, UsageError) as error:
+            self._quiet.trouble("the KV store at %s is of no use: %s", self.address, error)
         finally:
             stream.end("the store is watched no more")
             await stream.wait_closed()
@@ -177,7 +183,7 @@ class WatchedStore:
         self.connections += 1
         self._quiet.recovered()
         if self.connections > 1:
-            _log.info("the KV store is back")
+            _log.info("%s is back", self._name)
         self._on_came()
 
     def _take(self, stream: FrameStream, life: Incarnation, said: KvNews | StoreRefused) -> None:
@@ -191,16 +197,17 @@ class WatchedStore:
 
     def _left(self, stream: FrameStream) -> None:
         self._stream = self._calls = None
-        self.stats = ()
+        self.stats, self.pool = (), ()
         reason = stream.ending.reason if stream.ending else "it is watched no more"
-        self._quiet.warning("the KV store is gone, requests go on without it: %s", reason)
+        self._quiet.warning("%s is gone, requests go on without it: %s", self._name, reason)
         self._on_left()
 
     async def _look(self) -> None:
         """Keep its counts fresh."""
         with suppress(PeerError):
             while True:
-                self.stats = (await self.ask(StoreAsk(op=StoreOp.STATS), LONGEST_ASK_S)).stats
+                answer = await self.ask(StoreAsk(op=StoreOp.STATS), LONGEST_ASK_S)
+                self.stats, self.pool = answer.stats, answer.pool
                 await asyncio.sleep(STATS_EVERY_S)
 
     @staticmethod

@@ -15,7 +15,6 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import replace
 from functools import partial
 
 from antiphon.errors import BugError, PeerError
@@ -44,6 +43,7 @@ from .failure import why
 from .join_gateway import Joined, NotYetError, join_gateway
 from .kv_journal import KvFeed, KvJournal
 from .network import Address, TlsAddress
+from .view_details import without_details
 from .worker_calls import Answer, WorkerCalls
 from .worker_link import WorkerLink
 
@@ -305,7 +305,7 @@ class WorkerPort:
         ]
 
     def _report(self, *, whole: bool = True) -> Answer:
-        """Without the experts' many counts if not `whole`: nothing is decided by them."""
+        """Without what nothing is decided by if not `whole`: experts' many counts, links."""
         self._reported_at = self._clock()
         view = self._worker.view()
-        return Kind.REPORT, view if whole else replace(view, expert_tokens=None)
+        return Kind.REPORT, view if whole else without_details(view)

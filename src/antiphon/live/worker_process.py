@@ -18,11 +18,20 @@ import uvloop
 
 from antiphon import __version__
 from antiphon.checkpoint import open_checkpoint, resolve
-from antiphon.core.host_names import worker_on
+from antiphon.core.host_names import parse_host_port, worker_on
 from antiphon.core.recorded_run import Setup
 from antiphon.core.worker_spec import most_workers, worker_specs
 from antiphon.engine import use_cores
-from antiphon.types import BlockKey, Config, Incarnation, Seconds, Tier, WorkerId, WorkerInfo
+from antiphon.types import (
+    BlockKey,
+    Config,
+    HostPort,
+    Incarnation,
+    Seconds,
+    Tier,
+    WorkerId,
+    WorkerInfo,
+)
 
 from .decision_log import DecisionLog, opened_log
 from .kv_followers import followed
@@ -263,7 +272,17 @@ def _info(parent: Parent, loaded: LoadedEngine, door: WorkerDoor | None) -> Work
         pid=os.getpid(),
         cores=launch.cores,
         at=None if door is None else door.at,
+        store=None if door is None else _host_store(parent.config, door),
     )
+
+
+def _host_store(config: Config, door: WorkerDoor) -> HostPort | None:
+    """Where the gateway watches the store of this host; None: it is beside it, or there is none."""
+    listen = config.store_pool.listen
+    if not config.network.join or not config.store.enabled or listen is None:
+        return None
+    where = parse_host_port(listen)
+    return None if where is None else door.reach.own(where[1])
 
 
 def _setup(parent: Parent, loaded: LoadedEngine, worker: WorkerId) -> Setup:

@@ -102,6 +102,9 @@ class ClusterSetup:
     vocab_size: int = 16
     page_pull_s: Seconds = 0.0005
     """How long one page takes from one worker's memory to another's."""
+    far: bool = False
+    """Each worker is on a host of its own: pages come over the network, and not from somebody who
+    is dead, or from whom a partition keeps."""
     store: StoreSpec | None = None
     kv_bytes_per_token: int = 1
     kept_changes: int = 32

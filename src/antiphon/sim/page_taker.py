@@ -149,6 +149,8 @@ class PageTaker:
         damage = self._life.crossed(Boundary.READ, owner, name)
         if not self._life.process.alive:
             return  # it died in the midst of this
+        if self._life.setup.far and not self._comes(copying):
+            return
         copied = copying.memory.copy(source.page)
         content = self.take_page(copied.damaged(damage) if damage else copied, source)
         if content is None:
@@ -157,6 +159,19 @@ class PageTaker:
             self.put_page(target, content)
         copying.good.append(content is not None)
         self.next_page(copying)
+
+    def _comes(self, copying: Copying) -> bool:
+        """Whether a page comes over the network now. If not it is waited for, until nobody wants it
+        any more; from an owner whose stream is over none will come."""
+        life, owner = self._life, copying.pull.offer.owner
+        link = self._links.get(owner)
+        if link is None or link.memory is not copying.memory:
+            self.end_copy(copying)
+            return False
+        if not life.network.parted(life.process.name, owner):
+            return True
+        life.process.call_at(life.now + life.setup.page_pull_s, lambda: self.next_page(copying))
+        return False
 
     def end_copy(self, copying: Copying) -> None:
         """Say of each page of a pull whether it came."""

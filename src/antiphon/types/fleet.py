@@ -6,6 +6,7 @@ from typing import TypeAlias
 
 from .expert_tokens import ExpertTokens
 from .ids import HostName, Incarnation, Seconds, TokenId, WorkerId
+from .links import LinkUse
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +87,8 @@ class WorkerInfo:
     cores: tuple[int, ...] = ()
     at: HostPort | None = None
     """None: only processes of its own host reach it."""
+    store: HostPort | None = None
+    """Where the gateway reaches the store of its host; None: it is the gateway's own, or none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -132,6 +135,8 @@ class WorkerView:
     """1 while it can ask the store."""
     expert_tokens: ExpertTokens | None = None
     """None: the model has no experts, or this report leaves their counts out."""
+    links: tuple[LinkUse, ...] | None = None
+    """Whom it has pulled KV from; None: this report leaves it out."""
 
 
 class Health(StrEnum):

@@ -15,6 +15,7 @@ from typing import NamedTuple
 from .fleet import KvShape
 from .handover import OfferedPage
 from .ids import BlockKey, Incarnation, LeaseId, PageId, RequestId, Seconds, WorkerId
+from .links import PoolPeer
 
 STORE = WorkerId("store")
 """The store's name among those who hold KV."""
@@ -288,11 +289,12 @@ class StoreAnswer:
     """`tiers`: for each key, where it lies now (fastest first). `blocks`: how many were affected.
 
     `problem`: why nothing was done, or not all. `note`: what was done is as asked, and this should
-    be known of it: what was left out, and why.
+    be known of it: what was left out, and why. `pool`: with `stats`, the other stores of the pool.
     """
 
     tiers: tuple[tuple[Tier, ...], ...] = ()
     blocks: int = 0
     stats: tuple[TierStats, ...] = ()
+    pool: tuple[PoolPeer, ...] = ()
     problem: str = ""
     note: str = ""

@@ -81,6 +81,22 @@ class Leave:
     timeout_s: Seconds
 
 
+@dataclass(frozen=True, slots=True)
+class Probe:
+    """Whoever has a certificate of the cluster asks a door to say that it is there, with so many
+    bytes: to see how long they take."""
+
+    bytes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Probed:
+    """It is. `unix_s`: what the clock of its host says."""
+
+    unix_s: float
+    filler: bytes
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GrantTo:
     """An offer's owner shall let this life of a worker take the lease, for this attempt."""

@@ -9,7 +9,7 @@
 Each store calls each other one, so that there are two streams between two stores. KV itself goes
 over data sockets: the welcome says where they are, and with which key they open.
 
-Addresses of stores are spelled NAME@HOST:PORT.
+Addresses of stores are spelled NAME@HOST:PORT, or NAME@HOST:PORT,HOST:PORT with several paths.
 """
 
 from dataclasses import dataclass

@@ -29,7 +29,10 @@ class StorePoolConfig:
     ] = None
     peers: Annotated[
         tuple[str, ...],
-        Key("Other stores, as NAME@HOST:PORT; who these know becomes known, too."),
+        Key(
+            "Other stores, as NAME@HOST:PORT (several addresses: NAME@HOST:PORT,HOST:PORT); who "
+            "these know becomes known, too."
+        ),
     ] = ()
     link_bytes_per_s: Annotated[
         float,

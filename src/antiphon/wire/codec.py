@@ -67,6 +67,8 @@ class Kind(IntEnum):
     POOL_LENT = 83
     POOL_PLACE = 84
     POOL_CLEAR = 85
+    PROBE = 100
+    PROBED = 101
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,6 +130,8 @@ _ENTRIES: dict[int, _Entry] = {
     Kind.POOL_LENT: _entry(types.PoolLent, _LARGE),
     Kind.POOL_PLACE: _entry(types.PoolPlace, _LISTS),
     Kind.POOL_CLEAR: _entry(types.PoolClear, _LARGE),
+    Kind.PROBE: _entry(types.Probe),
+    Kind.PROBED: _entry(types.Probed, 2 * _LISTS),
 }
 
 
@@ -205,6 +209,8 @@ TO_POOLED_STORE = _limits(
 )
 """What a store of a pool may receive from another one that has called it; and from one that it has
 called itself."""
+TO_WATCHED_STORE = _limits(Kind.HEARTBEAT, Kind.KV_REPLAY, Kind.STORE_ASK)
+"""Likewise from the gateway of another host."""
 FROM_POOLED_STORE = _limits(
     Kind.POOL_WELCOME,
     Kind.STORE_REFUSED,
@@ -221,8 +227,12 @@ FROM_STRANGE_TAKERS = _limits(Kind.PEER_HELLO)
 """Likewise an owner."""
 FROM_STRANGE_CALLERS = _limits(Kind.STORE_HELLO, Kind.STORE_WATCH)
 """Likewise a store."""
-FROM_STRANGE_STORES = _limits(Kind.POOL_HELLO)
-"""Likewise a store of a pool."""
+FROM_STRANGE_STORES = _limits(Kind.POOL_HELLO, Kind.STORE_WATCH)
+"""Likewise a store of a pool, from others and from a gateway."""
+
+PROBES = _limits(Kind.PROBE)
+"""What a door may receive besides, from anybody with a certificate of the cluster."""
+FROM_PROBED = _limits(Kind.PROBED)
 
 _encoder = msgspec.msgpack.Encoder()
 

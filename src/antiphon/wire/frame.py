@@ -75,6 +75,10 @@ class FrameReader:
         """From the next header on, these may come. May be called between two frames of `feed`."""
         self._max_bytes = max_bytes
 
+    def also(self, max_bytes: Mapping[int, int]) -> None:
+        """As `widen`, besides what may come already."""
+        self.widen({**self._max_bytes, **max_bytes})
+
     def feed(self, data: bytes) -> Iterator[Frame]:
         """The frames that are whole now. Iterate to the end before the next call.
 

@@ -158,6 +158,10 @@ class FrameStream(asyncio.Protocol):
         """The other side is known now: from the next frame on, these kinds may come."""
         self._reader.widen(receives)
 
+    def also(self, receives: Mapping[int, int]) -> None:
+        """Until it is widened these kinds may come, too."""
+        self._reader.also(receives)
+
     def pause(self) -> None:
         """Take nothing more from the socket: the other side will find no room. Silence does not
         count meanwhile."""

@@ -40,7 +40,10 @@ from antiphon.types import (
     WorkerView,
 )
 
-_ZEROS: dict[str, Any] = dict.fromkeys(WorkerView.__dataclass_fields__, 0) | {"expert_tokens": None}
+_ZEROS: dict[str, Any] = dict.fromkeys(WorkerView.__dataclass_fields__, 0) | {
+    "expert_tokens": None,
+    "links": None,
+}
 VIEW = replace(WorkerView(**_ZEROS), total_pages=64)
 EOS = 0
 NAMES = ("a", "b", "c", "d")

@@ -267,6 +267,17 @@ def test_what_lies_beside_a_worker_is_fetched_there_and_nowhere_else() -> None:
     assert chosen.get(A.id) == WHOLE_BLOCKS
 
 
+def test_a_worker_of_another_host_fetches_from_the_store_there() -> None:
+    far = info("box2.a")
+    made = router(far)
+    tells(made, holder("store", keys_of(PROMPT), Tier.HOST))
+    assert route(made, asked("r")).fetch == 0, "that is the gateway's host's"
+    tells(made, holder("box2.store", keys_of(PROMPT), Tier.HOST))
+    assert route(made, asked("s")).fetch == WHOLE_BLOCKS
+    made.kv_holder_left(WorkerId("box2.store"), 1.0)
+    assert route(made, asked("t")).fetch == 0
+
+
 def test_of_many_workers_the_one_that_has_it_beside_it_is_looked_at() -> None:
     infos = [info(f"w{number:02}") for number in range(40)]
     made = router(*infos, limits=RouterLimits(most_predicted=2))

@@ -16,6 +16,7 @@ from antiphon.types import (
     KvChange,
     KvDump,
     KvEvents,
+    PoolPeer,
     RequestId,
     Tier,
     TierStats,
@@ -43,6 +44,7 @@ class Store:
     present: bool = True
     stats: tuple[TierStats, ...] = (HOST, DISK)
     connections: int = 3
+    pool: tuple[PoolPeer, ...] = ()
 
 
 def samples(seen: KvSeen | None) -> dict[str, float]:

@@ -1,5 +1,7 @@
 """Stores of a pool with keys: over TLS, KV encrypted; without a certificate nobody is in."""
 
+import asyncio
+import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -10,7 +12,19 @@ from store_callers import FakeWorker, until
 from store_kit import served
 
 from antiphon.errors import ConfigError
+from antiphon.live.kv_journal import KvNews
+from antiphon.live.network import TlsAddress, read_host_keys, tls_name
 from antiphon.live.network.authority import add_host, open_authority
+from antiphon.live.watched_store import WatchedStore
+from antiphon.types import (
+    BlockKey,
+    ClusterConfig,
+    Incarnation,
+    KvDump,
+    KvEvents,
+    PeerState,
+    Tier,
+)
 
 
 def make_keys(folder: Path, *hosts: str) -> None:
@@ -41,6 +55,58 @@ async def test_stores_with_keys_of_one_authority_are_a_pool(folder: Path) -> Non
         store_on(folder, "box2", two, ("box1", one), keys / "box2") as there,
     ):
         await eventually_all(there, await here.put_prompt(blocks=12))
+
+
+async def test_only_the_gateways_host_watches_a_store(
+    folder: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It hears what is there, and what the store thinks of its pool; a store's host is refused."""
+    make_keys(folder / "keys", "box1", "box2")
+    one, two = free_ports(2)
+    keys = folder / "keys"
+    async with (
+        store_on(folder, "box1", one, ("box2", two), keys / "box1") as here,
+        store_on(folder, "box2", two, ("box1", one), keys / "box2"),
+        watched(keys / "box1", "box2", two) as (allowed, held),
+        watched(keys / "box2", "box1", one) as (refused, _),
+    ):
+        prompt = await here.put_prompt(blocks=12)
+        await until(lambda: {key for key, _ in held} >= set(prompt))
+        await until(lambda: [peer.name for peer in allowed.pool] == ["box1"])
+        assert allowed.pool[0].state is PeerState.HERE
+        await until(lambda: "host without gateway" in caplog.text)
+        assert not refused.present
+
+
+@asynccontextmanager
+async def watched(
+    keys: Path, host: str, port: int
+) -> AsyncIterator[tuple[WatchedStore, set[tuple[BlockKey, Tier]]]]:
+    """The store of that host, as whoever has these keys watches it, and what it has said."""
+    held: set[tuple[BlockKey, Tier]] = set()
+
+    def news(life: Incarnation, said: KvNews) -> None:
+        match said:
+            case KvDump():
+                held.update(said.blocks)
+            case KvEvents():
+                held.update((change.key, change.tier) for change in said.changes if change.stored)
+
+    address = TlsAddress((("127.0.0.1", port),), tls_name(host), read_host_keys(keys).client())
+    store = WatchedStore(
+        address,
+        Incarnation("g"),
+        ClusterConfig(),
+        on_news=news,
+        on_left=lambda: None,
+        clock=time.monotonic,
+    )
+    watching = asyncio.create_task(store.run())
+    try:
+        yield store, held
+    finally:
+        watching.cancel()
+        await asyncio.gather(watching, return_exceptions=True)
 
 
 @pytest.mark.parametrize("stranger", ["plain", "foreign", "other name"])

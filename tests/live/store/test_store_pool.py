@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 from pool_kit import (
     BLOCKS,
+    MEMORY,
     Pooled,
     eventually_all,
     free_ports,
@@ -203,3 +204,25 @@ async def test_a_worker_of_another_shape_is_still_refused(folder: Path) -> None:
     async with pooled(folder, "a", "b") as (a, _):
         with pytest.raises(PeerError):
             await FakeWorker(a.path, identity=bytes(32)).open()
+
+
+async def test_a_store_that_leaves_in_order_leaves_what_only_it_had(folder: Path) -> None:
+    """Nothing is asked for meanwhile: b has it because a was told to end."""
+    one, two = free_ports(2)
+    folders = {name: folder / name for name in "ab"}
+    for own in folders.values():
+        own.mkdir(mode=0o700)
+    tables = {"a": pool_table("a", one, [("b", two)]), "b": pool_table("b", two, [("a", one)])}
+    async with (
+        served(folders["b"], pool=tables["b"], memory_bytes=MEMORY) as path,
+        FakeWorker(path) as there,
+        FakeGateway(path) as gateway,
+    ):
+        async with (
+            served(folders["a"], pool=tables["a"], memory_bytes=MEMORY) as other,
+            FakeWorker(other) as here,
+        ):
+            keys = await here.put_prompt(blocks=24)
+            await gateway.until(lambda: set(keys) <= gateway.on(Tier.PEER))
+        assert await there.fetch(keys, wait_s=10.0) == contents(keys)
+        assert set(keys) <= gateway.on(Tier.HOST)

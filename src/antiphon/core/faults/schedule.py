@@ -51,8 +51,36 @@ class Restart:
     """A process is ended in order, and started anew."""
 
 
+@dataclass(frozen=True, slots=True)
+class Garble:
+    """Bytes that nobody has sent come on the stream between a worker and its gateway."""
+
+
+@dataclass(frozen=True, slots=True)
+class CutKv:
+    """The TCP streams between a worker and workers and stores of other hosts break: pages of KV
+    that are on their way are lost, and what was said of leases."""
+
+
+@dataclass(frozen=True, slots=True)
+class GarbleKv:
+    """Bytes that nobody has sent come on those streams."""
+
+
 ScheduledAction: TypeAlias = (
-    Crash | Stall | Resume | Slow | Cut | Lag | Corrupt | FillDisk | Drain | Restart
+    Crash
+    | Stall
+    | Resume
+    | Slow
+    | Cut
+    | Garble
+    | CutKv
+    | GarbleKv
+    | Lag
+    | Corrupt
+    | FillDisk
+    | Drain
+    | Restart
 )
 
 ACTION_NAMES: dict[type, str] = {
@@ -61,6 +89,9 @@ ACTION_NAMES: dict[type, str] = {
     Resume: "resume",
     Slow: "slow",
     Cut: "cut",
+    Garble: "garble",
+    CutKv: "cut-kv",
+    GarbleKv: "garble-kv",
     Lag: "delay",
     Corrupt: "corrupt",
     FillDisk: "fill-disk",

@@ -27,10 +27,13 @@ from .schedule import (
     STORE,
     AnyWorker,
     Corrupt,
+    CutKv,
     Drain,
     Every,
     FaultSchedule,
     FillDisk,
+    Garble,
+    GarbleKv,
     Lag,
     Restart,
     Resume,
@@ -175,6 +178,9 @@ _KINDS: Mapping[str, _Kind] = {
     "resume": _Kind(lambda _: Resume()),
     "slow": _Kind(_slow),
     "cut": _Kind(lambda _: Cut(), nodes=(GATEWAY,)),
+    "garble": _Kind(lambda _: Garble(), nodes=()),
+    "cut-kv": _Kind(lambda _: CutKv(), nodes=()),
+    "garble-kv": _Kind(lambda _: GarbleKv(), nodes=()),
     "delay": _Kind(
         lambda table: Lag(_needed(table, "by"), _needed(table, "for")), nodes=(GATEWAY,)
     ),

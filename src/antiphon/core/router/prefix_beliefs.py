@@ -13,7 +13,7 @@ from antiphon.types import BlockKey, Request, RequestId, Tier, WorkerId, WorkerI
 
 from .expected_prefixes import ExpectedPrefixes
 from .held_blocks import HeldBlocks
-from .prefix_index import PrefixIndex, StoredRun
+from .prefix_index import PrefixIndex, Reach, StoredRun
 from .prompt_keys import KeySpace, PromptKeys, space_of
 
 _EXPECTED_BLOCKS = 256
@@ -193,14 +193,18 @@ class PrefixBeliefs:
             longest = min(max(part.most for part in parts), _EXPECTED_BLOCKS)
             sharing = self._expected.sharing(keys.first(longest)[-1]) if longest else 0
         store = _in_tokens(held.store, size)
-        if not self.index.has_beside:
+        if not self.index.reach_differs:
             return Found(OwnTokens(parts, size), store, sharing)
-        return Found(
-            OwnTokens(parts, size, lambda: self.index.beside(keys)),
-            store,
-            sharing,
-            lambda worker: _in_tokens(self.index.reached_by(worker, keys), size),
-        )
+        reached: dict[Reach, tuple[StoredTokens, ...]] = {}
+
+        def reached_by(worker: WorkerId) -> tuple[StoredTokens, ...]:
+            reach = self.index.reach_of(worker)
+            if reach not in reached:
+                reached[reach] = _in_tokens(self.index.reached(reach, keys), size)
+            return reached[reach]
+
+        own = OwnTokens(parts, size, lambda: self.index.beside(keys))
+        return Found(own, store, sharing, reached_by)
 
 
 def _in_tokens(runs: tuple[StoredRun, ...], block_tokens: int) -> tuple[StoredTokens, ...]:

@@ -10,14 +10,15 @@ Laws:
 * memory is bounded: by blocks of each holder, and by what is kept of changes that came too early.
 
 The holders are few and trusted to be some; the blocks are many. A match costs one look-up a block,
-whatever their number. What a worker says of slower tiers than its own memory lies beside it (its
-host's store): nobody else reaches that.
+whatever their number. A worker reaches the store of its host, by its name (`core.host_names`), and
+what it says itself of slower tiers than its own memory, which lies beside it alone.
 """
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
+from antiphon.core.host_names import is_store, store_of
 from antiphon.types import (
     STORE,
     BlockKey,
@@ -51,8 +52,8 @@ class StoredRun(NamedTuple):
 class Holdings:
     """How much of one prompt is where, in blocks from its beginning.
 
-    `workers`: of each that has any, in its own memory. `store`: its longest prefix in the store,
-    run by run, each block on the fastest tier that has it.
+    `workers`: of each that has any, in its own memory. `store`: its longest prefix in the store of
+    the gateway's host, run by run, each block on the fastest tier that has it.
     """
 
     workers: HeldBlocks
@@ -64,16 +65,23 @@ class Holdings:
         return sum(run.blocks for run in self.store)
 
 
+Reach: TypeAlias = tuple[tuple[int, Tier], ...]
+"""What can be fetched from: a bit of the table and the tier that it stands for, each."""
+
+
 class _View(NamedTuple):
-    """The bits of the slots that count now: of workers, of the store's tiers, and of tiers that lie
-    beside one worker."""
+    """The bits of the slots that count now: of workers, of the tiers of the store here and of those
+    on other hosts, and of tiers that lie beside one worker. `spread`: there are workers elsewhere.
+    """
 
     each: int
     together: int
     bit_of: dict[WorkerId, int]
     worker_of: dict[int, WorkerId]
     tier_of: dict[int, Tier]
+    stores: dict[WorkerId, dict[int, Tier]]
     beside: dict[WorkerId, dict[int, Tier]]
+    spread: bool
 
 
 class PrefixIndex:
@@ -180,15 +188,22 @@ class PrefixIndex:
         return Holdings(workers, self._fastest(walk.runs, view.tier_of))
 
     @property
-    def has_beside(self) -> bool:
-        """Whether anything lies beside some worker."""
-        return bool((self._view or self._look()).beside)
-
-    def reached_by(self, worker: WorkerId, keys: Iterable[BlockKey]) -> tuple[StoredRun, ...]:
-        """The longest prefix in what this worker can fetch from: the store, and what lies beside
-        it. Does not mutate."""
+    def reach_differs(self) -> bool:
+        """Whether one worker may reach what another does not."""
         view = self._view or self._look()
-        tier_of = {**view.tier_of, **view.beside.get(worker, {})}
+        return view.spread or bool(view.beside)
+
+    def reach_of(self, worker: WorkerId) -> Reach:
+        """What this worker can fetch from: the store of its host, and what lies beside it. Good
+        until the next fact. Does not mutate."""
+        view = self._view or self._look()
+        store = store_of(worker)
+        tier_of = view.tier_of if store == STORE else view.stores.get(store, {})
+        return (*tier_of.items(), *view.beside.get(worker, {}).items())
+
+    def reached(self, reach: Reach, keys: Iterable[BlockKey]) -> tuple[StoredRun, ...]:
+        """The longest prefix in what can be fetched from there. Does not mutate."""
+        tier_of = dict(reach)
         walk = self._table.walk(keys, 0, sum(tier_of))
         return self._fastest(walk.runs, tier_of)
 
@@ -217,8 +232,12 @@ class PrefixIndex:
         bit_of: dict[WorkerId, int] = {}
         worker_of: dict[int, WorkerId] = {}
         tier_of: dict[int, Tier] = {}
+        stores: dict[WorkerId, dict[int, Tier]] = {}
         beside: dict[WorkerId, dict[int, Tier]] = {}
+        spread = False
         for holder, feed in self._feeds.items():
+            apart = is_store(holder)
+            spread |= not apart and store_of(holder) != STORE
             for tier, slot in feed.shelves.slots.items():
                 if tier is Tier.DEVICE:
                     each |= slot.bit
@@ -227,6 +246,6 @@ class PrefixIndex:
                     together |= slot.bit
                     tier_of[slot.bit] = tier
                 else:
-                    beside.setdefault(holder, {})[slot.bit] = tier
-        self._view = _View(each, together, bit_of, worker_of, tier_of, beside)
+                    (stores if apart else beside).setdefault(holder, {})[slot.bit] = tier
+        self._view = _View(each, together, bit_of, worker_of, tier_of, stores, beside, spread)
         return self._view

@@ -17,9 +17,9 @@ Laws:
 from collections.abc import Sequence
 
 from antiphon.core.costs import FetchTime, PhaseTime, TransferTime
+from antiphon.core.host_names import is_store
 from antiphon.core.turns import TenantLoads
 from antiphon.types import (
-    STORE,
     BlockKey,
     FleetEvent,
     Health,
@@ -161,13 +161,13 @@ class Router:
         message: KvDump | KvEvents,
         now: Seconds,
     ) -> KvReplay | None:
-        """Take in which blocks a worker, or the store (`STORE`), has. Mutates.
+        """Take in which blocks a worker, or a store (`STORE`, or another host's), has. Mutates.
 
         Returns what the holder must be asked to say again, if something is missing. Messages of a
         worker that has not joined, or of another life of it, change nothing. A store's life that is
         not known begins with its first message.
         """
-        if holder != STORE:
+        if not is_store(holder):
             belief = self._beliefs.find(holder)
             if belief is None or belief.info.incarnation != incarnation:
                 return None

@@ -96,6 +96,12 @@ class PoolIndex:
         slot = None if feed is None else feed.shelves.slots.get(Tier.HOST)
         return slot is not None and key in slot.keys
 
+    def blocks_in_memory(self, name: StoreName) -> int:
+        """How many blocks the peer has in its host memory, as far as it has told."""
+        feed = self._feeds.get(name)
+        slot = None if feed is None else feed.shelves.slots.get(Tier.HOST)
+        return 0 if slot is None else len(slot.keys)
+
     def holders(self, key: BlockKey) -> Sequence[Holder]:
         """Who has the block, by name. O(peers)."""
         return list(self._holders(key))

@@ -65,3 +65,8 @@ class PoolMembers:
     def home(self, key: BlockKey) -> StoreName:
         """Where a cold block lives."""
         return home_of(key, self._weights)
+
+    def heir(self, key: BlockKey) -> StoreName | None:
+        """Where the block will live once this node is gone; None: it is alone."""
+        others = {name: weight for name, weight in self._weights.items() if name != self.me}
+        return home_of(key, others) if others else None

@@ -20,8 +20,9 @@ Whatever `review` has not looked at yet is right in the index already; only what
 done about it, comes later: a bounded number of blocks at a time.
 """
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 
 from antiphon.types import (
     BlockKey,
@@ -175,6 +176,16 @@ class StorePool:
         """Whom to ask for it next: see `Sources.choose`."""
         holders = self.index.holders(key)
         return self.sources.choose(holders, self.rules.block_bytes, now, tried)
+
+    def sole_copies(self, most: int = REVIEWED_AT_ONCE) -> Mapping[StoreName, Sequence[BlockKey]]:
+        """So many of the blocks in this node's memory that no peer has, by the peer that each will
+        live at once this node is gone; none if it is alone. Does not mutate."""
+        found: dict[StoreName, list[BlockKey]] = {}
+        sole = (key for key in self._own if not self.index.holders(key))
+        for key in islice(sole, most):
+            if (heir := self.members.heir(key)) is not None:
+                found.setdefault(heir, []).append(key)
+        return found
 
     def first_to_go(self, idle: Callable[[BlockKey], bool], now: Seconds) -> BlockKey | None:
         """See `Replicas.first_to_go`: never a block that its home has lost meanwhile."""

@@ -1,12 +1,14 @@
 """A planned fault on whom it hits."""
 
 from antiphon.core.faults import (
-    GATEWAY,
     Corrupt,
     Crash,
     Cut,
+    CutKv,
     Drain,
     FillDisk,
+    Garble,
+    GarbleKv,
     Lag,
     Restart,
     Resume,
@@ -14,7 +16,7 @@ from antiphon.core.faults import (
     Stall,
 )
 
-from .link import do_cut_clients, do_cut_worker, do_delay_clients
+from .link import harm_link
 from .order import do_drain, do_restart
 from .process import do_kill, do_resume, do_slow, do_stop
 from .scene import Hit, Scene, Seen
@@ -37,12 +39,8 @@ async def carry_out(scene: Scene, hit: Hit, seed: int) -> Seen | None:
             return await do_resume(scene, hit)
         case Slow() as slow:
             return await do_slow(scene, hit, slow)
-        case Cut() if hit.victim.name == GATEWAY:
-            return await do_cut_clients(scene, hit)
-        case Cut():
-            return await do_cut_worker(scene, hit)
-        case Lag() as lag:
-            return await do_delay_clients(scene, hit, lag)
+        case Cut() | Garble() | CutKv() | GarbleKv() | Lag() as harm:
+            return await harm_link(scene, hit, harm)
         case Corrupt():
             return await do_corrupt(scene, hit, seed)
         case FillDisk() as full:

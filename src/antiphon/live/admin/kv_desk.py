@@ -1,15 +1,16 @@
 """What an operator may ask about KV on all tiers, and have done with it.
 
 order ──► KvNaming: keys ──┬──► the router's index: how much each worker has
-                           └──► StoreAsk ──► the store
+                           └──► StoreAsk ──► the store; to look, those of other hosts too
 """
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
 import msgspec
 
+from antiphon.core.host_names import store_on
 from antiphon.core.kv import entry_pages
 from antiphon.core.router import Holdings
 from antiphon.errors import ClientError, PeerError
@@ -17,6 +18,7 @@ from antiphon.live.gateway.kv_metrics import dropped_by_reason
 from antiphon.types import (
     STORE,
     BlockKey,
+    HostName,
     IndexCounts,
     KvConfig,
     Member,
@@ -26,10 +28,11 @@ from antiphon.types import (
     StoreOp,
     Tier,
     TierStats,
+    WorkerId,
 )
 
 from .kv_naming import KvNaming, Named
-from .kv_orders import KvDone, KvLookup, KvOrder, KvPlace, KvStats, WorkerKv
+from .kv_orders import HostStoreKv, KvDone, KvLookup, KvOrder, KvPlace, KvStats, WorkerKv
 
 _STORES = (Tier.HOST, Tier.PEER, Tier.DISK, Tier.REMOTE)
 _MOVED_TO = (Tier.HOST, Tier.DISK)
@@ -82,21 +85,26 @@ class KvDesk:
         members: Callable[[], Sequence[Member]],
         index: Index,
         store: Store | None,
+        hosts: Callable[[], Mapping[HostName, Store]] = dict,
     ) -> None:
+        """`hosts`: the stores of other hosts."""
         self._naming = naming
         self._config = config
         self._members = members
         self._index = index
         self._store = store
+        self._hosts = hosts
 
     async def stats(self, timeout_s: Seconds) -> KvStats:
         """Everything, now."""
-        tiers: tuple[TierStats, ...] = ()
-        if self._store is not None and self._store.present:
-            tiers = (await self._store.ask(StoreAsk(op=StoreOp.STATS), timeout_s)).stats
+        hosts = [
+            HostStoreKv(host=host, store=_state(store), tiers=await _tiers(store, timeout_s))
+            for host, store in sorted(self._hosts().items())
+        ]
         return KvStats(
-            store=self._state,
-            tiers=tuple(_tier(one) for one in tiers),
+            store=_state(self._store),
+            tiers=await _tiers(self._store, timeout_s),
+            hosts=tuple(hosts),
             workers=tuple(self._worker(member) for member in self._members()),
             index=msgspec.to_builtins(self._index.counts),
         )
@@ -112,12 +120,14 @@ class KvDesk:
         places: list[KvPlace] = []
         for one in named:
             places += self._on_workers(one)
-        places += await self._in_store(named, order.timeout_s)
+        stores = {STORE: self._store} | {store_on(h): s for h, s in sorted(self._hosts().items())}
+        for holder, store in stores.items():
+            places += await self._in_store(holder, store, named, order.timeout_s)
         return KvLookup(
             tokens=len(ids),
             blocks=len(named[0].keys),
             block_tokens=self._naming.block_tokens,
-            store=self._state,
+            store=_state(self._store),
             places=tuple(places),
         )
 
@@ -174,20 +184,22 @@ class KvDesk:
             if member.info.model.numerics == named.party.numerics
         ]
 
-    async def _in_store(self, named: Sequence[Named], timeout_s: Seconds) -> list[KvPlace]:
-        if self._store is None or not self._store.present:
+    async def _in_store(
+        self, holder: WorkerId, store: Store | None, named: Sequence[Named], timeout_s: Seconds
+    ) -> list[KvPlace]:
+        if store is None or not store.present:
             return []
         places: list[KvPlace] = []
         for one in named:
             ask = StoreAsk(op=StoreOp.LOOKUP, keys=one.keys, tenant=one.party.tenant)
-            answer = await self._store.ask(ask, timeout_s)
+            answer = await store.ask(ask, timeout_s)
             if answer.problem:
                 raise PeerError(f"the store did not look: {answer.problem}")
             for tier in _STORES:
                 blocks = _run(answer, lambda tiers, tier=tier: tier in tiers)
                 if blocks or tier is Tier.HOST:
-                    places.append(self._place(one, STORE, tier, blocks))
-            places.append(self._place(one, STORE, ANY_TIER, _run(answer, bool)))
+                    places.append(self._place(one, holder, tier, blocks))
+            places.append(self._place(one, holder, ANY_TIER, _run(answer, bool)))
         return places
 
     def _place(self, named: Named, holder: str, tier: str, blocks: int) -> KvPlace:
@@ -213,20 +225,27 @@ class KvDesk:
             fetched_tokens_total=view.fetched_tokens_total,
         )
 
-    @property
-    def _state(self) -> str:
-        if self._store is None:
-            return "off"
-        if self._store.present:
-            return "ready"
-        return "away" if self._store.connections else "starting"
-
     def _there(self) -> Store:
         if self._store is None:
             raise ClientError(
                 "this server runs without a KV store: start it with --store on", status=409
             )
         return self._store
+
+
+def _state(store: Store | None) -> str:
+    if store is None:
+        return "off"
+    if store.present:
+        return "ready"
+    return "away" if store.connections else "starting"
+
+
+async def _tiers(store: Store | None, timeout_s: Seconds) -> tuple[dict[str, object], ...]:
+    if store is None or not store.present:
+        return ()
+    answer = await store.ask(StoreAsk(op=StoreOp.STATS), timeout_s)
+    return tuple(_tier(one) for one in answer.stats)
 
 
 def _run(answer: StoreAnswer, there: Callable[[tuple[Tier, ...]], bool]) -> int:

@@ -78,15 +78,25 @@ class WorkerKv(msgspec.Struct, frozen=True, kw_only=True):
     fetched_tokens_total: int
 
 
+class HostStoreKv(msgspec.Struct, frozen=True, kw_only=True):
+    """The store of another host than the gateway's. `store` and `tiers` as in `KvStats`."""
+
+    host: str
+    store: str
+    tiers: tuple[dict[str, Any], ...]
+
+
 class KvStats(msgspec.Struct, frozen=True, kw_only=True):
     """KV on all tiers at one moment.
 
     `store`: "ready", "starting" (it was never there yet), "away" or "off".
 
-    `tiers` are the store's counts, `index` what the router knows of who holds what.
+    `tiers` are the store's counts, `hosts` the stores of other hosts, `index` what the router knows
+    of who holds what.
     """
 
     store: str
     tiers: tuple[dict[str, Any], ...]
     workers: tuple[WorkerKv, ...]
     index: dict[str, int]
+    hosts: tuple[HostStoreKv, ...] = ()

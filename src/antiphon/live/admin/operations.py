@@ -25,12 +25,14 @@ from antiphon.live.supervisor.messages import (
 )
 from antiphon.types import STORE, Health, Incarnation, Member, Role, Seconds, WorkerId
 
+from .link_status import link_statuses
 from .status import (
     ClusterStatus,
     PlannerStatus,
     StoreNow,
     StoreStatus,
     WorkerStatus,
+    host_store_statuses,
     store_status,
     worker_statuses,
 )
@@ -126,16 +128,24 @@ class Operations:
         self._children: Mapping[str, ChildState] = {}
         self._store: ChildState | None = None
         self._store_now: Callable[[], StoreNow | None] = lambda: None
+        self._host_stores_now: Callable[[], Mapping[str, StoreNow]] = dict
         self._news = asyncio.Event()
         self._busy: dict[str, str] = {}
         self._planner_now: Callable[[], PlannerStatus | None] = lambda: None
         self.expected: Sequence[str] = ()
         """Workers that are to join from other hosts."""
 
-    def attach(self, fleet: Fleet, store_now: Callable[[], StoreNow | None] = lambda: None) -> None:
-        """The workers that the gateway has from now on, and how it sees the store, if any."""
+    def attach(
+        self,
+        fleet: Fleet,
+        store_now: Callable[[], StoreNow | None] = lambda: None,
+        host_stores_now: Callable[[], Mapping[str, StoreNow]] = dict,
+    ) -> None:
+        """The workers that the gateway has from now on, and how it sees the store, if any, and
+        those of other hosts."""
         self._fleet = fleet
         self._store_now = store_now
+        self._host_stores_now = host_stores_now
 
     def children(self, states: Sequence[ChildState], store: ChildState | None = None) -> None:
         """The supervisor's newest word on the workers' processes, and the store's."""
@@ -178,6 +188,8 @@ class Operations:
             open_requests=self._fleet.open_requests,
             workers=worker_statuses(self._fleet.members(), self._children, self.expected),
             store=store_status(self._store, self._store_now()),
+            host_stores=host_store_statuses(self._host_stores_now()),
+            links=link_statuses(self._fleet.members()),
             planner=self._planner_now(),
         )
 

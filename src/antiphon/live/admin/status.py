@@ -5,9 +5,11 @@ from dataclasses import dataclass
 
 import msgspec
 
-from antiphon.core.host_names import parse_expected
+from antiphon.core.host_names import parse_expected, store_on
 from antiphon.live.supervisor.messages import ChildState
-from antiphon.types import STORE, Health, LevelStats, Member, Role, TierStats
+from antiphon.types import STORE, Health, LevelStats, Member, PoolPeer, Role, TierStats
+
+from .link_status import LinkStatus, PoolPeerStatus, pool_peer_status
 
 EXPECTED = "expected"
 """The health of a worker that has never joined, or left, and is to join from another host."""
@@ -49,10 +51,10 @@ class TierUse(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class StoreStatus(msgspec.Struct, frozen=True, kw_only=True):
-    """The store's process. `health`: starting, ready, waiting, stopping, as of a worker's.
+    """A store's process. `health`: starting, ready, waiting, stopping, as of a worker's.
 
     One that was started elsewhere is reached at `socket`; it is ready, or away, and its `life` is
-    not known. `tiers` are those that it has, if it is there.
+    not known. `tiers` are those that it has, if it is there; `pool`, the other stores of its pool.
     """
 
     health: str
@@ -62,16 +64,18 @@ class StoreStatus(msgspec.Struct, frozen=True, kw_only=True):
     problem: str = ""
     socket: str | None = None
     tiers: tuple[TierUse, ...] = ()
+    pool: tuple[PoolPeerStatus, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoreNow:
-    """The store as the gateway sees it. `socket` None: this server's own."""
+    """A store as the gateway sees it. `socket`, where it is reached; None: this server's own."""
 
     socket: str | None
     present: bool
     pid: int | None
     stats: tuple[TierStats, ...]
+    pool: tuple[PoolPeer, ...] = ()
 
 
 class DecisionStatus(msgspec.Struct, frozen=True, kw_only=True):
@@ -106,8 +110,9 @@ class PlannerStatus(msgspec.Struct, frozen=True, kw_only=True):
 class ClusterStatus(msgspec.Struct, frozen=True, kw_only=True):
     """The gateway and all workers, by id. `open_requests`: taken and not settled.
 
-    `store` None: there is none, or nobody looks for one yet, as no worker has joined. `planner`
-    None: its mode is off, or no worker has joined.
+    `store` None: there is none, or nobody looks for one yet, as no worker has joined. `host_stores`
+    are those of other hosts, whose workers use them. `links`: who has pulled KV from whom.
+    `planner` None: its mode is off, or no worker has joined.
     """
 
     model: str
@@ -117,28 +122,39 @@ class ClusterStatus(msgspec.Struct, frozen=True, kw_only=True):
     open_requests: int
     workers: tuple[WorkerStatus, ...]
     store: StoreStatus | None = None
+    host_stores: tuple[StoreStatus, ...] = ()
+    links: tuple[LinkStatus, ...] = ()
     planner: PlannerStatus | None = None
 
 
 def store_status(child: ChildState | None, now: StoreNow | None) -> StoreStatus | None:
     """The supervisor's knowledge of the store's process, and the gateway's of what it has."""
-    tiers = tuple(map(_use, now.stats)) if now is not None else ()
     if child is not None:
         return StoreStatus(
             health=child.state,
             pid=child.pid,
             life=child.life,
             problem=child.problem,
-            tiers=tiers,
+            tiers=() if now is None else tuple(map(_use, now.stats)),
+            pool=() if now is None else tuple(map(pool_peer_status, now.pool)),
         )
-    if now is None or now.socket is None:
-        return None
+    return None if now is None or now.socket is None else _store_elsewhere(STORE, now)
+
+
+def host_store_statuses(stores: Mapping[str, StoreNow]) -> tuple[StoreStatus, ...]:
+    """The stores of other hosts, by host."""
+    return tuple(_store_elsewhere(store_on(host), stores[host]) for host in sorted(stores))
+
+
+def _store_elsewhere(id: str, now: StoreNow) -> StoreStatus:
     return StoreStatus(
         health="ready" if now.present else "away",
+        id=id,
         pid=now.pid,
         life=None,
         socket=now.socket,
-        tiers=tiers,
+        tiers=tuple(map(_use, now.stats)),
+        pool=tuple(map(pool_peer_status, now.pool)),
     )
 
 

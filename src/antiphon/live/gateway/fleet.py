@@ -12,12 +12,12 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Callable, Coroutine, Sequence
-from dataclasses import replace
 from typing import Any, Protocol, runtime_checkable
 
 from antiphon.core.membership import Membership
 from antiphon.errors import PeerError
 from antiphon.live.kv_journal import KvNews, KvSource
+from antiphon.live.view_details import without_details
 from antiphon.live.worker_link import WorkerLink
 from antiphon.types import (
     ClusterConfig,
@@ -217,9 +217,7 @@ class Fleet:
                 self._on_change(change)
 
     def _report(self, worker: WorkerId, joined: _Joined) -> None:
-        view = joined.link.view()
-        if view.expert_tokens is not None:  # nothing is decided by it
-            view = replace(view, expert_tokens=None)
+        view = without_details(joined.link.view())
         if view != joined.reported:
             joined.reported = view
             self._on_change(WorkerReported(worker, view))

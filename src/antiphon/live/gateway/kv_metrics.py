@@ -5,13 +5,14 @@ who asks what another one asked adds as much to each count as with a new text: n
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
-from antiphon.types import IndexCounts, LevelStats, Tier, TierStats
+from antiphon.core.host_names import store_on
+from antiphon.types import STORE, IndexCounts, LevelStats, PoolPeer, Tier, TierStats
 
 _TIER_LABELS = ("model_name", "tier")
 
@@ -30,6 +31,11 @@ class StoreSeen(Protocol):
         ...
 
     @property
+    def pool(self) -> Sequence[PoolPeer]:
+        """The other stores of its pool, as it last saw them; none while it is away."""
+        ...
+
+    @property
     def connections(self) -> int:
         """How often it came."""
         ...
@@ -37,10 +43,17 @@ class StoreSeen(Protocol):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class KvSeen:
-    """What there is to be read; `store` None: the server runs without one."""
+    """What there is to be read; `store` None: the gateway's host has none. `hosts`: the stores of
+    other hosts."""
 
     index: Callable[[], IndexCounts]
     store: StoreSeen | None
+    hosts: Callable[[], Mapping[str, StoreSeen]] = dict
+
+    def stores(self) -> Mapping[str, StoreSeen]:
+        """All of them, by their names among those who hold KV."""
+        here = {} if self.store is None else {str(STORE): self.store}
+        return here | {store_on(host): store for host, store in sorted(self.hosts().items())}
 
 
 _GAUGES: tuple[tuple[str, str, Callable[[TierStats], float]], ...] = (

@@ -30,6 +30,7 @@ from antiphon.types import (
 from .cluster_metrics import ClusterCounters, worker_families
 from .fleet import Fleet
 from .kv_metrics import KvSeen, kv_families
+from .link_metrics import link_families
 from .planner_metrics import PlannerCounts, planner_families
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
@@ -142,6 +143,7 @@ class Metrics(Collector):
             yield from worker_families(self._model, self._fleet.members())
             yield from self.cluster.families(self._model, self._book)
             yield from kv_families(self._model, self._kv)
+            yield from link_families(self._model, self._fleet.members(), self._kv)
             yield from planner_families(self._model, self._planner)
         yield from self._of_requests()
         yield from self._own()

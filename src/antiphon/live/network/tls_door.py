@@ -4,7 +4,8 @@
 
 Before the handshake nothing that comes is looked at. It must be over within `HANDSHAKE_TIMEOUT_S`;
 only so many are made at once, in all and from one address: whoever opens connections and says
-nothing keeps few others waiting, and none for long.
+nothing keeps few others waiting, and none for long. Until somebody has introduced himself the
+stream answers probes (`antiphon cluster check --dial`).
 """
 
 import asyncio
@@ -23,6 +24,7 @@ from antiphon.types import Seconds
 from antiphon.wire import FrameStream, QuietLog, owned_by_loop
 
 from .dial import expect_signs_of_life
+from .probe import answer_probes
 
 HANDSHAKE_TIMEOUT_S: Seconds = 3.0
 MAX_HANDSHAKES = 64
@@ -155,6 +157,7 @@ class TlsDoor:
 
     async def _handshake(self, connection: socket.socket, address: str) -> None:
         stream = self._stranger()
+        answer_probes(stream)
         try:
             with suppress(OSError):
                 expect_signs_of_life(connection)

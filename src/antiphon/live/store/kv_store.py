@@ -6,7 +6,6 @@ import logging
 import os
 import secrets
 from collections.abc import Callable, Coroutine, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from antiphon.core.joining import same_pages
@@ -14,6 +13,7 @@ from antiphon.core.kv.lineage import lineage_in
 from antiphon.core.store_joining import Tenancy, judge_pool_hello, judge_store_hello
 from antiphon.errors import PeerError, UsageError
 from antiphon.live.kv_journal import KvJournal
+from antiphon.live.started_threads import started_threads
 from antiphon.store.disk import DiskTier, Fsync, PrivateFolder
 from antiphon.store.record import KvOrigin
 from antiphon.store.record.record_seal import RecordSeal
@@ -90,7 +90,7 @@ class KvStore:
         self._numbers = 0
         self._watchers: dict[Watcher, None] = {}
         self._tasks: set[asyncio.Task[None]] = set()
-        self._mapping = ThreadPoolExecutor(1, thread_name_prefix="kv-map")
+        self._mapping = started_threads(1, "kv-map")
 
     @property
     def blocks(self) -> TieredBlocks | None:
@@ -101,6 +101,11 @@ class KvStore:
     def workers(self) -> int:
         """Workers that are here."""
         return len(self._sessions)
+
+    async def hand_over(self, within_s: Seconds) -> None:
+        """Once no worker is here any more, and while the pool still reads: see `Peers`."""
+        if self._blocks is not None:
+            await self._blocks.peers.hand_over(within_s)
 
     async def close(self) -> None:
         """Once no stream lives: end what is under way, and flush what is on disk."""

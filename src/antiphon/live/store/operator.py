@@ -75,7 +75,7 @@ class StoreOperator:
             await blocks.disk.lose_deleted()
         match ask.op:
             case StoreOp.STATS:
-                return StoreAnswer(stats=_stats(blocks))
+                return StoreAnswer(stats=_stats(blocks), pool=blocks.peers.views())
             case StoreOp.LOOKUP:
                 return StoreAnswer(
                     tiers=blocks.tiers_of(ask.keys),

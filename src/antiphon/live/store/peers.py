@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Protocol
 from antiphon.core.store_pool import RAW, Chosen, FetchTerms
 from antiphon.core.tiers import Slot
 from antiphon.store.record import RecordedBlock
-from antiphon.types import BlockKey, KvChange, OfferedPage, Seconds, TierStats
+from antiphon.types import BlockKey, KvChange, OfferedPage, PoolPeer, Seconds, TierStats
 
 if TYPE_CHECKING:
     from .tiered_blocks import TieredBlocks
@@ -56,6 +56,10 @@ class Peers(Protocol):
 
     def is_home(self, key: BlockKey) -> bool:
         """Whether the block lives here while it is cold."""
+        ...
+
+    def views(self) -> tuple[PoolPeer, ...]:
+        """The other stores, by name, as they are seen now."""
         ...
 
     def changed(self, change: KvChange) -> None:
@@ -109,6 +113,11 @@ class Peers(Protocol):
         """These are the tiers, from now on to `close`. Once."""
         ...
 
+    async def hand_over(self, within_s: Seconds) -> None:
+        """This store is about to leave, and is still read from: have peers take what only it has,
+        as far as they do in time."""
+        ...
+
     async def close(self) -> None:
         """Leave the pool: nobody reads here any more, and nothing is read."""
         ...
@@ -131,6 +140,10 @@ class Alone:
     def is_home(self, key: BlockKey) -> bool:
         """Where else."""
         return True
+
+    def views(self) -> tuple[PoolPeer, ...]:
+        """There are none."""
+        return ()
 
     def changed(self, change: KvChange) -> None:
         """Nobody listens."""
@@ -172,6 +185,9 @@ class Alone:
 
     def attach(self, blocks: "TieredBlocks") -> None:
         """Nothing begins."""
+
+    async def hand_over(self, within_s: Seconds) -> None:
+        """There is nobody who could take it."""
 
     async def close(self) -> None:
         """Nothing ends."""

@@ -7,7 +7,6 @@ Locate ──► host tier under a lease ◄── begin_put ─ read ─ end_pu
 import asyncio
 import secrets
 from collections.abc import Callable, Coroutine, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -22,6 +21,7 @@ from antiphon.core.tiers import (
     tiers_to_write,
 )
 from antiphon.live.slices import slices
+from antiphon.live.started_threads import started_threads
 from antiphon.store.record import RecordedBlock
 from antiphon.store.transfer import MappedRegion
 from antiphon.types import (
@@ -81,7 +81,8 @@ class TieredBlocks:
         spawn: Callable[[Coroutine[Any, Any, None]], "asyncio.Task[None]"],
         clock: Callable[[], Seconds],
     ) -> None:
-        """Raises `UsageError`: a shape that no memory can be made for."""
+        """Raises `UsageError`: a shape that no memory can be made for, or no threads are left."""
+        self.copying = started_threads(1, "kv-copy")
         self.tenancy = tenancy
         self.peers: Peers = peers or Alone()
         self.memory = HostMemory(tenancy, config.memory_bytes)
@@ -103,7 +104,6 @@ class TieredBlocks:
         self._spawn = spawn
         self._note = note
         self._queue: PutQueue[Source] = PutQueue()
-        self.copying = ThreadPoolExecutor(1, thread_name_prefix="kv-copy")
         self._news = asyncio.Event()
         self._timer: asyncio.TimerHandle | None = None
         self._fetches = 0
@@ -112,9 +112,9 @@ class TieredBlocks:
         self.bringing_up = BringingUp(
             self.own_work, self.disk, self.peers, self.remote, arrived=self._arrived, spawn=spawn
         )
+        self.peers.attach(self)  # it may fail: nothing runs yet
         self._running = [spawn(self._carry_out_puts())]
         self._running += [spawn(tier.run()) for tier in self._slower.values()]
-        self.peers.attach(self)
 
     def now(self) -> Seconds:
         """The clock of leases."""

@@ -3,10 +3,10 @@
 import asyncio
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from typing import Generic, TypeVar
 
 from antiphon.core.tiers import SlowerTier
+from antiphon.live.started_threads import started_threads
 from antiphon.types import BlockKey, KvChange, Tier
 
 from .host_memory import HeldBlock, HostBlocks
@@ -32,8 +32,8 @@ class WrittenBehind(ABC, Generic[Result]):
         self.blocks = SlowerTier(tier, listen=note, most_blocks=most_blocks)
         self._name = tier.value
         self._host = host
-        self._writer = ThreadPoolExecutor(1, thread_name_prefix=f"kv-{tier}-write")
-        self._reader = ThreadPoolExecutor(1, thread_name_prefix=f"kv-{tier}-read")
+        self._writer = started_threads(1, f"kv-{tier}-write")
+        self._reader = started_threads(1, f"kv-{tier}-read")
         self._written_some = asyncio.Event()
         self._news = asyncio.Event()
 

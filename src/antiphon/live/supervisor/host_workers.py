@@ -1,8 +1,8 @@
-"""The parent of workers whose gateway is on another host: starts them, keeps them running, and sees
-them off.
+"""The parent of workers whose gateway is on another host, and of the store beside them: it starts
+them, keeps them running, and sees them off.
 
-first SIGTERM or Ctrl-C   the gateway gives them nothing new; what they have finishes, or goes on
-                          elsewhere; then they end
+first SIGTERM or Ctrl-C   the gateway gives the workers nothing new; what they have finishes, or
+                          goes on elsewhere; then they end, and the store after them
 second                    all end at once
 """
 
@@ -12,7 +12,8 @@ from collections.abc import Callable, Sequence
 
 from antiphon.core.config import as_mapping
 from antiphon.core.worker_spec import WorkerSpec
-from antiphon.types import Config, Seconds
+from antiphon.errors import PeerError
+from antiphon.types import STORE, Config, Role, Seconds
 
 from .ending import Ending
 from .kept_child import KeptChild, State
@@ -24,7 +25,11 @@ _DRAIN_MARGIN_S = 10.0
 
 
 class HostWorkers:
-    """Runs `specs` of this host. `sockets` is the folder where they reach each other."""
+    """Runs `specs` of this host, and a store if the configuration has one that is not named.
+    `sockets` is the folder where they reach each other.
+
+    Nobody waits for the store, and its end is nobody's: without one, prompts are computed.
+    """
 
     def __init__(
         self,
@@ -38,24 +43,27 @@ class HostWorkers:
     ) -> None:
         self._config = config
         self._voice = voice
-        self._workers = [
-            KeptChild(
-                command(spec.id),
+
+        def child(name: str, role: Role, cores: tuple[int, ...]) -> KeptChild:
+            return KeptChild(
+                command(name),
                 Launch(
-                    name=spec.id,
+                    name=name,
                     config=as_mapping(config),
                     sockets=sockets,
-                    role=spec.role,
-                    cores=spec.cores,
+                    role=role,
+                    cores=cores,
                 ),
                 config=config.cluster,
                 clock=clock,
-                log=self._logger(spec.id),
+                log=self._logger(name),
                 hear=self._hear,
                 changed=self._changed,
             )
-            for spec in specs
-        ]
+
+        self._workers = [child(spec.id, spec.role, spec.cores) for spec in specs]
+        own_store = config.store.enabled and config.store.socket is None
+        self._store = child(STORE, Role.MIXED, ()) if own_store else None
         self._joined = False
         self._undrained: set[KeptChild] = set()
         self._drained = asyncio.Event()
@@ -70,7 +78,8 @@ class HostWorkers:
         Raises `UsageError` if the gateway refuses a worker that has never joined, or something here
         is not right; `PeerError` if a process can't be started.
         """
-        keeping = [asyncio.create_task(worker.keep()) for worker in self._workers]
+        children = [*self._workers, *([self._store] if self._store is not None else [])]
+        keeping = [asyncio.create_task(child.keep(), name=child.launch.name) for child in children]
         for task in keeping:
             task.add_done_callback(self._kept)
         return await self._end.reached(lambda: keeping)
@@ -79,7 +88,7 @@ class HostWorkers:
 
     def _hear(self, worker: KeptChild, message: FromChild) -> None:
         match message:
-            case Say(line):
+            case Say(line) if worker is not self._store:
                 alone = len(self._workers) == 1
                 self._voice.say(line if alone else f"{worker.launch.name}: {line}")
             case Ready():
@@ -112,6 +121,10 @@ class HostWorkers:
 
     def _kept(self, task: asyncio.Task[int]) -> None:
         error = None if task.cancelled() else task.exception()
+        if task.get_name() == STORE and isinstance(error, PeerError):
+            self._voice.log(f"{STORE} | given up, this host goes on without it: {error}")
+            self._store = None
+            return
         if error is not None:
             self._end.failed(error)
 
@@ -128,3 +141,5 @@ class HostWorkers:
                 async with asyncio.timeout(timeout_s + _DRAIN_MARGIN_S):
                     await self._drained.wait()
         await asyncio.gather(*(worker.stop() for worker in self._workers))
+        if self._store is not None:
+            await self._store.stop()

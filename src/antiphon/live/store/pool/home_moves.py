@@ -80,7 +80,7 @@ class HomeMoves:
                     continue
                 home, keys = turn
                 link = self._link_of(home)
-                blocks = [one for key in keys if (one := self._placed(key)) is not None]
+                blocks = self.placed(keys)
                 if link is not None and blocks:
                     self._telling.add(home)
                     tasks.create_task(self._tell(home, link, blocks))
@@ -129,6 +129,10 @@ class HomeMoves:
         return RecordedBlock(
             key=placed.key, parent=placed.parent, tenant=placed.tenant, numerics=placed.numerics
         )
+
+    def placed(self, keys: Sequence[BlockKey]) -> list[PlacedBlock]:
+        """What their homes are told of them; those that are here no more are left out."""
+        return [one for key in keys if (one := self._placed(key)) is not None]
 
     def _placed(self, key: BlockKey) -> PlacedBlock | None:
         """None: it is here no more, or not to the bit."""

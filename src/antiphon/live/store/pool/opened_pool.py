@@ -38,10 +38,11 @@ def opened_pool(config: Config, *, clock: Callable[[], Seconds]) -> OpenedPool |
     coding.warm_up()
     keys = read_host_keys(Path(config.network.keys)) if config.network.keys else None
     name = _name(pool.name, keys)
-    port = PoolPort(listen, keys, config.cluster, clock=clock)
+    more = [other for other in config.network.addresses if keys and other != listen[0]]
+    port = PoolPort(listen, keys, config.cluster, more=more, clock=clock)
     addresses = config.network.addresses or (port.host,)
     where = Whereabouts(
-        PeerAddress(name, port.host, port.port),
+        PeerAddress(name, port.host, port.port, tuple((other, port.port) for other in more)),
         data=tuple(str(TcpEndpoint(address, 0)) for address in addresses),
         sealed=keys is not None and config.network.encrypt_kv,
         here=keys is None,

@@ -11,14 +11,26 @@ from concurrent.futures import Executor
 from dataclasses import dataclass
 from typing import Any
 
-from antiphon.core.store_pool import RAW, LevelBook, Sources
+from antiphon.core.said_of_links import told_problem
+from antiphon.core.store_pool import RAW, LevelBook, Sources, StorePool
 from antiphon.core.tiers import Slot
 from antiphon.core.transfer import PathSpeed
 from antiphon.errors import PeerError
+from antiphon.live.path_uses import path_uses
 from antiphon.live.store.host_memory import HostMemory
 from antiphon.live.store.peers import Filled
 from antiphon.store.transfer.tcp import PageClient
-from antiphon.types import BlockKey, LentBlock, OfferedPage, PagePull, PoolLent, Seconds
+from antiphon.types import (
+    BlockKey,
+    LentBlock,
+    OfferedPage,
+    PagePull,
+    PathUse,
+    PeerState,
+    PoolLent,
+    PoolPeer,
+    Seconds,
+)
 
 from .encoded_pull import Encoded, EncodedPull
 from .pool_link import PoolLink
@@ -59,8 +71,6 @@ class PeerReads:
         spawn: Callable[[Coroutine[Any, Any, None]], "asyncio.Task[None]"],
         clock: Callable[[], Seconds],
     ) -> None:
-        self.read_blocks = 0
-        """How many came and were good."""
         self._link = link
         self._client = client
         self._encoded = encoded
@@ -95,6 +105,10 @@ class PeerReads:
             loop.call_soon(self._flush)
         return await asyncio.shield(wanted.filled)
 
+    def paths(self) -> tuple[PathUse, ...]:
+        """The ways to it."""
+        return path_uses(self._client)
+
     async def close(self) -> None:
         """The peer is gone: what is under way comes to nothing, or has come."""
         await asyncio.to_thread(self._client.close)
@@ -115,7 +129,8 @@ class PeerReads:
         """All of them end, whatever happens."""
         try:
             come = await self._come(batch, level)
-            self.read_blocks += len(come)
+            self._link.read.blocks += len(come)
+            self._link.read.bytes += len(come) * self._memory.slot_bytes
             for one in batch:
                 one.filled.set_result(come.get(one.key))
         finally:
@@ -140,7 +155,7 @@ class PeerReads:
                 if answer.lease is not None:
                     self._link.release(answer.lease)
         except PeerError:
-            self._sources.failed(self._name, size, self._clock())
+            self._failed(size)
             return {}
         except BaseException:
             self._sources.missed(self._name, size)
@@ -151,13 +166,16 @@ class PeerReads:
     def _settle(self, size: int, came_bytes: int, come: int, lent: int, took_s: Seconds) -> None:
         """What the peer is worth from now on."""
         if come < lent:
-            self._sources.failed(
-                self._name, size, self._clock(), came_bytes=came_bytes, took_s=took_s
-            )
+            self._failed(size, came_bytes, took_s)
         elif not lent:
             self._sources.missed(self._name, size)
         else:
             self._sources.came(self._name, size, took_s)
+
+    def _failed(self, size: int, came_bytes: int = 0, took_s: Seconds = 0.0) -> None:
+        self._link.read.failed += 1
+        now = self._clock()
+        self._sources.failed(self._name, size, now, came_bytes=came_bytes, took_s=took_s)
 
     async def _lent(self, batch: Sequence[_Wanted], level: str, ends_at: Seconds) -> PoolLent:
         """What of it the peer has, under which lease. Raises `PeerError`."""
@@ -263,3 +281,21 @@ class PeerReads:
                 if [page.checksum for page in sealed] == [page.checksum for page in block.pages]:
                     come[block.key] = Filled(sealed)
         return come
+
+
+def peer_view(link: PoolLink, reads: PeerReads | None, pool: StorePool, now: Seconds) -> PoolPeer:
+    """The peer as this store sees it; `reads` None: it is away."""
+    name = link.address.name
+    state = PeerState.RESTING if pool.sources.rests(name, now) else PeerState.HERE
+    return PoolPeer(
+        name=name,
+        address=str(link.address),
+        state=state if link.present else PeerState.AWAY,
+        blocks=pool.index.blocks_in_memory(name),
+        read_blocks_total=link.read.blocks,
+        read_bytes_total=link.read.bytes,
+        failed_reads_total=link.read.failed,
+        bytes_per_s=pool.sources.bytes_per_s(name),
+        problem=told_problem(link.problem),
+        paths=() if reads is None else reads.paths(),
+    )

@@ -27,10 +27,11 @@ def dial_by(keys: HostKeys | None) -> Dial:
     if keys is None:
         return _on_this_host
     context = keys.client()
+    resting: dict[str, Seconds] = {}
 
     async def over_tls(stream: FrameStream, peer: PeerAddress, timeout_s: Seconds) -> None:
-        path = ((peer.host, peer.port),)
-        await dial(stream, TlsAddress(path, tls_name(HostName(peer.name)), context), timeout_s)
+        name = tls_name(HostName(peer.name))
+        await dial(stream, TlsAddress(peer.paths, name, context, resting), timeout_s)
 
     return over_tls
 
@@ -42,7 +43,7 @@ def pool_socket(port: int) -> Path:
 
 
 async def _on_this_host(stream: FrameStream, peer: PeerAddress, timeout_s: Seconds) -> None:
-    if not is_loopback(peer.host):
+    if not all(is_loopback(host) for host, _ in peer.paths):
         raise UsageError(f"{peer} is on another host, and this store has no keys (network.keys)")
     async with asyncio.timeout(timeout_s):
         loop = asyncio.get_running_loop()

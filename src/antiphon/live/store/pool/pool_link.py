@@ -11,12 +11,14 @@ import asyncio
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import Protocol
 
 from antiphon.core.said_of_kv import POOLED_TIERS, wrong_in_kv
 from antiphon.core.store_pool import RAW, PoolNode
 from antiphon.core.store_pool.peer_address import PeerAddress
 from antiphon.errors import PeerError, UsageError
+from antiphon.live.failure import why
 from antiphon.live.kv_journal import KvNews
 from antiphon.live.unread import Unread
 from antiphon.types import (
@@ -79,6 +81,15 @@ class Listener(Protocol):
         ...
 
 
+@dataclass(slots=True)
+class ReadCounts:
+    """What came and was good; `failed` calls brought less than was lent, or nothing in time."""
+
+    blocks: int = 0
+    bytes: int = 0
+    failed: int = 0
+
+
 class PoolLink:
     """Of one peer, for as long as `run` runs."""
 
@@ -94,6 +105,10 @@ class PoolLink:
         self.address = address
         self.connections = 0
         """How often it came."""
+        self.problem = ""
+        """Why it is not there, if that is known."""
+        self.read = ReadCounts()
+        """What was read from it, in all its lives."""
         self._listener = listener
         self._dial = dial
         self._config = config
@@ -115,13 +130,17 @@ class PoolLink:
             try:
                 await self._live()
             except (OSError, TimeoutError) as error:
-                self._quiet.trouble("the store %s does not answer: %s", self.address, error)
+                self._away("does not answer", why(error))
             except (PeerError, UsageError) as error:
-                self._quiet.trouble("the store %s is not in the pool: %s", self.address, error)
+                self._away("is not in the pool", str(error))
             if self.connections > before:
                 wait_s = _FIRST_WAIT_S
             await asyncio.sleep(wait_s)
             wait_s = min(2 * wait_s, _LONGEST_WAIT_S)
+
+    def _away(self, what: str, problem: str) -> None:
+        self.problem = f"it {what}: {problem}"
+        self._quiet.trouble("the store %s %s: %s", self.address, what, problem)
 
     # ── what it is asked ─────────────────────────────────────────────────────────────────────
 
@@ -230,12 +249,14 @@ class PoolLink:
                 await asyncio.sleep(0)  # a dump has many parts, and others want to be served
         finally:
             self._stream = self._calls = None
+            self.problem = stream.ending.reason if stream.ending else ""
             self._listener.left(self, node)
 
     def _begin(self, stream: FrameStream, calls: Calls) -> None:
         heartbeat_s, lost_after_s = self._config.heartbeat_s, self._config.lost_after_s
         self._stream, self._calls = stream, calls
         self.connections += 1
+        self.problem = ""
         self._quiet.recovered()
         stream.beat(heartbeat_s, lost_after_s, lambda: (Kind.HEARTBEAT, None))
 

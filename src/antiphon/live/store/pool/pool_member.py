@@ -11,7 +11,6 @@ Nothing that a peer does ends anything but what was asked of it.
 import asyncio
 import secrets
 from collections.abc import Callable, Collection, Coroutine, Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from antiphon.core.data_access import wrong_in_access
@@ -29,6 +28,7 @@ from antiphon.core.store_pool.peer_address import MOST_PEERS, PeerAddress, parse
 from antiphon.core.tiers import Slot
 from antiphon.errors import PeerError
 from antiphon.live.kv_journal import KvJournal, KvNews
+from antiphon.live.started_threads import started_threads
 from antiphon.live.store.peers import Filled
 from antiphon.live.store.tiered_blocks import TieredBlocks
 from antiphon.store.record import RecordedBlock
@@ -41,6 +41,7 @@ from antiphon.types import (
     KvReplay,
     PoolClear,
     PoolHello,
+    PoolPeer,
     PoolWelcome,
     Seconds,
     StoreName,
@@ -51,8 +52,9 @@ from antiphon.types import (
 from .chunk_reading import ChunkReading
 from .coded_blocks import CodedBlocks
 from .encoded_pages import PAGE_BYTES
+from .farewell import hand_over
 from .home_moves import HomeMoves
-from .peer_reads import PeerReads
+from .peer_reads import PeerReads, peer_view
 from .pool_link import PoolLink, clear_all
 from .pool_session import PoolSession
 from .whereabouts import Whereabouts
@@ -105,7 +107,7 @@ class PoolMember:
         self._moves = HomeMoves(self.pool.placing, self._links.get)
         self._running: list[asyncio.Task[None]] = []
         self._ending: set[asyncio.Task[None]] = set()
-        self._threads = ThreadPoolExecutor(READING_THREADS, thread_name_prefix="kv-peer")
+        self._threads = started_threads(READING_THREADS, "kv-peer")
         self._changed_some, self._to_prove = asyncio.Event(), asyncio.Event()
         self._closed = False
 
@@ -123,6 +125,10 @@ class PoolMember:
         self._moves.attach(blocks)
         work = (self._review(), self._prove(), self._moves.place(), self._moves.take_in())
         self._running = [self._spawn(one) for one in work]
+
+    async def hand_over(self, within_s: Seconds) -> None:
+        """See `Peers`."""
+        await hand_over(self.pool, self._links.get, self._moves.placed, within_s=within_s)
 
     async def close(self) -> None:
         """See `Peers`."""
@@ -289,6 +295,13 @@ class PoolMember:
     def is_home(self, key: BlockKey) -> bool:
         """As this store sees the pool now."""
         return self.pool.is_home(key)
+
+    def views(self) -> tuple[PoolPeer, ...]:
+        """All that are known, there or not."""
+        return tuple(
+            peer_view(self._links[name], self._reads.get(name), self.pool, self._clock())
+            for name in sorted(self._links)
+        )
 
     def changed(self, change: KvChange) -> None:
         """Told to the peers, if it is ours to say."""

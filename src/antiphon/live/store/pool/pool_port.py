@@ -1,22 +1,25 @@
-"""Where the other stores of a pool come in.
+"""Where the other stores of a pool come in, and the gateway of another host.
 
     store ── PoolHello ──► PoolPort ── PoolWelcome ──► a `PoolSession`; or StoreRefused
+    gateway ── StoreWatch ──► PoolPort ── KvDump, KvEvents … ──► a `Watcher`; or StoreRefused
 
-With keys: TLS, and a store may say no other name than its certificate's. Without: a Unix socket
-that only this user can reach, called after the port. Whoever connects has `HELLO_TIMEOUT_S` to say
-hello, and may say nothing else before; only so many may be about to.
+With keys: TLS, a store may say no other name than its certificate's, and only the host of the
+gateway has a gateway. Without: a Unix socket that only this user can reach, called after the port.
+Whoever connects has `HELLO_TIMEOUT_S` to say hello, and may say nothing else before; only so many
+may be about to.
 """
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from functools import partial
 from typing import Any, Protocol, TypeAlias
 
 from antiphon.core.host_names import format_host_port
 from antiphon.errors import PeerError
 from antiphon.live import socket_folder
-from antiphon.live.network import HostKeys, TlsDoor, bound, tls_name
+from antiphon.live.network import GATEWAY_NAME, HostKeys, TlsDoor, bound, tls_name
+from antiphon.live.store.watcher import Watcher
 from antiphon.types import (
     ClusterConfig,
     HostName,
@@ -25,10 +28,12 @@ from antiphon.types import (
     Seconds,
     StoreRefusal,
     StoreRefused,
+    StoreWatch,
 )
 from antiphon.wire import (
     FROM_STRANGE_STORES,
     TO_POOLED_STORE,
+    TO_WATCHED_STORE,
     Ending,
     Frame,
     FrameError,
@@ -58,6 +63,10 @@ class Host(Protocol):
         """A store asks to be in the pool."""
         ...
 
+    def watch(self, watch: StoreWatch) -> StoreRefused | Watcher:
+        """The gateway of another host wants to hear what is here."""
+        ...
+
 
 class PoolPort:
     """Listens from its making; lets stores in from `start` to `close`."""
@@ -68,26 +77,30 @@ class PoolPort:
         keys: HostKeys | None,
         config: ClusterConfig,
         *,
+        more: Sequence[str] = (),
         clock: Callable[[], Seconds],
     ) -> None:
-        """Raises `UsageError`: it can't listen there, or the keys will not do."""
+        """`more`: addresses at which it listens besides, with keys. Raises `UsageError`: it can't
+        listen there, or the keys will not do."""
         self.host, self.port = listen
         self._context = keys.server() if keys is not None else None
-        self._close_listener: Callable[[], None]
+        self._close_listeners: Callable[[], None]
         if keys is not None:
-            self._listener = bound([self.host], self.port, "store_pool.listen (--pool-listen)")[0]
-            self._close_listener = self._listener.close
+            key = "store_pool.listen (--pool-listen)"
+            self._listeners = bound([self.host, *more], self.port, key)
+            self._close_listeners = self._close_tcp
         else:
             path = pool_socket(self.port)
-            self._listener = socket_folder.listen(path)
-            self._close_listener = partial(
-                socket_folder.close_listener, self._listener, path, path.lstat().st_ino
+            listener = socket_folder.listen(path)
+            self._listeners = [listener]
+            self._close_listeners = partial(
+                socket_folder.close_listener, listener, path, path.lstat().st_ino
             )
         self._config = config
         self._clock = clock
         self._quiet = QuietLog(_log, clock)
         self._strangers: dict[FrameStream, asyncio.TimerHandle] = {}
-        self._sessions: dict[FrameStream, PoolSession] = {}
+        self._sessions: dict[FrameStream, PoolSession | Watcher] = {}
         self._door: TlsDoor | None = None
         self._server: asyncio.Server | None = None
         self._host: Host | None = None
@@ -100,11 +113,11 @@ class PoolPort:
         """Let stores in: `host` decides about them. `spawn` runs the greetings."""
         self._host, self._spawn = host, spawn
         if self._context is not None:
-            self._door = TlsDoor([self._listener], self._context, self._stranger, clock=self._clock)
+            self._door = TlsDoor(self._listeners, self._context, self._stranger, clock=self._clock)
             self._door.start()
         else:
             loop = asyncio.get_running_loop()
-            self._server = await loop.create_unix_server(self._stranger, sock=self._listener)
+            self._server = await loop.create_unix_server(self._stranger, sock=self._listeners[0])
 
     async def close(self) -> None:
         """End all streams, and let nobody in any more."""
@@ -112,9 +125,13 @@ class PoolPort:
             await self._door.close()
         if self._server is not None:
             self._server.close()
-        self._close_listener()
+        self._close_listeners()
         for stream in [*self._strangers, *self._sessions]:
             stream.end("the store is shutting down")
+
+    def _close_tcp(self) -> None:
+        for listener in self._listeners:
+            listener.close()
 
     # ── a stream ─────────────────────────────────────────────────────────────────────────────
 
@@ -131,9 +148,11 @@ class PoolPort:
         return stream
 
     def _introduced(self, stream: FrameStream, frame: Frame) -> None:
-        hello = decode(frame)
+        hello, names = decode(frame), stream.peer_names
+        if isinstance(hello, StoreWatch):
+            self._watched(stream, hello, names)
+            return
         assert isinstance(hello, PoolHello)
-        names = stream.peer_names
         if names is not None and tls_name(HostName(hello.name)) not in names:
             text = f"its certificate is not of {hello.name!r:.60}"
             self._refuse(stream, StoreRefused(StoreRefusal.INVALID, text))
@@ -142,6 +161,23 @@ class PoolPort:
         stream.on_frame = _too_early
         assert self._spawn is not None
         self._spawn(self._greet(stream, hello))
+
+    def _watched(self, stream: FrameStream, watch: StoreWatch, names: Sequence[str] | None) -> None:
+        assert self._host is not None
+        if names is not None and GATEWAY_NAME not in names:
+            text = "its certificate is of a host without gateway, and a gateway wants to watch"
+            self._refuse(stream, StoreRefused(StoreRefusal.INVALID, text))
+            return
+        match self._host.watch(watch):
+            case StoreRefused() as refused:
+                self._refuse(stream, refused)
+            case watcher:
+                self._strangers.pop(stream).cancel()
+                self._sessions[stream] = watcher
+                stream.widen(TO_WATCHED_STORE)
+                stream.on_frame = partial(watcher.heard, stream)
+                self._beat(stream)
+                watcher.begin(stream)
 
     async def _greet(self, stream: FrameStream, hello: PoolHello) -> None:
         assert self._host is not None
@@ -167,9 +203,12 @@ class PoolPort:
             if self._sessions.pop(stream, None) is not None:
                 session.over()
             return
+        self._beat(stream)
+        session.begin(stream)
+
+    def _beat(self, stream: FrameStream) -> None:
         heartbeat_s, lost_after_s = self._config.heartbeat_s, self._config.lost_after_s
         stream.beat(heartbeat_s, lost_after_s, lambda: (Kind.HEARTBEAT, None))
-        session.begin(stream)
 
     def _refuse(self, stream: FrameStream, refused: StoreRefused) -> None:
         self._quiet.trouble("a store was refused: %s", refused.message)
@@ -184,7 +223,8 @@ class PoolPort:
             timer.cancel()
         if (session := self._sessions.pop(stream, None)) is not None:
             if ending.failure is not None:
-                self._quiet.warning("the stream of store %s: %s", session.peer, ending.reason)
+                whose = f"store {session.peer}" if isinstance(session, PoolSession) else "a gateway"
+                self._quiet.warning("the stream of %s: %s", whose, ending.reason)
             session.over()
 
 

@@ -83,7 +83,14 @@ class PageServer:
         self.endpoints = tuple(str(_endpoint_of(one)) for one in self._listeners)
         self._threads: set[threading.Thread] = set()
         self._acceptor = threading.Thread(target=self._accept, name="kv-accept", daemon=True)
-        self._acceptor.start()
+        try:
+            self._acceptor.start()
+        except RuntimeError as error:
+            for one in (self._bell, self._waker, *self._listeners):
+                one.close()
+            raise UsageError(
+                f"KV can't be served, {error}: raise the limit of threads (ulimit -u, pids.max)"
+            ) from None
 
     def admit(self) -> DataAccess:
         """A key for one more taker."""

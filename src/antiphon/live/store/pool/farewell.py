@@ -1,0 +1,45 @@
+"""What a store that leaves its pool in order gives to others: blocks that nobody else has.
+
+    its own memory, less what peers have ──► PoolPlace to each block's heir ──► the heir reads it
+
+Bounded: what was not read in time is computed again by whoever wants it, as after a crash.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+
+from antiphon.core.store_pool import StorePool
+from antiphon.types import BlockKey, PlacedBlock, Seconds, StoreName
+
+from .pool_link import PoolLink
+
+_LOOK_S: Seconds = 0.05
+"""How often it is looked what the heirs have."""
+_TOLD_AT_ONCE = 128
+
+_log = logging.getLogger(__name__)
+
+
+async def hand_over(
+    pool: StorePool,
+    link_of: Callable[[StoreName], PoolLink | None],
+    placed: Callable[[Sequence[BlockKey]], list[PlacedBlock]],
+    *,
+    within_s: Seconds,
+) -> None:
+    """Tell heirs of this store's sole copies, until they have them or time is over. The store must
+    still be read from. Of each block it is told once."""
+    told: set[BlockKey] = set()
+    try:
+        async with asyncio.timeout(within_s):
+            while sole := pool.sole_copies():
+                for heir, keys in sole.items():
+                    new = [key for key in keys if key not in told][:_TOLD_AT_ONCE]
+                    link = link_of(heir)
+                    if new and link is not None:
+                        told.update(new)
+                        await link.place(placed(new))
+                await asyncio.sleep(_LOOK_S)
+    except TimeoutError:
+        _log.info("some blocks that only this store had were not taken within %s s", within_s)
