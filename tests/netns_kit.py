@@ -80,6 +80,11 @@ class Net:
         told = (_run(*self.command(side, show)) for side in _SIDES)
         return sum(one["drops"] for text in told for one in json.loads(text))
 
+    def limit(self, link: int, rate_mbit: float) -> None:
+        """Another rate for a link that has nothing else: no delay, no losses."""
+        for side in _SIDES:
+            _shape(self.names[side], self.devices[link], _bounded(rate_mbit))
+
     def _set(self, link: int, state: str) -> None:
         _ip("-n", self.names["right"], "link", "set", self.devices[link], state)
 
@@ -144,11 +149,18 @@ def _veth(net: Net, number: int, link: Link) -> str:
         "link", "add", device, "netns", left, "type", "veth", "peer", "name", device, "netns", right
     )
     for name in (left, right) if link.rate_mbit or link.slow else ():
-        shape = (
-            _netem(link) if link.slow else f"tbf rate {link.rate_mbit}mbit burst 64kb latency 50ms"
-        )
-        _run("ip", "netns", "exec", name, *f"tc qdisc add dev {device} root {shape}".split())
+        _shape(name, device, _netem(link) if link.slow else _bounded(link.rate_mbit))
     return device
+
+
+def _shape(name: str, device: str, shape: str) -> None:
+    _run("ip", "netns", "exec", name, *f"tc qdisc replace dev {device} root {shape}".split())
+
+
+def _bounded(rate_mbit: float) -> str:
+    """Bursts of 64 KiB, or of a quarter of a millisecond: timers are no finer."""
+    burst = max(64 << 10, int(rate_mbit * 1e6 / 8 * 0.25e-3))
+    return f"tbf rate {rate_mbit}mbit burst {burst} latency 50ms"
 
 
 def _netem(link: Link) -> str:
