@@ -10,6 +10,7 @@ outside, and nothing is left of it. `unmade` says why this machine makes none; t
 """
 
 import itertools
+import json
 import os
 import shutil
 import subprocess
@@ -47,6 +48,8 @@ class Net:
 
     names: dict[Side, str]
     devices: list[str] = field(default_factory=list)
+    carriers: dict[int, "subprocess.Popen[str]"] = field(default_factory=dict)
+    """`slow_link` of each link that has one."""
 
     def addresses(self, side: Side) -> list[str]:
         return [f"10.77.{i}.{_SIDES.index(side) + 1}" for i in range(len(self.devices))]
@@ -64,6 +67,23 @@ class Net:
 
     def mend(self, link: int) -> None:
         self._set(link, "up")
+
+    def lost(self, link: int) -> int:
+        """Packets that a slow link has lost so far, in both directions."""
+        if link in self.carriers:
+            carrier = self.carriers[link]
+            assert carrier.stdin is not None
+            assert carrier.stdout is not None
+            print(file=carrier.stdin, flush=True)
+            return int(carrier.stdout.readline().split()[1])
+        show = f"tc -s -j qdisc show dev {self.devices[link]}".split()
+        told = (_run(*self.command(side, show)) for side in _SIDES)
+        return sum(one["drops"] for text in told for one in json.loads(text))
+
+    def limit(self, link: int, rate_mbit: float) -> None:
+        """Another rate for a link that has nothing else: no delay, no losses."""
+        for side in _SIDES:
+            _shape(self.names[side], self.devices[link], _bounded(rate_mbit))
 
     def _set(self, link: int, state: str) -> None:
         _ip("-n", self.names["right"], "link", "set", self.devices[link], state)
@@ -83,7 +103,7 @@ def joined_hosts(*links: Link) -> Iterator[Net]:
             _ip("-n", name, "link", "set", "lo", "up")
         for i, link in enumerate(links or (Link(),)):
             slow = link.slow and not _has_netem()
-            net.devices.append(_tun(stack, net, link) if slow else _veth(net, i, link))
+            net.devices.append(_tun(stack, net, i, link) if slow else _veth(net, i, link))
             for side in _SIDES:
                 here = ("-n", net.names[side])
                 address = net.addresses(side)[i]
@@ -129,11 +149,18 @@ def _veth(net: Net, number: int, link: Link) -> str:
         "link", "add", device, "netns", left, "type", "veth", "peer", "name", device, "netns", right
     )
     for name in (left, right) if link.rate_mbit or link.slow else ():
-        shape = (
-            _netem(link) if link.slow else f"tbf rate {link.rate_mbit}mbit burst 64kb latency 50ms"
-        )
-        _run("ip", "netns", "exec", name, *f"tc qdisc add dev {device} root {shape}".split())
+        _shape(name, device, _netem(link) if link.slow else _bounded(link.rate_mbit))
     return device
+
+
+def _shape(name: str, device: str, shape: str) -> None:
+    _run("ip", "netns", "exec", name, *f"tc qdisc replace dev {device} root {shape}".split())
+
+
+def _bounded(rate_mbit: float) -> str:
+    """Bursts of 64 KiB, or of a quarter of a millisecond: timers are no finer."""
+    burst = max(64 << 10, int(rate_mbit * 1e6 / 8 * 0.25e-3))
+    return f"tbf rate {rate_mbit}mbit burst {burst} latency 50ms"
 
 
 def _netem(link: Link) -> str:
@@ -141,15 +168,16 @@ def _netem(link: Link) -> str:
     return f"netem delay {link.delay_ms}ms loss {100 * link.loss}%{rate} limit 10000"
 
 
-def _tun(stack: ExitStack, net: Net, link: Link) -> str:
+def _tun(stack: ExitStack, net: Net, number: int, link: Link) -> str:
     if not Path("/dev/net/tun").exists():
         pytest.skip("this kernel has neither netem nor /dev/net/tun")
-    rate = str(link.rate_mbit * 1e6 or 1e10)
+    rate, device = str(link.rate_mbit * 1e6 or 1e10), f"slow{number}"
     process = stack.enter_context(
         subprocess.Popen(
             [
                 *(sys.executable, "-m", "antiphon.testing.slow_link", *net.names.values()),
                 *("--rate-bits", rate, "--delay-ms", str(link.delay_ms), "--loss", str(link.loss)),
+                *("--seed", str(number), "--device", device),
             ],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
@@ -159,16 +187,18 @@ def _tun(stack: ExitStack, net: Net, link: Link) -> str:
     assert process.stdin is not None
     assert process.stdout is not None
     stack.callback(process.kill)
+    net.carriers[number] = process
     assert process.stdout.readline() == "ready\n"
     for name in net.names.values():
-        _ip("-n", name, "link", "set", "slow0", "mtu", "9000")
-    return "slow0"
+        _ip("-n", name, "link", "set", device, "mtu", "9000")
+    return device
 
 
 def _ip(*arguments: str) -> None:
     _run("ip", *arguments)
 
 
-def _run(*command: str) -> None:
+def _run(*command: str) -> str:
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, f"{' '.join(command)}: {done.stderr}"
+    return done.stdout

@@ -1,7 +1,9 @@
-"""A cluster on two hosts: prefill on one, decode on the other, and a cable that is pulled."""
+"""A cluster on two hosts: prefill on one, decode on the other, over cables that are slow, lose
+packets and are pulled."""
 
 import os
 import signal
+import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -27,11 +29,12 @@ TALE: dict[str, Any] = {
 }
 LONG = {**TALE, "max_tokens": 2500, "prompt": "and then " * 20}
 AWAY_S = 5.0
+CABLE, LOST = Link(rate_mbit=1000, delay_ms=1.0, loss=0.001), 3
 
 
 @pytest.fixture(scope="module")
 def hosts(tiny: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[TwoHosts]:
-    with joined_hosts(Link(), Link()) as net:
+    with joined_hosts(CABLE, CABLE) as net:
         both = TwoHosts(net, tmp_path_factory.mktemp("hosts"), tiny)
         try:
             both.start_worker()
@@ -114,6 +117,24 @@ def test_prefill_on_one_host_and_decode_on_the_other_give_the_same_tokens(
         ("box2", "tls"),
         ("box1", "unix"),
     ]
+
+
+def test_packets_that_are_late_or_lost_change_nothing(
+    hosts: TwoHosts, expected: Callable[[dict[str, Any]], list[dict[str, Any]]]
+) -> None:
+    """Three calls at a time, until packets were lost."""
+    for address in hosts.net.addresses("right"):
+        with hosts.inside(), pytest.raises(ConnectionRefusedError):
+            began = time.monotonic()
+            socket.create_connection((address, 1))
+        assert time.monotonic() - began >= 2e-3 * CABLE.delay_ms
+    number = 0
+    while sum(hosts.net.lost(link) for link in range(2)) < LOST:
+        bodies = [{**TALE, "prompt": f"tale {number + n} " * 40} for n in range(3)]
+        streams = [Streamed(hosts, body) for body in bodies]
+        for stream, body in zip(streams, bodies, strict=True):
+            assert texts(stream.ended()) == texts(expected(body))
+        number += len(bodies)
 
 
 def test_hosts_change_roles(

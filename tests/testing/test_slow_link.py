@@ -32,6 +32,7 @@ def test_packets_come_in_order_not_early_and_no_faster_than_the_rate(
             carried += len(packet)
             assert carried - len(packet) <= (at - began) * RATE + 1e-3 * RATE + 1500
     assert [packet for _, packet in came] == [packet for _, packet in sent]
+    assert (way.carried, way.lost) == (len(sent), len(packets) - len(sent))
     for (left, packet), (arrived, _) in zip(sent, came, strict=True):
         assert arrived >= left + DELAY_S + len(packet) / RATE - 1e-9
 

@@ -2,8 +2,9 @@
 
     python -m antiphon.testing.slow_link LEFT RIGHT --rate-bits 1e9 --delay-ms 1 --loss 0.001
 
-Has a TUN device `slow0` in either namespace and carries packets from one to the other. Prints
-"ready" when both are there; addresses are the caller's business. Ends with its standard input.
+Has a TUN device (`slow0`, or what `--device` says) in either namespace and carries packets from one
+to the other. Prints "ready" when both are there; addresses are the caller's business. For each line
+of its standard input it says how many packets it has carried and lost; it ends with that.
 On a kernel that has netem a veth pair with `tc qdisc … netem` is the better link.
 """
 
@@ -40,6 +41,9 @@ class Direction:
     bytes_per_s: float
     delay_s: Seconds
     loss: float
+    lost: int = 0
+    """Packets, by chance or because the queue was full."""
+    carried: int = 0
     _free_at: Seconds = 0.0
     _waiting: deque[tuple[Seconds, bytes]] = field(default_factory=deque)
     _waiting_bytes: int = 0
@@ -47,6 +51,7 @@ class Direction:
     def sent(self, packet: bytes, now: Seconds, draw: float) -> None:
         """A packet came in; `draw` in [0, 1) says whether it is lost. Mutates."""
         if draw < self.loss or self._waiting_bytes + len(packet) > MOST_WAITING_BYTES:
+            self.lost += 1
             return
         self._free_at = max(self._free_at, now) + len(packet) / self.bytes_per_s
         self._waiting.append((self._free_at + self.delay_s, packet))
@@ -58,6 +63,7 @@ class Direction:
         while self._waiting and self._waiting[0][0] <= now:
             arrived.append(self._waiting.popleft()[1])
             self._waiting_bytes -= len(arrived[-1])
+        self.carried += len(arrived)
         return arrived
 
     def next_at(self) -> Seconds | None:
@@ -73,11 +79,11 @@ def enter(namespace: str) -> None:
             raise OSError(number, f"namespace {namespace}: {os.strerror(number)}")
 
 
-def device_in(namespace: str) -> int:
+def device_in(namespace: str, name: str = DEVICE) -> int:
     """A new TUN device's descriptor; it lives as long as that."""
     enter(namespace)
     fd = os.open("/dev/net/tun", os.O_RDWR | os.O_NONBLOCK)
-    wanted = struct.pack("16sH22x", DEVICE.encode(), _IFF_TUN | _IFF_NO_PI)
+    wanted = struct.pack("16sH22x", name.encode(), _IFF_TUN | _IFF_NO_PI)
     fcntl.ioctl(fd, _TUNSETIFF, wanted)
     return fd
 
@@ -88,8 +94,10 @@ def carry(ends: tuple[int, int], ways: tuple[Direction, Direction], chance: rand
         times = [at for way in ways if (at := way.next_at()) is not None]
         wait_s = max(0.0, min(times) - time.monotonic()) if times else None
         ready, _, _ = select.select([*ends, sys.stdin], [], [], wait_s)
-        if sys.stdin in ready and not sys.stdin.readline():
-            return
+        if sys.stdin in ready:
+            if not sys.stdin.readline():
+                return
+            _say(f"{sum(way.carried for way in ways)} {sum(way.lost for way in ways)}")
         for end, way in zip(ends, ways, strict=True):
             if end in ready:
                 _read(end, way, chance)
@@ -97,6 +105,10 @@ def carry(ends: tuple[int, int], ways: tuple[Direction, Direction], chance: rand
         for end, way in zip(reversed(ends), ways, strict=True):
             for packet in way.due(now):
                 _write(end, packet)
+
+
+def _say(line: str) -> None:
+    print(line, flush=True)  # noqa: T201 - whoever started it waits for this
 
 
 def _read(end: int, way: Direction, chance: random.Random) -> None:
@@ -127,12 +139,13 @@ def main() -> None:
     parser.add_argument("--delay-ms", type=float, default=0.0, help="one way")
     parser.add_argument("--loss", type=float, default=0.0, help="share of packets")
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--device", default=DEVICE, help="its name in both namespaces")
     given = parser.parse_args()
-    ends = device_in(given.left), device_in(given.right)
+    ends = device_in(given.left, given.device), device_in(given.right, given.device)
     there, back = (
         Direction(given.rate_bits / 8, given.delay_ms / 1000, given.loss) for _ in range(2)
     )
-    print("ready", flush=True)  # noqa: T201 - whoever started it waits for this
+    _say("ready")
     carry(ends, (there, back), random.Random(given.seed))
 
 
