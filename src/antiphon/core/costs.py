@@ -1,6 +1,7 @@
 """What decisions need to know of the time that work takes. `perf/` implements these Protocols."""
 
-from typing import Protocol, runtime_checkable
+from functools import lru_cache
+from typing import Protocol, TypeGuard, runtime_checkable
 
 from antiphon.types import Seconds, StepPlan, Tier
 
@@ -41,9 +42,19 @@ class StagedTime(Protocol):
 def occupied_s(times: PhaseTime, tokens: int, start: int = 0) -> Seconds:
     """How long such a prompt keeps the next from beginning: all of its `prefill_s`, but where
     devices work in stages."""
-    if isinstance(times, StagedTime):
+    if _is_staged(times):
         return times.occupied_s(tokens, start)
     return times.prefill_s(tokens, start)
+
+
+def _is_staged(times: PhaseTime) -> TypeGuard[StagedTime]:
+    return _is_staged_type(type(times))
+
+
+@lru_cache(maxsize=64)
+def _is_staged_type(kind: type) -> bool:
+    # `isinstance` of a protocol compares all of its members, each time.
+    return issubclass(kind, StagedTime)
 
 
 class TransferTime(Protocol):

@@ -216,8 +216,9 @@ class GatewayLife:
     # ── time ─────────────────────────────────────────────────────────────────────────────────
 
     def _beat(self) -> None:
+        beat = Heartbeat()
         for worker in list(self._links):
-            self._send(worker, Heartbeat())
+            self._send(worker, beat)
         self._process.call_at(self._process.now + self._gateway.config.heartbeat_s, self._beat)
 
     def _wake(self) -> None:
@@ -270,6 +271,8 @@ class GatewayLife:
     def _execute(self, command: Command) -> None:
         now = self._process.now
         match command:
+            case Deliver() | DeliverRun() | EndSequence() | Settle() | Drained():
+                pass  # the log is the client; most are of these
             case Dispatch(worker=worker):
                 self._send(worker, dispatched(command, now))
             case Adopt(worker=worker):
@@ -281,8 +284,6 @@ class GatewayLife:
                 self._send(owner, command)
             case Abort(worker=worker):
                 self._send(worker, command)
-            case Deliver() | DeliverRun() | EndSequence() | Settle() | Drained():
-                pass  # the log is the client
             case _:
                 assert_never(command)
 

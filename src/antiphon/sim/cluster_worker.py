@@ -3,7 +3,6 @@
 from collections.abc import Callable, Sequence
 
 from antiphon.core.faults import Boundary, Damage, Node
-from antiphon.core.kv import ignore
 from antiphon.core.scheduler import Scheduler
 from antiphon.types import (
     Abort,
@@ -115,7 +114,7 @@ class WorkerLife:
         self._spec, self._model = spec, worker.model
         self.memory = parts.memory(setup.kv.page_tokens)
         self.store = parts.beside(self, worker.store, parts.store)
-        also = ignore if self.store is None else self.store.listen
+        also = None if self.store is None else self.store.listen
         self.teller = KvTeller(also, setup.kept_changes)
         if self.store is not None:
             self.store.tell_by(self.teller)

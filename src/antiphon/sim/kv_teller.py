@@ -73,7 +73,8 @@ class KvTeller(ChangeTeller):
     `note`s its changes.
     """
 
-    def __init__(self, also: KvListener, kept: int) -> None:
+    def __init__(self, also: KvListener | None, kept: int) -> None:
+        """`also` is told of each event; None: nobody is."""
         super().__init__(tuple, kept)
         self.held: dict[BlockKey, None] = {}
         self.beside: Held = tuple
@@ -87,7 +88,8 @@ class KvTeller(ChangeTeller):
         else:
             self.held.pop(event.key, None)
         self.note(KvChange(event.key, _DEVICE, stored))
-        self._also(event)
+        if self._also is not None:
+            self._also(event)
 
     def all_held(self) -> Iterable[tuple[BlockKey, Tier]]:
         """See `ChangeTeller`."""

@@ -141,6 +141,8 @@ class Network:
 
     def fates(self, boundary: Boundary, sender: Node, receiver: Node) -> Sequence[Fate]:
         """What planned faults and hostile links do to the message that is sent now."""
+        if self.fated is None and not self._hostile:
+            return ()
         self.crossed[boundary] += 1
         planned = () if self.fated is None else self.fated(boundary)
         misfortunes = self._misfortunes() if self._hostile else ()

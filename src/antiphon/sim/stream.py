@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, NamedTuple, Protocol, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 from antiphon.core.faults import Boundary, Delay, Drop, Duplicate, Node, Reorder
 from antiphon.types import Seconds
@@ -183,10 +183,8 @@ class Stream:
                 end.outgoing = None
 
 
-class _Item(NamedTuple):
-    number: int
-    message: Message
-    last: bool = False
+_END = object()
+"""Sent last, and no message: the stream ends."""
 
 
 class _Pipe:
@@ -212,7 +210,7 @@ class _Pipe:
         self._numbered = 0
         self._newest = 0
         self._arrives_at: Seconds = 0.0
-        self._held: list[_Item] = []
+        self._held: list[tuple[int, Message]] = []
         self._broken = False
 
     def put(self, message: Message, boundary: Boundary) -> None:
@@ -220,29 +218,28 @@ class _Pipe:
         sender, receiver = self._source.owner.name, self._target.owner.name
         conditions.traffic.sent += 1
         self._numbered += 1
-        item = _Item(self._numbered, message)
         fates = conditions.fates(boundary, sender, receiver)
         if fates:
-            self._dispatch(item, fates)
+            self._dispatch(message, fates)
         else:
-            self._in_order(item, conditions.delay_s())
+            self._in_order(message, conditions.delay_s())
         conditions.sent(boundary, sender, receiver)
 
     def finish(self) -> None:
         self._numbered += 1
-        self._in_order(_Item(self._numbered, None, last=True), self._conditions.delay_s())
+        self._in_order(_END, self._conditions.delay_s())
 
     def break_off(self) -> None:
         self._broken = True
-        self._conditions.traffic.lost += sum(not item.last for item in self._held)
+        self._conditions.traffic.lost += sum(message is not _END for _, message in self._held)
         self._held.clear()
 
     def flush(self) -> None:
         held, self._held = self._held, []
-        for item in held:
-            self._arrive(item)
+        for number, message in held:
+            self._arrive(number, message)
 
-    def _dispatch(self, item: _Item, fates: Sequence[Fate]) -> None:
+    def _dispatch(self, message: Message, fates: Sequence[Fate]) -> None:
         traffic = self._conditions.traffic
         delay_s, aside_s = self._conditions.delay_s(), None
         for fate in fates:
@@ -252,7 +249,7 @@ class _Pipe:
                     return
                 case Duplicate(after_s):
                     traffic.repeated += 1
-                    self._aside(item, delay_s + after_s)
+                    self._aside(message, delay_s + after_s)
                 case Reorder(by_s):
                     traffic.aside += 1
                     aside_s = delay_s + by_s
@@ -260,42 +257,49 @@ class _Pipe:
                     traffic.late += 1
                     delay_s += by_s
         if aside_s is None:
-            self._in_order(item, delay_s)
+            self._in_order(message, delay_s)
         else:
-            self._aside(item, aside_s)
+            self._aside(message, aside_s)
 
-    def _in_order(self, item: _Item, delay_s: Seconds) -> None:
+    def _in_order(self, message: Message, delay_s: Seconds) -> None:
         loop = self._conditions.loop
         at = loop.now + delay_s
         if at > self._arrives_at:
             self._arrives_at = at
-        loop.call_at(self._arrives_at, partial(self._arrive, item))
+        loop.call_at(self._arrives_at, partial(self._arrive, self._numbered, message))
 
-    def _aside(self, item: _Item, delay_s: Seconds) -> None:
+    def _aside(self, message: Message, delay_s: Seconds) -> None:
         loop = self._conditions.loop
-        loop.call_at(loop.now + delay_s, partial(self._arrive, item))
+        loop.call_at(loop.now + delay_s, partial(self._arrive, self._numbered, message))
 
-    def _arrive(self, item: _Item) -> None:
+    def _arrive(self, number: int, message: Message) -> None:
         conditions, target = self._conditions, self._target
         if self._broken:
-            conditions.traffic.lost += not item.last
+            conditions.traffic.lost += message is not _END
         elif conditions.parted(self._source.owner.name, target.owner.name):
             conditions.traffic.held += 1
-            self._held.append(item)
-        elif item.last and not target.owner.alive:
-            self._stream.forget_if_over()
-        elif item.last:
-            target.owner.deliver(self._end_target)
+            self._held.append((number, message))
+        elif message is _END:
+            self._end_arrives()
         elif target.receives:
-            conditions.traffic.delivered += 1
-            conditions.traffic.overtaken += item.number < self._newest
-            self._newest = max(self._newest, item.number)
-            if target.owner.stopped:
-                target.owner.deliver(partial(self._reach, item.message))
+            traffic = conditions.traffic
+            traffic.delivered += 1
+            if number < self._newest:
+                traffic.overtaken += 1
             else:
-                target.heard(item.message)
+                self._newest = number
+            if target.owner.stopped:
+                target.owner.deliver(partial(self._reach, message))
+            else:
+                target.heard(message)
         else:
             conditions.traffic.lost += 1
+
+    def _end_arrives(self) -> None:
+        if self._target.owner.alive:
+            self._target.owner.deliver(self._end_target)
+        else:
+            self._stream.forget_if_over()
 
     def _reach(self, message: Message) -> None:
         if self._target.open:

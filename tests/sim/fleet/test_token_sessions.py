@@ -2,7 +2,17 @@
 
 from itertools import islice
 
-from antiphon.sim.fleet.token_sessions import EOS, VOCAB_SIZE, answer_tokens, token_sessions
+from hypothesis import given
+from hypothesis import strategies as st
+
+from antiphon.core.kv import BlockKeys
+from antiphon.sim.fleet.token_sessions import (
+    EOS,
+    VOCAB_SIZE,
+    answer_tokens,
+    packed,
+    token_sessions,
+)
 from antiphon.workload import AnswerOf, Poisson, parse_workload, timed
 
 
@@ -37,3 +47,22 @@ def test_answers_differ_never_end_early_and_are_as_long_as_wanted() -> None:
         assert all(EOS < token < VOCAB_SIZE for token in answer)
     assert answer_tokens(1, 1, 10) == answer_tokens(1, 1, 50)[:10]
     assert answer_tokens(1, 1, 0) == ()
+
+
+@given(st.lists(st.integers(0, 2**32 - 1), min_size=8, max_size=40), st.integers(0, 5))
+def test_a_packed_prompt_has_the_names_and_the_parts_of_its_tokens(
+    tokens: list[int], begin: int
+) -> None:
+    whole = packed(tokens)
+    assert tuple(whole) == tuple(tokens)
+    assert (whole[begin], tuple(whole[begin : begin + 3])) == (
+        tokens[begin],
+        tuple(tokens[begin : begin + 3]),
+    )
+    keys = BlockKeys(identity=bytes(32), numerics="any", block_tokens=4)
+    ours: list[bytes] = []
+    theirs: list[bytes] = []
+    keys.extend(ours, packed(tokens), len(tokens) // 4)
+    keys.extend(theirs, tuple(tokens), len(tokens) // 4)
+    assert ours == theirs
+    assert keys.key(None, whole[:4]) == keys.key(None, tuple(tokens[:4]))

@@ -200,12 +200,13 @@ class PagePool:
             return False
         if len(pages) != self.pages_per_block:
             raise BugError(f"a block has {self.pages_per_block} pages, not {len(pages)}")
+        references, block_of = self._references, self._block_of
         for page in pages:
-            if not self._references[page] or self._block_of[page] is not None:
+            if not references[page] or block_of[page] is not None:
                 raise BugError(f"page {page} can't be named: nobody holds it, or it has a block")
         block = NamedBlock(key, tuple(pages), parent, tenant, live=len(pages))
         for page in pages:
-            self._block_of[page] = block
+            block_of[page] = block
         self._named[key] = block
         self._listen(
             BlockStored(key, parent, pages=block.pages, tokens=tuple(tokens), tenant=tenant)

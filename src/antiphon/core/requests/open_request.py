@@ -115,7 +115,6 @@ class OpenRequest:
         self.untouched = False
         self.fruitless = 0
         self.attempt.started = True
-        self.attempt.reached("first_token", now)
         if self.started_at is None:  # `Started` was lost or comes late: a token says as much
             self.started_at = now
         if self._first_token_at is None:

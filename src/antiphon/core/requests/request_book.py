@@ -258,6 +258,7 @@ class RequestBook:
         entry.attempt.known = True
         computed = not entry.attempt.first_token
         if computed:
+            entry.attempt.reached("first_token", now)
             self._dispatcher.token(entry, now)
         entry.accept_tokens(fact.sequence, tokens, now)
         deliver = Deliver(fact) if isinstance(fact, TokenGenerated) else DeliverRun(fact)

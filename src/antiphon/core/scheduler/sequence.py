@@ -137,8 +137,8 @@ class SequenceState:
         prompt_len = self.prompt_len
         if end <= prompt_len:
             return self.owner.request.prompt[start:end]
-        own = tuple(self.output[max(0, start - prompt_len) : end - prompt_len])
-        return self.owner.request.prompt[start:] + own
+        own = self.output[max(0, start - prompt_len) : end - prompt_len]
+        return (*self.owner.request.prompt[start:], *own)
 
     def take(self, tokens: Sequence[TokenId]) -> None:
         """New output. Mutates."""

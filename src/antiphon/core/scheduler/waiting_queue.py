@@ -34,6 +34,8 @@ class WaitingQueue:
 
     def __iter__(self) -> Iterator[SequenceState]:
         """All that wait, in order of service, as if nobody came meanwhile."""
+        if not self._waiting:
+            return
         for priority in sorted(self._classes):
             for one in self._classes[priority].order():
                 yield self._waiting[one.id]

@@ -33,6 +33,7 @@ from ..worker_parts import WorkerParts
 from .blind_kv import BlindKv, BlindMemory
 from .bulk_taker import BulkTaker, Links
 from .fleet_stores import FleetStores, StoreSetup
+from .large_pages import LargePages
 from .rare_collections import rare_collections
 from .store_plan import StorePlan
 from .timed_engine import DeviceTime, TimedEngine
@@ -193,10 +194,12 @@ class Fleet:
         """Until all calls are over, or `drain_s` after the last session began: whoever still waits
         then gives up. `on_progress` hears the users' time, and may raise to end the run.
         """
+        pages = LargePages()
         with rare_collections():
             self.cluster.run_until(self.join_s, max_actions=_MOST_ACTIONS)
             self.users.attach(self.cluster.loop, self.cluster.gateway)
             while not self._over(drain_s):
+                pages.ask()
                 self.cluster.run_until(self.now + _SLICE_S, max_actions=_MOST_ACTIONS)
                 on_progress(self.users.now)
             self.users.give_up()

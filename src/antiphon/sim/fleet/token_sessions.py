@@ -7,6 +7,7 @@ A virtual cluster has no tokenizer and needs none: a word is a token (`WORDS`), 
 skip words altogether. What shares a beginning as text shares it as tokens.
 """
 
+from array import array
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -25,7 +26,13 @@ _UNKNOWN = _FIRST_WORD + len(WORDS)
 """A user's own text may hold any words: they are told apart by a hash of their letters."""
 _NOISE = 1 << 16
 
-TokenPart: TypeAlias = tuple[TokenId, ...] | AnswerOf
+TokenPart: TypeAlias = Sequence[TokenId] | AnswerOf
+
+
+def packed(tokens: Iterable[TokenId] = ()) -> "array[TokenId]":
+    """Tokens of a prompt, 4 bytes each, as the names of blocks hash them (`core.kv.BlockKeys`):
+    what is long and read in whole blocks is copied as bytes, not token by token."""
+    return array("I", tokens)
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,9 +111,9 @@ def _turn(turn: Turn) -> TokenTurn:
     )
 
 
-def _tokens(text: str) -> tuple[TokenId, ...]:
+def _tokens(text: str) -> "array[TokenId]":
     numbers = _NUMBERS
-    return tuple(
+    return packed(
         found if (found := numbers.get(word)) is not None else _hashed(word)
         for word in text.split()
     )

@@ -4,6 +4,7 @@ Equal hash ids are equal tokens behind equal prefixes, as the trace means it. A 
 `copies` is as many groups of users who do the same at about the same times, and share nothing.
 """
 
+from array import array
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
@@ -13,7 +14,7 @@ from antiphon.core.draws import Draws
 from antiphon.types import Seconds, TokenId
 from antiphon.workload.traces import TRACE_BLOCK_TOKENS, TraceRow
 
-from .token_sessions import VOCAB_SIZE, TokenSession, TokenTurn
+from .token_sessions import VOCAB_SIZE, TokenSession, TokenTurn, packed
 
 _DIGITS = 6
 """Tokens that spell a hash id: `(VOCAB_SIZE - 1) ** 6` of them can be told apart."""
@@ -64,7 +65,7 @@ def _copy(
         yield TokenSession(at_s, number, (turn,), _SLO_CLASS)
 
 
-def _prompt(row: TraceRow, number: int, copy: int) -> tuple[tuple[TokenId, ...], ...]:
+def _prompt(row: TraceRow, number: int, copy: int) -> "tuple[array[TokenId], ...]":
     """Whole blocks for all ids, the last one cut as it is in the trace."""
     if not row.hash_ids:
         return (_spelt(0, 1, number) + _filler()[: max(0, row.input_tokens - _DIGITS - 1)],)
@@ -75,11 +76,11 @@ def _prompt(row: TraceRow, number: int, copy: int) -> tuple[tuple[TokenId, ...],
 
 
 @lru_cache(maxsize=1 << 15)
-def _block(hash_id: int, copy: int) -> tuple[TokenId, ...]:
+def _block(hash_id: int, copy: int) -> "array[TokenId]":
     return _spelt(copy, 0, hash_id) + _filler()[: TRACE_BLOCK_TOKENS - _DIGITS - 1]
 
 
-def _spelt(copy: int, kind: int, number: int) -> tuple[TokenId, ...]:
+def _spelt(copy: int, kind: int, number: int) -> "array[TokenId]":
     """Six digits for the number, one for what it numbers."""
     base = VOCAB_SIZE - 1
     number += copy << 32
@@ -87,9 +88,9 @@ def _spelt(copy: int, kind: int, number: int) -> tuple[TokenId, ...]:
     for _ in range(_DIGITS):
         number, digit = divmod(number, base)
         digits.append(1 + digit)
-    return (1 + kind, *digits)
+    return packed((1 + kind, *digits))
 
 
 @lru_cache(maxsize=1)
-def _filler() -> tuple[TokenId, ...]:
-    return tuple(1 + place % (VOCAB_SIZE - 1) for place in range(1 << 18))
+def _filler() -> "array[TokenId]":
+    return packed(1 + place % (VOCAB_SIZE - 1) for place in range(1 << 18))

@@ -5,6 +5,7 @@ What a call came to is read off the gateway's own commands, so a record says wha
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from typing import cast
 
 from antiphon.core.faults import Node
 from antiphon.types import (
@@ -32,7 +33,7 @@ from ..cluster_gateway import ClusterGateway
 from ..cluster_log import Arrived, ClusterLog, Entry, LifeBegan, LifeEnded, Turned
 from ..cluster_setup import GATEWAY
 from ..virtual_loop import VirtualLoop
-from .token_sessions import EOS, TokenSession, TokenTurn, answer_tokens
+from .token_sessions import EOS, TokenSession, TokenTurn, answer_tokens, packed
 
 _ERRORS = {
     Outcome.REJECTED: CallError.OVERLOADED,
@@ -340,7 +341,8 @@ class Users(ClusterLog):
 
 
 def _prompt(session: _Session, turn: TokenTurn) -> tuple[TokenId, ...]:
-    tokens: list[TokenId] = []
+    """Packed: whoever reads it does so by position and in slices, as of a tuple."""
+    tokens = packed()
     for part in turn.parts:
-        tokens += (session.answers[part.turn] or ()) if isinstance(part, AnswerOf) else part
-    return tuple(tokens) or (EOS + 1,)
+        tokens.extend((session.answers[part.turn] or ()) if isinstance(part, AnswerOf) else part)
+    return cast("tuple[TokenId, ...]", tokens or packed((EOS + 1,)))
