@@ -1,4 +1,4 @@
-"""`antiphon bench` as a process, on scripted servers: what it prints, keeps, and ends with."""
+"""`antiphon bench` on scripted servers: what it prints, keeps, and ends with."""
 
 import json
 import re
@@ -17,6 +17,7 @@ import pytest
 from antiphon.testing.free_ports import free_ports
 from antiphon.testing.scripted_calls import Behaviour, Ending, Script
 from antiphon.testing.scripted_server import scripted_server
+from command_here import run_here
 
 FILES = {"run.json", "requests.jsonl", "summary.json", "report.html"}
 LOAD = ("--workload", "fixed:input=8,output=4", "--rate", "40", "--duration", "1s")
@@ -29,7 +30,14 @@ def command(*arguments: str) -> list[str]:
 
 
 def bench(*arguments: str) -> Any:
-    return subprocess.run(command(*arguments), capture_output=True, text=True, timeout=LONGEST_S)
+    return run_here("bench", *arguments)
+
+
+def bench_process(*arguments: str, cwd: Path | None = None) -> Any:
+    """As its users start it."""
+    return subprocess.run(
+        command(*arguments), capture_output=True, text=True, timeout=LONGEST_S, cwd=cwd
+    )
 
 
 def failure(*arguments: str) -> str:
@@ -57,7 +65,7 @@ def url() -> Iterator[str]:
 def run(url: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of a run that went well."""
     folder = tmp_path_factory.mktemp("runs") / "first"
-    done = bench(url, "--model", "good", *LOAD, *LAX, "-o", str(folder))
+    done = bench_process(url, "--model", "good", *LOAD, *LAX, "-o", str(folder))
     assert done.returncode == 0, done.stderr
     assert f"Report: {folder}/report.html" in done.stderr
     assert re.search(
@@ -132,9 +140,7 @@ def test_json_alone_is_on_stdout_and_nothing_is_kept(url: str, tmp_path: Path) -
         "0s",
         "--json",
     )
-    done = subprocess.run(
-        command(*arguments), capture_output=True, text=True, timeout=LONGEST_S, cwd=tmp_path
-    )
+    done = bench_process(*arguments, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     summary = json.loads(done.stdout)
     assert (summary["calls"], summary["ok"]) == (12, 12)

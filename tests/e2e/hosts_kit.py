@@ -14,8 +14,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from e2e_process import START_S, WAIT_S, Served, antiphon, run
+from e2e_process import START_S, WAIT_S, Served, antiphon
 
+from command_here import run_here
 from netns_kit import Net, Side
 
 CLOCK_AHEAD_S = 100_000_000
@@ -77,7 +78,7 @@ class TwoHosts:
             **{side: _toml(them) for side, them in addresses.items()},
         )
         self.file.write_text(text)
-        made = run("cluster", "keys", str(self.keys), "--config", str(self.file))
+        made = run_here("cluster", "keys", str(self.keys), "--config", str(self.file))
         assert made.returncode == 0, made.stderr
         self.server = Served(
             *("serve", str(self.file), "--keys", str(self.keys / "box1")),

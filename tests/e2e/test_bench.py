@@ -1,23 +1,21 @@
-"""`antiphon serve` measured by `antiphon bench`, each as its users start it."""
+"""`antiphon serve` measured by `antiphon bench`."""
 
 import json
 import re
-import subprocess
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from e2e_process import Served, antiphon
+from e2e_process import Served
 
-LONGEST_S = 240.0
+from command_here import run_here
+
 LOAD = ("--workload", "fixed:input=16,output=8", "--rate", "4", "--duration", "5s")
 LAX = ("--slo", "ttft=60s,tpot=60s")
 
 
 def bench(*arguments: str) -> Any:
-    return subprocess.run(
-        antiphon("bench", *arguments), capture_output=True, text=True, timeout=LONGEST_S
-    )
+    return run_here("bench", *arguments)
 
 
 def test_our_own_server_is_measured(serve: Callable[..., Served], tmp_path: Path) -> None:

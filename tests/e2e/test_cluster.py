@@ -24,6 +24,8 @@ from e2e_process import (
     standing_still,
 )
 
+from command_here import run_here
+
 Start = Callable[..., Served]
 Cluster = Callable[[str], Served]
 TALE: dict[str, Any] = {
@@ -298,7 +300,7 @@ def test_a_worker_flips_and_flips_back_under_load(cluster: Cluster) -> None:
     with Load(served) as load:
         load.until_more()
         for role in ("prefill", "decode"):
-            done = run("role", "decode-1", role, "--timeout", "20", "--url", served.url)
+            done = run_here("role", "decode-1", role, "--timeout", "20", "--url", served.url)
             assert done.returncode == 0, done.stderr
             worker = {w["id"]: w for w in served.until(joined)["workers"]}["decode-1"]
             assert worker["role"] == role
@@ -310,15 +312,15 @@ def test_a_drained_worker_is_idle_until_it_is_wanted_again(cluster: Cluster) -> 
     served = cluster("1P2D")
     with Load(served) as load:
         load.until_more()
-        done = run("drain", "decode-0", "--timeout", "0", "--url", served.url)
+        done = run_here("drain", "decode-0", "--timeout", "0", "--url", served.url)
         assert done.returncode == 0, done.stderr
         load.until_more()
         worker = served.worker("decode-0")
         assert (worker["health"], worker["running"], worker["waiting"]) == ("draining", 0, 0)
-        refused = run("drain", "decode-1", "--url", served.url)
+        refused = run_here("drain", "decode-1", "--url", served.url)
         assert refused.returncode == 1
         assert "last worker that decodes" in refused.stderr
-        assert run("role", "decode-0", "decode", "--url", served.url).returncode == 0
+        assert run_here("role", "decode-0", "decode", "--url", served.url).returncode == 0
         served.until(joined)
         load.until_more()
 
@@ -328,7 +330,7 @@ def test_a_rolling_restart_loses_nothing(cluster: Cluster) -> None:
     before = {w["id"]: w for w in served.status()["workers"]}
     with Load(served) as load:
         load.until_more()
-        done = run("restart", "--timeout", "20", "--url", served.url)
+        done = run_here("restart", "--timeout", "20", "--url", served.url)
         assert done.returncode == 0, done.stderr
         load.until_more()
     after = {w["id"]: w for w in served.until(joined)["workers"]}
@@ -338,6 +340,6 @@ def test_a_rolling_restart_loses_nothing(cluster: Cluster) -> None:
 
 def test_a_worker_that_nobody_knows_is_named_with_those_that_are_there(cluster: Cluster) -> None:
     served = cluster("1M")
-    done = run("drain", "mixed-7", "--url", served.url)
+    done = run_here("drain", "mixed-7", "--url", served.url)
     assert done.returncode == 2
     assert "known are mixed-0" in done.stderr

@@ -6,6 +6,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from command_here import run_here
+
 LOST_AFTER_S = 5
 """How long silence takes to tell of a dead worker; a closed stream tells at once."""
 NOTHING_TESTED = "no request was interrupted: nothing was put to the test"
@@ -76,28 +78,14 @@ def test_workers_die_and_stand_still_under_load_and_nothing_is_lost(
 
 def test_a_cluster_of_one_has_nobody_who_could_be_spared(tiny: Path) -> None:
     """It is refused before it starts: a drill that tested nothing would not have passed."""
-    done = subprocess.run(
-        [
-            *(sys.executable, "-m", "antiphon", "drill", str(tiny), "--kind", "mixed"),
-            *("--prefill", "0", "--decode", "0", "--mixed", "1"),
-        ],
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
+    shape = ("--prefill", "0", "--decode", "0", "--mixed", "1")
+    done = run_here("drill", str(tiny), "--kind", "mixed", *shape)
     assert done.returncode == 2
     assert "no worker can be spared" in done.stderr
 
 
 def test_nobody_serves_there() -> None:
-    done = subprocess.run(
-        [sys.executable, "-m", "antiphon", "drill", "--url", "http://127.0.0.1:9"],
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
+    done = run_here("drill", "--url", "http://127.0.0.1:9")
     assert done.returncode == 2
     assert "no server of yours" in done.stderr
 

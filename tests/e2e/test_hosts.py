@@ -13,9 +13,10 @@ from typing import Any
 import httpx
 import pytest
 from completions import add_line, ask, lines_of
-from e2e_process import Served, joined, run
+from e2e_process import Served, joined
 from hosts_kit import HostWorker, TwoHosts, health, of
 
+from command_here import run_here
 from netns_kit import Link, joined_hosts
 
 pytestmark = pytest.mark.timeout(300)
@@ -153,7 +154,7 @@ def test_hosts_change_roles(
 
 def flip(hosts: TwoHosts, roles: dict[str, str]) -> None:
     for worker, role in roles.items():
-        done = run("role", worker, role, "--url", hosts.server.url)
+        done = run_here("role", worker, role, "--url", hosts.server.url)
         assert done.returncode == 0, done.stderr
 
 
@@ -215,7 +216,7 @@ def test_processes_that_are_killed_come_back_on_both_hosts(
 def test_a_host_that_has_other_keys_hears_why_it_may_not_join(
     hosts: TwoHosts, tmp_path: Path
 ) -> None:
-    made = run("cluster", "keys", str(tmp_path / "keys"), "--config", str(hosts.file))
+    made = run_here("cluster", "keys", str(tmp_path / "keys"), "--config", str(hosts.file))
     assert made.returncode == 0, made.stderr
     own, hosts.keys = hosts.keys, tmp_path / "keys"
     try:

@@ -8,7 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import httpx
-from e2e_process import Metrics, Served, at_rest, joined, run, standing_still
+from e2e_process import Metrics, Served, at_rest, joined, standing_still
+
+from command_here import run_here
 
 BLOCK = 64
 LONG = "It was the best of times, it was the worst of times. " * 30
@@ -43,7 +45,7 @@ def bearer(key: str | None) -> dict[str, str]:
 
 
 def kv(served: Served, *arguments: str) -> Any:
-    done = run("kv", *arguments, "--json", "--url", served.url)
+    done = run_here("kv", *arguments, "--json", "--url", served.url)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
 
@@ -92,7 +94,7 @@ def test_operators_find_pin_and_forget_what_a_request_left(serve: Callable[..., 
     assert kv(served, "clear", "--text", LONG, "--yes")["blocks"] == blocks
     gone = tokens_at(kv(served, "lookup", "--text", LONG))
     assert gone == {**everywhere, ("store", "host"): 0, ("store", "any"): 0}
-    refused = run("kv", "pin", "--text", LONG, "--url", served.url)
+    refused = run_here("kv", "pin", "--text", LONG, "--url", served.url)
     assert refused.returncode == 1
     assert "none of the prompt's" in refused.stderr
     assert served.stop() == 0
@@ -118,7 +120,7 @@ def test_another_worker_fetches_what_one_has_computed(
     stored(served, first["prompt"] // BLOCK)
     places = tokens_at(kv(served, "lookup", "--text", LONG))
     [computed] = [w for (w, tier), tokens in places.items() if tier == "device" and tokens]
-    assert run("drain", computed, "--url", served.url).returncode == 0
+    assert run_here("drain", computed, "--url", served.url).returncode == 0
     again = ask(served)
     assert again["choice"] == first["choice"]
     assert (first["cached"], again["cached"]) == (0, whole(first))
@@ -134,7 +136,7 @@ def test_another_worker_fetches_what_one_has_computed(
     logs = sorted(tmp_path.glob("decisions*"))
     assert len(logs) == 3, "the gateway's, which heard of all blocks, and two workers'"
     for file in logs:
-        replayed = run("replay", str(file))
+        replayed = run_here("replay", str(file))
         assert replayed.returncode == 0, replayed.stdout + replayed.stderr
 
 
@@ -185,7 +187,7 @@ def test_blocks_go_to_disk_and_outlive_store_and_worker(
     assert kv(served, "prefetch", *named)["blocks"] == blocks
     assert tokens_at(kv(served, "lookup", *named))["store", "host"] == whole(first)
     assert kv(served, "verify")["blocks"] == 0
-    assert run("restart", "mixed-0", "--url", served.url).returncode == 0
+    assert run_here("restart", "mixed-0", "--url", served.url).returncode == 0
     stored(served, blocks)
     again = ask(served)
     assert again["choice"] == first["choice"]
@@ -201,13 +203,13 @@ def test_a_stopped_store_costs_no_more_than_its_deadline(serve: Callable[..., Se
     stored(served, first["prompt"] // BLOCK)
     places = tokens_at(kv(served, "lookup", "--text", LONG))
     [computed] = [w for (w, tier), tokens in places.items() if tier == "device" and tokens]
-    assert run("drain", computed, "--url", served.url).returncode == 0
+    assert run_here("drain", computed, "--url", served.url).returncode == 0
     with standing_still(served.status()["store"]["pid"]):
         assert ask(served)["choice"] == first["choice"]
         again = ask(served)  # this worker has it now, whatever the store does
         assert (again["choice"], again["cached"]) == (first["choice"], whole(first))
         served.until_metrics(lambda seen: seen("antiphon_store_up") == 0)
-        away = run("kv", "clear", "--all", "--yes", "--url", served.url)
+        away = run_here("kv", "clear", "--all", "--yes", "--url", served.url)
         assert away.returncode == 1
         assert "KV store" in away.stderr
     served.until_metrics(lambda seen: seen("antiphon_store_up") == 1)
@@ -256,12 +258,12 @@ def test_tenants_do_not_find_each_others_blocks(
     left = kv(served, "lookup", "--text", LONG, "--all-tenants")
     have = {place["tenant"]: place["tokens"] for place in left["places"] if place["tier"] == "any"}
     assert have == {1: 0, 2: blocks * BLOCK}
-    whose = run("kv", "lookup", "--text", LONG, "--url", served.url)
+    whose = run_here("kv", "lookup", "--text", LONG, "--url", served.url)
     assert whose.returncode == 2
     assert "2 API keys" in whose.stderr
     assert served.stop() == 0
     for file in tmp_path.glob("decisions*"):
-        replayed = run("replay", str(file))
+        replayed = run_here("replay", str(file))
         assert replayed.returncode == 0, replayed.stdout
 
 
@@ -273,7 +275,7 @@ def test_without_a_store_everything_else_works(serve: Callable[..., Served]) -> 
     found = kv(served, "lookup", "--text", LONG)
     assert found["store"] == "off"
     assert tokens_at(found) == {("mixed-0", "device"): first["prompt"] // BLOCK * BLOCK}
-    refused = run("kv", "clear", "--all", "--yes", "--url", served.url)
+    refused = run_here("kv", "clear", "--all", "--yes", "--url", served.url)
     assert refused.returncode == 1
     assert "--store on" in refused.stderr
     assert served.metrics()("antiphon_store_up") == 0

@@ -10,13 +10,14 @@ from typing import Any
 import httpx
 import pytest
 from completions import ask
-from e2e_process import Served, alive, config_file, joined, run
+from e2e_process import Served, alive, config_file, joined
 
 from antiphon.core.planner import PLANNER
 from antiphon.core.recorded_run import fresh_machines
 from antiphon.core.recorder import replay
 from antiphon.perf import read_times
 from antiphon.wire import read_decision_log
+from command_here import run_here
 
 Start = Callable[..., Served]
 STORY: dict[str, Any] = {
@@ -130,7 +131,7 @@ def test_advice_changes_nothing(serve: Start, settings: Path) -> None:
     before = served.pids()
     with load(served):
         served.until(lambda status: any("add 1 mixed" in one["moves"] for one in decisions(status)))
-        shown = run("status", "--url", served.url).stdout
+        shown = run_here("status", "--url", served.url).stdout
         assert "would add 1 mixed (" in shown
     assert sorted(served.pids()) == sorted(before)
     assert served.metrics()("antiphon_planner_moves_total") == 0

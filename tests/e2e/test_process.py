@@ -14,6 +14,7 @@ from typer.testing import CliRunner
 
 from antiphon.cli.app import app
 from antiphon.wire import read_decision_log
+from command_here import run_here
 
 Start = Callable[..., Served]
 LONG: dict[str, Any] = {"prompt": "the", "max_tokens": 240, "ignore_eos": True, "stream": True}
@@ -136,7 +137,7 @@ def test_keys_names_and_a_decision_log_that_is_private_whoever_made_the_file(
     for file in (log, worker):
         with file.open("rb") as lines:
             methods[file] = [entry.method for entry in read_decision_log(lines).entries]
-        replayed = run("replay", str(file))
+        replayed = run_here("replay", str(file))
         assert replayed.returncode == 0, replayed.stdout
         assert f"The same: {len(methods[file])} decisions" in replayed.stdout
     assert methods[log].count("start") == 1

@@ -11,9 +11,10 @@ from typing import Any
 
 import pytest
 from completions import ask, ask_all
-from e2e_process import SHAPES, Metrics, Served, at_rest, config_file, joined, run
+from e2e_process import SHAPES, Metrics, Served, at_rest, config_file, joined
 
 from antiphon.testing.text_corpus import CORPUS
+from command_here import run_here
 
 Cluster = Callable[[str], Served]
 Choices = list[dict[str, Any]]
@@ -120,7 +121,7 @@ def changed(served: Served, change: tuple[str, ...]) -> Iterator[None]:
         return
     (own,) = (w["role"] for w in served.status()["workers"] if w["id"] == change[1])
     for order in (change, ("role", change[1], own)):
-        done = run(*order, "--url", served.url)
+        done = run_here(*order, "--url", served.url)
         assert done.returncode == 0, done.stderr
         if order == change:
             yield

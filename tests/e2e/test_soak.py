@@ -11,7 +11,7 @@ from e2e_process import SHAPES, Metrics, config_file
 from e2e_process import at_rest as is_at_rest
 
 STREAMS = 200
-ROUNDS = 4
+ROUNDS = 3
 GROWTH_BYTES = 16 * 1024**2
 """Less than a tenth of a megabyte a stream: what a leaked stream or sequence would exceed."""
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from antiphon.engine.first_use import first_use
-from antiphon.engine.folder_lock import locked
+from antiphon.host import locked
 
 SPAWN = multiprocessing.get_context("spawn")
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cache
 from random import Random
 from statistics import fmean
 
@@ -81,7 +82,11 @@ class Plant:
     faults: tuple[ProcessFault, ...] = ()
     kv_tokens: int = 65_536
 
-    def play(self, policy: str, calls: Sequence[Call], *, seed: int = 0) -> Outcome:
+    def play(self, policy: str, calls: tuple[Call, ...], *, seed: int = 0) -> Outcome:
+        """One run; whoever asks for it again gets the same."""
+        return _played(self, policy, calls, seed)
+
+    def _play(self, policy: str, calls: tuple[Call, ...], seed: int) -> Outcome:
         config = build(
             {
                 "router": {"policy": policy, "ttft_s": 1.0, "tpot_s": 0.1},
@@ -126,7 +131,12 @@ class Plant:
                     )
 
 
-def means(plant: Plant, loads: Sequence[Sequence[Call]]) -> dict[str, float]:
+@cache
+def _played(plant: Plant, policy: str, calls: tuple[Call, ...], seed: int) -> Outcome:
+    return plant._play(policy, calls, seed)
+
+
+def means(plant: Plant, loads: Sequence[tuple[Call, ...]]) -> dict[str, float]:
     """Mean time to the first token under each policy, over all loads."""
     return {
         policy: fmean(plant.play(policy, load, seed=seed).mean_s for seed, load in enumerate(loads))
@@ -147,6 +157,6 @@ def own(draw: Random, tokens: int) -> tuple[int, ...]:
     return tuple(draw.randrange(1, 1000) for _ in range(tokens))
 
 
-def _sessions(calls: Sequence[Call]) -> Iterator[TokenSession]:
+def _sessions(calls: tuple[Call, ...]) -> Iterator[TokenSession]:
     for number, call in enumerate(calls):
         yield TokenSession(call.at_s, number, (TokenTurn((call.prompt,), call.output_tokens),))

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import numba
 
-from .folder_lock import locked
+from antiphon.host import locked
+
 from .kernel_cache import KERNEL_REVISION
 
 _LOG = logging.getLogger(__name__)

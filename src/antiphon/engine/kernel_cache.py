@@ -7,6 +7,8 @@ from typing import Any
 
 from numba import njit
 
+from antiphon.host import shared
+
 _BESIDE_INT8 = (
     "attention.py",
     "attention_block.py",
@@ -53,7 +55,7 @@ def kernel(function: Callable[..., Any]) -> Callable[..., Any]:
     Numba's cache looks at the time stamp of the file that holds the function, but not at the files
     that the function's callees and intrinsics come from: after a change there it would load the old
     machine code. Hence the revision of all sources is made part of the name that numba files it by.
-    The CPU's name and features are part of numba's key already.
+    The CPU's name and features are part of numba's key already. Processes take turns at the cache.
     """
     function.__qualname__ = f"{function.__qualname__}_{KERNEL_REVISION}"
-    return njit(nogil=True, cache=True, error_model="numpy")(function)
+    return shared(njit(nogil=True, cache=True, error_model="numpy")(function))

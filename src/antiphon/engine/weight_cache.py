@@ -25,7 +25,7 @@ from typing import BinaryIO
 import torch
 from safetensors import SafetensorError, safe_open
 
-from .folder_lock import locked
+from antiphon.host import locked
 
 _REVISION = 1
 """Raise it when the values or their order change: files of another revision are never read."""

@@ -1,8 +1,10 @@
 """What the machine that we run on has, how processes on it end, and files that are seen whole."""
 
+from .folder_lock import locked
 from .memory import available_bytes, give_back_freed_memory
 from .own_folder import open_folder_remedy
 from .process_end import Terminated, die_with_parent, end_with_parent, terminable
+from .shared_code import shared
 from .whole_file import write_whole
 
 __all__ = [
@@ -11,7 +13,9 @@ __all__ = [
     "die_with_parent",
     "end_with_parent",
     "give_back_freed_memory",
+    "locked",
     "open_folder_remedy",
+    "shared",
     "terminable",
     "write_whole",
 ]

@@ -43,6 +43,7 @@ def drops_the_unfinished(records: Sequence[CallRecord], slos: Slos) -> Attainmen
 
 
 @pytest.mark.parametrize("law", LAWS)
+@pytest.mark.no_cover
 def test_ours_keeps_the_law(law: Callable[[Yardstick], None]) -> None:
     law(Attainment.of)
 
@@ -56,6 +57,7 @@ def test_ours_keeps_the_law(law: Callable[[Yardstick], None]) -> None:
         (law_waiting_longer_helps_nobody, drops_the_unfinished),
     ],
 )
+@pytest.mark.no_cover
 def test_the_law_finds_a_faulty_yardstick(
     law: Callable[[Yardstick], None], faulty: Yardstick
 ) -> None:

@@ -289,6 +289,7 @@ class DropsTwice(LeaseBook):
         (DropsTwice, "dropped more than once|a leak"),
     ],
 )
+@pytest.mark.no_cover
 def test_finds(kind: type[LeaseBook], message: str) -> None:
     faulty = type("Faulty", (LeaseMachine,), {"kind": kind})
     search = settings(

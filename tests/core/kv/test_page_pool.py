@@ -231,6 +231,7 @@ class Hasty(PagePool):
 
 
 @pytest.mark.parametrize("mutant", [Forgetful, HeadFirst, Touchy, Hasty])
+@pytest.mark.no_cover
 def test_the_laws_find_a_faulty_pool(mutant: type[PagePool]) -> None:
     machine = type("Faulty", (PoolMachine,), {"pool_class": mutant})
     search = settings(

@@ -1,5 +1,6 @@
 """A short deadline gains a bounded head start, so nobody of its class starves."""
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -67,6 +68,7 @@ def test_nobody_is_overtaken_by_who_came_more_than_the_patience_later(arrivals) 
                 assert at <= later_at + PATIENCE_S
 
 
+@pytest.mark.no_cover
 def test_a_stream_of_short_timeouts_starves_nobody() -> None:
     """More comes than can be served, all of it with a shorter deadline than the victim's."""
     submits = [
