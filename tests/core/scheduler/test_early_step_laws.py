@@ -108,6 +108,7 @@ def finds(law: str) -> None:
 
 
 @pytest.mark.parametrize("wrong", [WaitsForNothing, Unchecked])
+@pytest.mark.no_cover
 def test_i5_finds_a_step_that_reads_what_has_not_come(
     wrong: type[ComingFetches], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -24,7 +24,7 @@ from antiphon.core.store_pool import (
     PoolRules,
     StorePool,
 )
-from antiphon.core.store_pool.peer_address import MOST_PEERS, PeerAddress, parse_peer
+from antiphon.core.store_pool.peer_address import MOST_PEERS, PeerAddress
 from antiphon.core.tiers import Slot
 from antiphon.errors import PeerError
 from antiphon.live.kv_journal import KvJournal, KvNews
@@ -54,6 +54,7 @@ from .coded_blocks import CodedBlocks
 from .encoded_pages import PAGE_BYTES
 from .farewell import hand_over
 from .home_moves import HomeMoves
+from .known_peers import KnownPeers
 from .peer_reads import PeerReads, peer_view
 from .pool_link import PoolLink, clear_all
 from .pool_session import PoolSession
@@ -100,11 +101,10 @@ class PoolMember:
         self._clock = clock
         self._blocks: TieredBlocks | None = None
         self._server: PageServer | None = None
-        self._links: dict[StoreName, PoolLink] = {}
-        self._dialing: dict[StoreName, asyncio.Task[None]] = {}
+        self._known = KnownPeers(self.node.name, self._link_to, spawn)
         self._reads: dict[StoreName, PeerReads] = {}
         self._sessions: dict[PoolSession, None] = {}
-        self._moves = HomeMoves(self.pool.placing, self._links.get)
+        self._moves = HomeMoves(self.pool.placing, self._known.links.get)
         self._running: list[asyncio.Task[None]] = []
         self._ending: set[asyncio.Task[None]] = set()
         self._threads = started_threads(READING_THREADS, "kv-peer")
@@ -120,20 +120,19 @@ class PoolMember:
         self._server = PageServer(blocks.memory.region, data, must_seal=must_seal)
         self._coded.open(blocks.own_work, data, must_seal=must_seal, spawn=self._spawn)
         for text in self._config.store_pool.peers:
-            if (peer := parse_peer(text)) is not None:
-                self.know(peer)
+            self._known.hear_of(text)
         self._moves.attach(blocks)
         work = (self._review(), self._prove(), self._moves.place(), self._moves.take_in())
         self._running = [self._spawn(one) for one in work]
 
     async def hand_over(self, within_s: Seconds) -> None:
         """See `Peers`."""
-        await hand_over(self.pool, self._links.get, self._moves.placed, within_s=within_s)
+        await hand_over(self.pool, self._known.links.get, self._moves.placed, within_s=within_s)
 
     async def close(self) -> None:
         """See `Peers`."""
         self._closed = True
-        ending = [*self._running, *self._dialing.values()]
+        ending = [*self._running, *self._known.close()]
         for task in ending:
             task.cancel()
         for session in list(self._sessions):
@@ -152,29 +151,8 @@ class PoolMember:
         """Whether another store reads here."""
         return bool(self._sessions)
 
-    def know(self, peer: PeerAddress) -> None:
-        """There is a store at that address: call it, unless it is known there, or is this one."""
-        known = self._links.get(peer.name)
-        if self._closed or peer.name == self.node.name or (known and known.address == peer):
-            return
-        if known is not None:
-            if known.present:
-                return
-            self._dialing.pop(peer.name).cancel()
-        elif len(self._links) >= MOST_PEERS and not self._dropped_an_absent_one():
-            return
-        link = PoolLink(peer, self, self._where.dial, self._config.cluster, clock=self._clock)
-        self._links[peer.name] = link
-        self._dialing[peer.name] = self._spawn(link.run())
-
-    def _dropped_an_absent_one(self) -> bool:
-        """Whether a store that does not answer made room for another."""
-        for name, link in self._links.items():
-            if not link.present:
-                self._dialing.pop(name).cancel()
-                del self._links[name]
-                return True
-        return False
+    def _link_to(self, peer: PeerAddress) -> PoolLink:
+        return PoolLink(peer, self, self._where.dial, self._config.cluster, clock=self._clock)
 
     # ── stores that call ─────────────────────────────────────────────────────────────────────
 
@@ -202,9 +180,8 @@ class PoolMember:
             on_over=over,
         )
         self._sessions[session] = None
-        known = [link.address for name, link in self._links.items() if name != hello.name]
-        if (peer := parse_peer(hello.address)) is not None and peer.name == hello.name:
-            self.know(peer)
+        known = [link.address for name, link in self._known.links.items() if name != hello.name]
+        self._known.hear_of(hello.address, name=hello.name)
         welcome = PoolWelcome(
             name=self.node.name,
             incarnation=self.node.incarnation,
@@ -254,8 +231,7 @@ class PoolMember:
         self.pool.joined(node)
         self._changed_some.set()
         for text in welcome.known[:MOST_PEERS]:
-            if (peer := parse_peer(text)) is not None:
-                self.know(peer)
+            self._known.hear_of(text)
 
     def news(self, link: PoolLink, node: PoolNode, news: KvNews) -> KvReplay | None:
         """See `Listener`."""
@@ -299,8 +275,8 @@ class PoolMember:
     def views(self) -> tuple[PoolPeer, ...]:
         """All that are known, there or not."""
         return tuple(
-            peer_view(self._links[name], self._reads.get(name), self.pool, self._clock())
-            for name in sorted(self._links)
+            peer_view(self._known.links[name], self._reads.get(name), self.pool, self._clock())
+            for name in sorted(self._known.links)
         )
 
     def changed(self, change: KvChange) -> None:
@@ -345,7 +321,7 @@ class PoolMember:
 
     def doubt(self, keys: Sequence[BlockKey]) -> None:
         """Said to all that are there."""
-        for link in self._links.values():
+        for link in self._known.links.values():
             link.forget(keys)
 
     async def clear(
@@ -353,7 +329,7 @@ class PoolMember:
     ) -> tuple[int, Sequence[str]]:
         """All at the same time."""
         wish = PoolClear(tenant=tenant, keys=None if keys is None else tuple(keys))
-        return await clear_all(list(self._links.values()), wish)
+        return await clear_all(list(self._known.links.values()), wish)
 
     async def fill(
         self, record: RecordedBlock, slot: Slot, deadline: Seconds, level: str = RAW
