@@ -116,6 +116,8 @@ class BringingUp:
             while loads:
                 there = [key for key in way.left if where(key) is Tier.PEER]
                 ahead = [key for key in there if key not in self._loads]
+                if not ahead:  # begun by others, or gone, while we waited
+                    break
                 chosen = read.choose(ahead)
                 if not chosen.blocks and loads[0].key in way.left[:BLOCKS_A_TURN]:
                     read.left(len(ahead))
