@@ -138,3 +138,30 @@ def test_no_second_authority_and_no_second_gateway(tmp_path: Path, file: Path) -
     strange = run("cluster", "keys", str(keys), "--host", "box9")
     assert (strange.exit_code, "but no authority" in strange.stderr) == (2, True)
     assert {one.name for one in keys.iterdir()} == {"box1", "box2"}
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        (["--store", "on"], "--pool-listen HOST:PORT"),
+        (["--store-memory", "64MiB"], "a place in the cluster's pool of stores"),
+        (["--store", "off", "--store-memory", "64MiB"], "no effect with --store off"),
+        (["--pool-listen", "nowhere:0"], "store_pool.listen"),
+        (["--pool-listen", "10.0.0.2:7420", "--peer", "box1"], "store_pool.peers"),
+    ],
+)
+def test_a_workers_store_needs_a_place_in_the_pool(
+    tmp_path: Path, options: list[str], says: str
+) -> None:
+    keys = tmp_path / "keys"
+    assert run("cluster", "keys", str(keys), "--gateway", "box1", "--host", "box2").exit_code == 0
+    whose = ("--keys", str(keys / "box2"), "--address", "10.0.0.2")
+    done = run("worker", "m.gguf", "--join", "10.0.0.1:7400", *whose, "--decode", "1", *options)
+    assert done.exit_code == 2
+    assert says in done.stderr
+
+
+def test_who_is_called_asks_for_a_certificate(file: Path) -> None:
+    done = run("cluster", "check", str(file), "--dial")
+    assert done.exit_code == 2
+    assert "--keys FOLDER" in done.stderr
