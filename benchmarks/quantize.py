@@ -140,30 +140,34 @@ def antiphon(*words: str) -> str:
 
 
 def table(rows: Sequence[dict[str, Any]]) -> Iterator[str]:
-    """As it stands in docs/reference/models.md."""
+    """As it stands in docs/reference/models.md: a line for each model."""
     yield (
-        "| model | `--quantize` | file | in memory | KV a token | prompt, decode (tokens/s) "
-        "| KL (nats) | top-1 |"
+        "| model | file | in memory: `int8`, `none` | KV a token: bf16, fp32 | prompt, decode in "
+        "`int8` (tokens/s) | in `none` | KL of `int8` (nats) | top-1 of `int8` |"
     )
     yield "|---" * 8 + "|"
-    for row in rows:
-        tiny = row["model"].startswith("tiny")
-        pace = "not measured"
-        if "decode_tokens_per_s" in row:
-            pace = f"{row['prompt_tokens_per_s']:,.0f}, {row['decode_tokens_per_s']:,.0f}"
+    for name in dict.fromkeys(row["model"] for row in rows):
+        of = {row["quantize"]: row for row in rows if row["model"] == name}
+        both = [of[quantize] for quantize in QUANTIZATIONS]
+        digits = 1 if name.startswith("tiny") else 0
         cells = (
-            row["model"],
-            f"`{row['quantize']}`",
-            *(
-                f"{row[key] / 1e6:,.{1 if tiny else 0}f} MB"
-                for key in ("file_bytes", "weight_bytes")
-            ),
-            f"{row['kv_bytes_per_token'] / 1e3:,.1f} kB",
-            "–" if tiny else pace,
-            f"{max(row['kl_nats'], 0.0):.5f}",
-            f"{100 * row['top1']:.1f} %",
+            name,
+            f"{both[0]['file_bytes'] / 1e6:,.{digits}f} MB",
+            ", ".join(f"{row['weight_bytes'] / 1e6:,.{digits}f}" for row in both) + " MB",
+            ", ".join(f"{row['kv_bytes_per_token'] / 1e3:,.1f}" for row in both) + " kB",
+            *map(_pace, both),
+            f"{both[0]['kl_nats']:.4f}",
+            f"{100 * both[0]['top1']:.1f} %",
         )
         yield f"| {' | '.join(cells)} |"
+
+
+def _pace(row: dict[str, Any]) -> str:
+    if row["model"].startswith("tiny"):
+        return "–"
+    if "decode_tokens_per_s" not in row:
+        return "not measured"
+    return f"{row['prompt_tokens_per_s']:,.0f}, {row['decode_tokens_per_s']:,.0f}"
 
 
 def _options() -> argparse.Namespace:

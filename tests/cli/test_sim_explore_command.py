@@ -38,7 +38,7 @@ def test_sums_are_shown() -> None:
     assert result.exit_code == 0
     assert "honest" in result.stdout
     assert "I35  a cancel is obeyed\n" in result.stdout
-    assert "0 of 2 runs broke a law" in result.stdout
+    assert "Of 2 runs 0 broke a law" in result.stdout
 
 
 def test_sums_as_json_and_in_a_folder(tmp_path: Path) -> None:
@@ -88,7 +88,7 @@ def test_ctrl_c_shows_the_sums_so_far(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(search, "search", interrupted)
     result = run(*FEW)
     assert result.exit_code == 130
-    assert "0 of 1 runs broke a law" in result.stdout
+    assert "Of 1 run 0 broke a law" in result.stdout
 
 
 @pytest.mark.parametrize(

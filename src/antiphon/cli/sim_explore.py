@@ -248,7 +248,7 @@ def _as_table(card: "Scorecard") -> str:
         for number, meaning in LAWS.items():
             broken = sum(run.broken is not None and run.broken.law == number for run in card.broken)
             console.print(f"{number:<4} {meaning}" + (f": BROKEN by {broken}" if broken else ""))
-        console.print(f"{len(card.broken):,} of {plural(card.runs, 'run')} broke a law")
+        console.print(f"Of {plural(card.runs, 'run')} {len(card.broken):,} broke a law")
     return "\n".join(line.rstrip() for line in captured.get().splitlines()).rstrip()
 
 
