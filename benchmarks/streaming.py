@@ -29,6 +29,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
+from support import result
 
 HERE = Path(__file__).parent
 sys.path.append(str(HERE.parent / "tests"))

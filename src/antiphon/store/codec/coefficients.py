@@ -43,39 +43,51 @@ class Rule(NamedTuple):
 
 
 class Coded(NamedTuple):
-    """Symbols uint8 [tokens, columns], low parts uint8 [tokens, wide columns], and what the
-    escapes are, int32, row by row."""
+    """Symbols uint8 [tokens, columns], low parts uint8 [tokens, wide columns], where the escapes
+    are (`escape_places`), and what they are, int32."""
 
     symbols: Symbols
     lows: npt.NDArray[np.uint8]
+    places: npt.NDArray[np.int64]
     escapes: npt.NDArray[np.int32]
 
 
+def escape_places(symbols: Symbols) -> npt.NDArray[np.int64]:
+    """Numbers of the escapes among all symbols, row by row."""
+    return np.flatnonzero(symbols == ESCAPE)
+
+
 def whole_numbers(scaled: Floats, rule: Rule, rounding: float) -> Coded | None:
-    """`scaled` [tokens, columns] rounded. None: one is not finite, or more than 2²⁴ steps."""
-    symbols = np.empty(scaled.shape, np.uint8)
-    numbers = np.empty(scaled.shape, np.int32)
+    """`scaled` [tokens, columns or more] rounded. None: one is not finite, or more than 2²⁴
+    steps."""
+    shape = len(scaled), len(rule.limit)
+    symbols = np.empty(shape, np.uint8)
+    numbers = np.empty(shape, np.int32)
     rounded_down = np.float32(1 - rounding)
     rounds = (rule.following, rule.shift, rule.limit, rounded_down)
     if not _round(scaled, *rounds, symbols, numbers):
         return None
     wide = rule.wide
-    bits = rule.low_bits[wide].astype(np.int32)
-    half = (1 << bits) >> 1
-    high = (numbers[:, wide] + half) >> bits
-    lows = (numbers[:, wide] + half - (high << bits)).astype(np.uint8)
-    beyond = np.abs(high) > rule.limit[wide]
-    symbols[:, wide] = np.where(beyond, ESCAPE, high + ZERO)
-    numbers[:, wide] = high
-    return Coded(symbols, lows, numbers[symbols == ESCAPE])
+    lows = np.empty((len(symbols), len(wide)), np.uint8)
+    if len(wide):
+        bits = rule.low_bits[wide].astype(np.int32)
+        half = (1 << bits) >> 1
+        high = (numbers[:, wide] + half) >> bits
+        lows[:] = numbers[:, wide] + half - (high << bits)
+        beyond = np.abs(high) > rule.limit[wide]
+        symbols[:, wide] = np.where(beyond, ESCAPE, high + ZERO)
+        numbers[:, wide] = high
+    places = escape_places(symbols)
+    return Coded(symbols, lows, places, numbers.reshape(-1)[places])
 
 
 def restore(coded: Coded, rule: Rule) -> Floats:
     """What the decoder has of `scaled`. There are as many escapes as symbols for them."""
-    symbols, lows, escapes = coded
-    numbers = symbols.astype(np.int32) - ZERO
-    if len(escapes):
-        numbers[symbols == ESCAPE] = escapes
+    symbols, lows, places, escapes = coded
+    numbers = np.empty(symbols.shape, np.int32)
+    np.subtract(symbols, np.int32(ZERO), out=numbers, dtype=np.int32)
+    if len(places):
+        numbers.reshape(-1)[places] = escapes
     wide = rule.wide
     if len(wide):
         bits = rule.low_bits[wide].astype(np.int32)
@@ -87,7 +99,7 @@ def restore(coded: Coded, rule: Rule) -> Floats:
 
 @kernel
 def _round(scaled, following, shift, limit, rounded_down, symbols, numbers):
-    tokens, columns = scaled.shape
+    tokens, columns = symbols.shape
     before = np.zeros(columns, np.float32)
     odd = np.uint32(0)
     for token in range(tokens):

@@ -23,8 +23,9 @@ import numpy.typing as npt
 
 from . import rans
 from .block_shape import BlockShape
-from .coefficients import ESCAPE, ZERO, Coded, Rule, restore, whole_numbers
+from .coefficients import ESCAPE, ZERO, Coded, Rule, escape_places, restore, whole_numbers
 from .escapes import pack_escapes, unpack_escapes
+from .matrix_product import PackedMatrix
 from .profile import MOST_LOW_BITS, SKIPPED, KvProfile, ProfileLevel, Transform, padded
 from .rows import Floats, Part, Rotation, read_rows, rotation, write_rows
 
@@ -40,12 +41,10 @@ class _Columns:
 
     part: Part
     mean: Floats
-    forward: Floats
-    """[channels, columns]"""
-    inverse: Floats
-    """[columns, channels]"""
-    skipped: Floats
-    """[channels, what the level does not keep]"""
+    forward: PackedMatrix
+    """[channels, columns, and behind them what the level does not keep]"""
+    inverse: PackedMatrix
+    """[columns, channels], from the mean on."""
     rule: Rule
     classes: npt.NDArray[np.uint8]
     low_classes: npt.NDArray[np.uint8]
@@ -77,14 +76,14 @@ class EntropyCoder:
         for section in self._sections:
             symbols, escapes = [], []
             for columns in section:
-                rows = read_rows(block, shape, columns.part, turn)
-                rows -= columns.mean
+                rows = read_rows(block, shape, columns.part, turn, columns.mean)
                 rows[:kept] = 0
-                coded = whole_numbers(rows @ columns.forward, columns.rule, profile.rounding)
-                if coded is None or not _all_short(rows @ columns.skipped):
+                scaled = columns.forward.product(rows)
+                coded = whole_numbers(scaled, columns.rule, profile.rounding)
+                if coded is None or not _all_short(scaled[:, len(columns.classes) :]):
                     return None
                 symbols += [coded.symbols, _in_lanes(coded.lows, len(columns.low_classes))]
-                limits = _limits(coded.symbols, columns.rule.limit)
+                limits = _limits(coded.places, columns.rule.limit)
                 escapes.append(pack_escapes(coded.escapes, limits))
             stream = rans.encode(np.concatenate(symbols, 1), _classes(section), self.tables)
             table.append(_ROW.pack(len(stream), *map(len, escapes)))
@@ -137,12 +136,12 @@ class EntropyCoder:
             at += len(columns.classes)
             lows = symbols[:, at : at + len(columns.rule.wide)]
             at += len(columns.low_classes)
-            numbers = unpack_escapes(extra, _limits(mine, columns.rule.limit))
+            places = escape_places(mine)
+            numbers = unpack_escapes(extra, _limits(places, columns.rule.limit))
             if numbers is None:
                 return False
-            rows = restore(Coded(mine, lows, numbers), columns.rule) @ columns.inverse
-            rows += columns.mean
-            write_rows(rows, into, shape, columns.part, turn)
+            scaled = restore(Coded(mine, lows, places, numbers), columns.rule)
+            write_rows(columns.inverse.product(scaled), into, shape, columns.part, turn)
         return True
 
 
@@ -165,9 +164,9 @@ def _in_lanes(lows: npt.NDArray[np.uint8], columns: int) -> npt.NDArray[np.uint8
     return wide
 
 
-def _limits(symbols: npt.NDArray[np.uint8], limit: npt.NDArray[np.int32]) -> npt.NDArray[np.int32]:
+def _limits(places: npt.NDArray[np.int64], limit: npt.NDArray[np.int32]) -> npt.NDArray[np.int32]:
     """The limit of each escape's column, in the order of the escapes."""
-    return np.broadcast_to(limit, symbols.shape)[symbols == ESCAPE]
+    return limit[places % len(limit)]
 
 
 def coder_of(profile: KvProfile, number: int) -> EntropyCoder | None:
@@ -214,8 +213,10 @@ def _columns(
     used = min(columns, channels)
     mine = np.full(columns, SKIPPED, np.uint8)
     mine[:used] = classes[:used]
-    forward = np.zeros((channels, columns), np.float32)
+    skipped = transform.forward[classes == SKIPPED]
+    forward = np.zeros((channels, columns + len(skipped)), np.float32)
     forward[:, :used] = transform.forward[:used].T / np.float32(level.step)
+    forward[:, columns:] = skipped.T / np.float32(level.step)
     inverse = np.zeros((columns, channels), np.float32)
     inverse[:used] = transform.inverse[:, :used].T * np.float32(level.step)
     following = np.zeros(columns, np.float32)
@@ -238,11 +239,8 @@ def _columns(
     return _Columns(
         part=part,
         mean=transform.mean,
-        forward=forward,
-        inverse=inverse,
-        skipped=np.ascontiguousarray(
-            transform.forward[classes == SKIPPED].T / np.float32(level.step)
-        ),
+        forward=PackedMatrix(forward),
+        inverse=PackedMatrix(inverse, transform.mean),
         rule=rule,
         classes=mine,
         low_classes=low_classes,
