@@ -138,14 +138,14 @@ async def know(study: Study, profile: Path | None) -> None:
     config = config_of(None, None)
     half, halves = study.options.tokens // 2, list[float]()
     for number, context in enumerate(study.contexts):
-        async with streamed_worker(config, Path("nowhere")) as worker:
+        async with streamed_worker(config, study.stores.folder) as worker:
             halves.append((await worker.ask(context[:half], fetch=0)).ttft_s)
-        async with streamed_worker(config, Path("nowhere")) as worker:
+        async with streamed_worker(config, study.stores.folder) as worker:
             study.recomputed.append(await worker.ask(context, fetch=0))
             blocks = blocks_of(worker) if number == 0 else ()
         for level in study.options.levels if blocks else ():
             made = read_kv_profile(profile) if profile else None
-            rank = len(study.levels)
+            rank = 0 if level in EXACT else len(study.levels)
             study.levels.append(fetch_level(parse_level(level), rank, blocks, made))
     study.prefill = PrefillTime.through(
         (half, statistics.median(halves)), (study.options.tokens, study.recompute_s)

@@ -44,7 +44,7 @@ class StreamedStores:
     """Starts stores with the `values` of a configuration; `folder` is private."""
 
     def __init__(self, net: Net, folder: Path) -> None:
-        self._net, self._folder = net, folder
+        self._net, self.folder = net, folder
         self._keys = folder / "keys"
         names = [argument for name in NEAR_NAMES for argument in ("--host", name)]
         command = _antiphon("cluster", "keys", str(self._keys), "--gateway", FAR, *names)
@@ -76,7 +76,7 @@ class StreamedStores:
         values: Mapping[str, Mapping[str, object]],
         *peers: str,
     ) -> Iterator[Store]:
-        folder = self._folder / f"{name}.{next(self._started)}"
+        folder = self.folder / f"{name}.{next(self._started)}"
         folder.mkdir(mode=0o700)
         file = folder / "store.toml"
         file.write_text(_toml(values))

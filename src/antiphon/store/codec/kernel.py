@@ -6,8 +6,8 @@ from antiphon.store.compiled import compiler
 
 _HERE = Path(__file__).parent
 _NAMES = (
-    *("blob", "coefficients", "elements", "escapes", "integers", "kernel", "matrix_product"),
-    *("rans", "rows"),
+    *("blob", "coefficients", "elements", "escapes", "integers", "kernel", "lane_words"),
+    *("matrix_product", "rans", "rows"),
 )
 _SOURCES = (*(_HERE / f"{name}.py" for name in _NAMES), _HERE.parent / "transfer/xxh3.py")
 kernel = compiler(_SOURCES, error_model="numpy")

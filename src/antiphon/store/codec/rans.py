@@ -19,8 +19,8 @@ import numpy.typing as npt
 from antiphon.errors import BugError
 
 from .kernel import kernel
+from .lane_words import LANES, SPARE_WORDS, flush, refill
 
-LANES = 32
 BITS = 12
 SYMBOLS = 256
 TOTAL = 1 << BITS
@@ -71,12 +71,12 @@ def encode(
     """
     tokens, columns = symbols.shape
     _check(columns, classes, tables)
-    words = np.empty(tokens * columns + 1, np.uint16)
+    words = np.empty(tokens * columns + SPARE_WORDS, np.uint16)
     states = np.empty(LANES, np.uint32)
-    first = _encode(np.ascontiguousarray(symbols), classes, tables.encoding, words, states)
-    if first < 0:
+    count = _encode(np.ascontiguousarray(symbols), classes, tables.encoding, words, states)
+    if count < 0:
         raise BugError("a symbol has no frequency in its distribution")
-    return states.astype("<u4").tobytes() + words[first:-1].astype("<u2").tobytes()
+    return states.astype("<u4").tobytes() + words[:count][::-1].astype("<u2").tobytes()
 
 
 def decode(
@@ -105,15 +105,15 @@ def _check(columns: int, classes: npt.NDArray[np.uint8], tables: Distributions) 
 
 @kernel
 def _encode(symbols, classes, encoding, words, states):
-    """Where the stream's first word lies in `words`, whose last is spare; −1: a symbol has no
-    frequency. `states` [32] become those to begin decoding with."""
+    """How many of `words` there are, the stream's last one first; −1: a symbol has no frequency.
+    `states` [32] become those to begin decoding with."""
     tokens, columns = symbols.shape
     base = np.empty(LANES, np.int64)
-    frequency = np.empty(LANES, np.uint64)
-    start = np.empty(LANES, np.uint64)
+    frequency = np.empty(LANES, np.uint32)
+    start = np.empty(LANES, np.uint32)
     inverse = np.empty(LANES, np.float64)
-    state = np.full(LANES, np.uint64(_LOW))
-    at = len(words) - 1
+    states[:] = np.uint32(_LOW)
+    at = 0
     for block in range(columns - LANES, -1, -LANES):
         for lane in range(LANES):
             base[lane] = np.int64(classes[block + lane]) * SYMBOLS
@@ -122,25 +122,18 @@ def _encode(symbols, classes, encoding, words, states):
             for lane in range(LANES):
                 entry = encoding[base[lane] + symbols[token, block + lane]]
                 known &= entry >> np.uint32(24)
-                frequency[lane] = np.uint64((entry & np.uint32(0xFFF)) + np.uint32(1))
-                start[lane] = np.uint64((entry >> np.uint32(12)) & np.uint32(0xFFF))
+                frequency[lane] = (entry & np.uint32(0xFFF)) + np.uint32(1)
+                start[lane] = (entry >> np.uint32(12)) & np.uint32(0xFFF)
                 inverse[lane] = 1.0 / np.float64(frequency[lane])
             if known == 0:
                 return -1
-            for lane in range(LANES - 1, -1, -1):
-                x = state[lane]
-                more = x >= frequency[lane] << np.uint64(20)
-                words[at - 1] = np.uint16(x & np.uint64(0xFFFF))
-                at -= more
-                state[lane] = x >> np.uint64(16) if more else x
+            at = flush(states, frequency, words, at)
             for lane in range(LANES):
-                x = state[lane]
+                x = states[lane]
                 # ⌊x / f⌋ exactly: half a step away from both neighbours, far more than rounding.
-                quotient = np.uint64((np.float64(x) + 0.5) * inverse[lane])
+                quotient = np.uint32((np.float64(x) + 0.5) * inverse[lane])
                 rest = x - quotient * frequency[lane]
-                state[lane] = (quotient << np.uint64(BITS)) + rest + start[lane]
-    for lane in range(LANES):
-        states[lane] = np.uint32(state[lane])
+                states[lane] = (quotient << np.uint32(BITS)) + rest + start[lane]
     return at
 
 
@@ -165,12 +158,7 @@ def _decode(words, states, classes, decoding, into):
                 states[lane] = np.uint32(
                     frequency * (x >> np.uint32(BITS)) + (entry >> np.uint32(20))
                 )
-            for lane in range(LANES):
-                x = states[lane]
-                less = x < np.uint32(_LOW)
-                filled = np.uint32((x << np.uint32(16)) | np.uint32(words[at]))
-                states[lane] = filled if less else x
-                at += less
+            at = refill(states, words, at)
     for lane in range(LANES):
         if states[lane] != np.uint32(_LOW):
             return False
