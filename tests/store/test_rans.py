@@ -1,11 +1,15 @@
 """Range coding: any symbols come back, sizes are what entropy says, damage is seen."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from numba import njit
 
 from antiphon.errors import BugError
+from antiphon.store.codec import lane_words
 from antiphon.store.codec.rans import (
     LANES,
     STATE_BYTES,
@@ -119,3 +123,37 @@ def test_frequencies_must_add_up() -> None:
     symbols, classes, tables = normal_case()
     with pytest.raises(BugError, match="lanes"):
         encode(symbols[:, 1:], classes[1:], tables)
+
+
+def flushing(move: Any) -> Any:
+    return njit(lambda states, frequencies, words: move(states, frequencies, words, 0))
+
+
+def refilling(move: Any) -> Any:
+    return njit(lambda states, words: move(states, words, 0))
+
+
+FLUSHES = [flushing(move) for move in (lane_words._flush_each, lane_words.flush)]
+REFILLS = [refilling(move) for move in (lane_words._refill_each, lane_words.refill)]
+
+
+@given(st.integers(0, 2**32), st.floats(0.0, 1.0))
+@FEW
+def test_lanes_done_together_are_as_if_done_one_by_one(seed: int, share: float) -> None:
+    """And what was given to a stream comes back from its end."""
+    chance = np.random.default_rng(seed)
+    frequencies = chance.integers(1, TOTAL, LANES)
+    few, many = (chance.integers(1 << 16, frequencies << 20), chance.integers(1 << 16, 1 << 32, LANES))
+    before = np.where(chance.random(LANES) < share, many, few).astype(np.uint32)
+    found = []
+    for flush in FLUSHES:
+        states, words = before.copy(), np.zeros(LANES + lane_words.SPARE_WORDS, np.uint16)
+        count = flush(states, frequencies.astype(np.uint32), words)
+        found.append((count, states.tobytes(), words[:count].tobytes()))
+    assert found[0] == found[1]
+    assert count == np.count_nonzero(before >= frequencies << 20)
+    stream = np.concatenate([words[:count][::-1], np.full(LANES, 9, np.uint16)])
+    for refill in REFILLS:
+        back = states.copy()
+        assert refill(back, stream) == count
+        assert (back == before).all()

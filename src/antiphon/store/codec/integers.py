@@ -10,7 +10,8 @@ its head's token. Both are bfloat16, rounded outwards, so that no value lies bey
 
 import numpy as np
 import numpy.typing as npt
-from numba import njit
+from numba import njit, types
+from numba.extending import overload
 
 from .block_shape import BlockShape
 from .elements import above, as_element, as_float, below, not_finite, whole
@@ -69,6 +70,30 @@ def _code(element, low, inverse, top):
     return np.int32(min((as_float(element) - low) * inverse + _HALF, top))
 
 
+def nth(values, c):
+    """Of one for each channel, or of one for all."""
+    raise NotImplementedError
+
+
+def behind(values, first):
+    """Those from channel `first` on."""
+    raise NotImplementedError
+
+
+@overload(nth, inline="always")
+def _nth(values, c):
+    if isinstance(values, types.Array):
+        return lambda values, c: values[c]
+    return lambda values, c: values
+
+
+@overload(behind, inline="always")
+def _behind(values, first):
+    if isinstance(values, types.Array):
+        return lambda values, first: values[first:]
+    return lambda values, first: values
+
+
 # Rows are slices of a flat array, their elements counted from 0: where numba can't know that they
 # follow each other, or that an index is not below 0, nothing is done in vectors. One head's keys or
 # values are `at`: the element that they begin with, and how far pages are apart.
@@ -88,16 +113,17 @@ def _widen_range(row, low, high):
 
 @reducing_kernel
 def _write_codes(row, low, inverse, top, codes):
-    """A row's codes: bytes, or, if `top` is 15, halves of bytes."""
+    """A row's codes: bytes, or, if `top` is 15, halves of bytes. `low` and `inverse`: of each
+    channel, or one for all."""
     if top > np.float32(15):
         for c in range(len(codes)):
-            codes[c] = np.uint8(_code(row[c], low[c], inverse[c], top))
+            codes[c] = np.uint8(_code(row[c], nth(low, c), nth(inverse, c), top))
     else:
         half = len(codes)
-        upper, upper_low, upper_inverse = row[half:], low[half:], inverse[half:]
+        upper, upper_low, upper_inverse = row[half:], behind(low, half), behind(inverse, half)
         for c in range(half):
-            x = _code(row[c], low[c], inverse[c], top)
-            y = _code(upper[c], upper_low[c], upper_inverse[c], top)
+            x = _code(row[c], nth(low, c), nth(inverse, c), top)
+            y = _code(upper[c], nth(upper_low, c), nth(upper_inverse, c), top)
             codes[c] = np.uint8(x | y << 4)
 
 
@@ -153,7 +179,6 @@ def _range_of(row):
 def _encode_values(elements, at, sizes, top, scales, codes):
     """One head's values, likewise. `scales` [2, tokens]."""
     pages, page_tokens, width = sizes
-    lows, inverses = np.empty(width, np.float32), np.empty(width, np.float32)
     for page in range(pages):
         for t in range(page_tokens):
             token = page * page_tokens + t
@@ -168,9 +193,8 @@ def _encode_values(elements, at, sizes, top, scales, codes):
             step = whole(scales[1, token])
             if not_finite(step) or not_finite(low):
                 return False
-            lows[:] = low
-            inverses[:] = np.float32(1) / step if step > 0 else np.float32(0)
-            _write_codes(row, lows, inverses, top, codes[token])
+            inverse = np.float32(1) / step if step > 0 else np.float32(0)
+            _write_codes(row, low, inverse, top, codes[token])
     return True
 
 
