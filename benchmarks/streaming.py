@@ -201,7 +201,12 @@ async def filled(
 
 
 async def fetched(
-    study: Study, cell: Cell, far: Store, keys: Sequence[BlockKey], number: int, profile: Path | None
+    study: Study,
+    cell: Cell,
+    far: Store,
+    keys: Sequence[BlockKey],
+    number: int,
+    profile: Path | None,
 ) -> Asked:
     """The context asked of a worker beside a store that is new in the pool."""
     config = config_of(cell.choice, profile)
@@ -228,9 +233,7 @@ def config_of(level: str | None, profile: Path | None) -> Config:
     return build(tables)
 
 
-def tables_of(
-    level: str, profile: Path | None, bytes_per_s: float
-) -> dict[str, dict[str, object]]:
+def tables_of(level: str, profile: Path | None, bytes_per_s: float) -> dict[str, dict[str, object]]:
     """A store's, and what a worker must have alike."""
     pool: dict[str, object] = {"link_bytes_per_s": bytes_per_s}
     if level != "raw":

@@ -46,9 +46,9 @@ def ratios(cells: Sequence[Cell]) -> dict[float, float]:
     for gbit in dict.fromkeys(cell.gbit for cell in cells):
         here = [cell for cell in cells if cell.gbit == gbit and not cell.slo_s]
         fixed = [cell.median_s for cell in here if cell.choice != ADAPTIVE]
-        found |= {
-            gbit: cell.median_s / min(fixed) for cell in here if cell.choice == ADAPTIVE and fixed
-        }
+        mine = [cell.median_s for cell in here if cell.choice == ADAPTIVE]
+        if mine and fixed:
+            found[gbit] = mine[0] / min(fixed)
     return found
 
 
@@ -66,7 +66,9 @@ def violations(cells: Sequence[Cell], slos_s: Sequence[float]) -> list[dict[str,
             ]
             if times:
                 share = sum(ttft > slo_s for ttft in times) / len(times)
-                found.append({"slo_s": round(slo_s, 3), "choice": choice, "missed": round(share, 3)})
+                found.append(
+                    {"slo_s": round(slo_s, 3), "choice": choice, "missed": round(share, 3)}
+                )
     return found
 
 

@@ -54,9 +54,7 @@ def fetch_level(
     if level != RAW:
         speed = speed_of(encoded, decoded, blocks)
         per_s = min(speed.encode_per_s, speed.decode_per_s) * tokens / blocks[0].size
-    return FetchLevel(
-        name=level.name, rank=rank, bytes_per_token=size / tokens, tokens_per_s=per_s
-    )
+    return FetchLevel(name=level.name, rank=rank, bytes_per_token=size / tokens, tokens_per_s=per_s)
 
 
 def predicted_s(

@@ -143,7 +143,10 @@ def test_lanes_done_together_are_as_if_done_one_by_one(seed: int, share: float) 
     """And what was given to a stream comes back from its end."""
     chance = np.random.default_rng(seed)
     frequencies = chance.integers(1, TOTAL, LANES)
-    few, many = (chance.integers(1 << 16, frequencies << 20), chance.integers(1 << 16, 1 << 32, LANES))
+    few, many = (
+        chance.integers(1 << 16, frequencies << 20),
+        chance.integers(1 << 16, 1 << 32, LANES),
+    )
     before = np.where(chance.random(LANES) < share, many, few).astype(np.uint32)
     found = []
     for flush in FLUSHES:

@@ -90,8 +90,9 @@ def _flush_chosen(typingctx, states, frequencies, words, at):
             parts = builder.lshr(x, ir.Constant(_STATES, [20] * _AT_ONCE))
             chosen = builder.icmp_unsigned(">=", parts, least)
             low, last_first = builder.trunc(x, _WORDS), list(range(_AT_ONCE - 1, -1, -1))
-            turned, turned_chosen = _pick(builder, low, last_first), _pick(
-                builder, chosen, last_first
+            turned, turned_chosen = (
+                _pick(builder, low, last_first),
+                _pick(builder, chosen, last_first),
             )
             together = _moved(builder, "compress", turned, turned_chosen)
             there = _place(context, builder, signature, args, 2, at)

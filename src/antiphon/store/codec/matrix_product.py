@@ -48,7 +48,7 @@ class PackedMatrix:
         """Columns of a product: those behind `columns` are 0."""
         wide = np.zeros((self.depth, self.width), np.float32)
         wide[:, : self.columns] = matrix
-        panels = wide.reshape(self.depth, -1, PANEL).transpose(1, 0, 2)
+        panels = wide.reshape(self.depth, self.width // PANEL, PANEL).transpose(1, 0, 2)
         self._panels = np.ascontiguousarray(panels).reshape(-1)
         self._start = np.zeros(self.width, np.float32)
         if start is not None:
@@ -84,8 +84,8 @@ def _instruction(function: Callable[..., Any]) -> Callable[..., Any]:
 def _tile(  # noqa: PLR0913 - one machine-level call with everything in registers
     typingctx, height, rows, row_at, depth, panels, panel_at, start, start_at, out, out_at, width
 ):
-    """`height` (1 … 6) rows and `_TILE_COLUMNS` columns of the product. Flat arrays of float32, each
-    counted from its `_at`; rows have `depth` numbers, panels `PANEL`, `out` `width`."""
+    """`height` (1 … 6) rows and `_TILE_COLUMNS` columns of the product. Flat arrays of float32,
+    each counted from its `_at`; rows have `depth` numbers, panels `PANEL`, `out` `width`."""
 
     def codegen(context, builder, signature, args):
         height, kinds = args[0], signature.args

@@ -1,8 +1,8 @@
 """Cosines and sines by IEEE sums and products alone, so that they are the same on every machine.
 
 A C library's, and NumPy's own, differ in last bits from one processor to the next. Cody and Waite
-1980 ("Software Manual for the Elementary Functions", ch. 8) for the reduction: π/2 in parts so short
-that their products with a whole number are exact.
+1980 ("Software Manual for the Elementary Functions", ch. 8) for the reduction: π/2 in parts so
+short that their products with a whole number are exact.
 """
 
 from fractions import Fraction
