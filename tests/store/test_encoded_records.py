@@ -4,7 +4,6 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from codec_kit import LEVELS, block_of, profile, profile_for
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -18,6 +17,7 @@ from antiphon.store.record import (
     RecordProblem,
     decode_header,
 )
+from codec_kit import LEVELS, block_of, profile, profile_for
 
 CODED = [level for level in LEVELS if level != RAW]
 ORIGIN = KvOrigin(

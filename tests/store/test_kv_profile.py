@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from codec_kit import BITS, block_of, floats, profile
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from safetensors import safe_open
@@ -30,6 +29,7 @@ from antiphon.store.codec import (
 )
 from antiphon.store.codec.block_shape import BlockShape
 from antiphon.store.codec.rows import read_rows, rotation, write_rows
+from codec_kit import BITS, block_of, floats, profile
 
 
 def mixing(chance: np.random.Generator, size: int) -> np.ndarray:

@@ -47,6 +47,18 @@ StoreKeyFile: TypeAlias = Annotated[
     str | None,
     typer.Option(help="File of the key that seals what it keeps on disk.", metavar="FILE"),
 ]
+PoolLevel: TypeAlias = Annotated[
+    str | None,
+    typer.Option(
+        help="How blocks cross the network: raw, lossless, int8, int4, entropy-1 … entropy-5, or "
+        "adaptive.",
+        metavar="LEVEL",
+    ),
+]
+KvProfileFile: TypeAlias = Annotated[
+    str | None,
+    typer.Option(help="Profile of the model, of `antiphon kv profile`.", metavar="FILE"),
+]
 Keys: TypeAlias = Annotated[
     str | None,
     typer.Option(help="Folder of this host's keys, of `antiphon cluster keys`.", metavar="FOLDER"),

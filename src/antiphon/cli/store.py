@@ -42,6 +42,8 @@ def store(  # noqa: PLR0913  each is an option
         list[str] | None,
         typer.Option(help="Another store of the pool; may be repeated.", metavar="NAME@HOST:PORT"),
     ] = None,
+    pool_level: options.PoolLevel = None,
+    kv_profile: options.KvProfileFile = None,
     keys: Annotated[
         str | None,
         typer.Option(help="Folder of this host's keys (`antiphon cluster keys`).", metavar="DIR"),
@@ -71,6 +73,14 @@ def store(  # noqa: PLR0913  each is an option
     antiphon store --socket-dir /run/user/1000/a --pool-name a --pool-listen 127.0.0.1:7421
     antiphon store --socket-dir /run/user/1000/b --pool-name b --pool-listen 127.0.0.1:7422 \\
         --peer a@127.0.0.1:7421
+
+    Where the network is slow, blocks can cross it encoded. Levels other than lossless change what
+    the model says a little: name the level to the servers too (`store_pool.level`), whose KV then
+    has other names, so that nobody takes it for exact.
+
+    \b
+    antiphon store --config cluster.toml --keys /etc/antiphon/box2 \\
+        --pool-level adaptive --kv-profile smollm2.kvprofile
     """
     given = {
         ("cluster", "socket_dir"): socket_dir,
@@ -81,6 +91,8 @@ def store(  # noqa: PLR0913  each is an option
         ("store_pool", "listen"): pool_listen,
         ("store_pool", "name"): pool_name,
         ("store_pool", "peers"): peer or None,
+        ("store_pool", "level"): pool_level,
+        ("store_pool", "profile"): kv_profile,
         ("network", "keys"): keys,
         ("network", "addresses"): _addresses(keys, pool_listen),
     }

@@ -46,8 +46,9 @@ class FetchState:
     `tokens`: of each chunk. `compute_s`: what computing each takes once those before it are here;
     empty: they can't be computed. `left_s`: until the SLO's end (below 0: it is over; then what is
     soonest is best). `here_rank`: of the worst KV that is here already. `shares_cores`: decoding
-    takes from the same cores that compute. Raises `ValueError` for a rate that is not above 0, a
-    number below 0, or times that are not one a chunk.
+    takes from the same cores that compute. `divides`: some chunks may be computed while others
+    come; else all are fetched or all are computed. Raises `ValueError` for a rate that is not above
+    0, a number below 0, or times that are not one a chunk.
     """
 
     tokens: tuple[int, ...]
@@ -57,6 +58,7 @@ class FetchState:
     setup_s: Seconds = 0.0
     here_rank: int = 0
     shares_cores: bool = True
+    divides: bool = True
 
     def __post_init__(self) -> None:
         if self.compute_s and len(self.compute_s) != len(self.tokens):
@@ -95,7 +97,7 @@ def choose_level(state: FetchState, levels: Sequence[FetchLevel]) -> FetchChoice
     options = [
         _option(state, computed, level)
         for level in levels
-        for computed in range(len(state.tokens) if state.compute_s else 1)
+        for computed in range(len(state.tokens) if state.compute_s and state.divides else 1)
     ]
     if state.compute_s:
         options.append(_option(state, len(state.tokens), None))

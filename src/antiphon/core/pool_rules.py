@@ -17,6 +17,11 @@ def check_store_pool(config: Config) -> None:
             f"32"
         )
     _check_peers(pool.peers)
+    if pool.level.startswith("entropy") and pool.profile is None:
+        raise ConfigError(
+            f"store_pool.level = {pool.level} needs store_pool.profile (--kv-profile): make one of "
+            f"the model with `antiphon kv profile`"
+        )
     if pool.listen is None:
         if pool.peers:
             raise ConfigError(

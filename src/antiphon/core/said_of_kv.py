@@ -7,7 +7,17 @@ is wrong, as a phrase that follows "it says", or nothing ("").
 from collections.abc import Set
 
 from antiphon.core.kv import KEY_BYTES
-from antiphon.types import KvDump, KvEvents, StoreAnswer, StoreAsk, StoreOp, Tier, TierStats
+from antiphon.types import (
+    KvDump,
+    KvEvents,
+    LevelStats,
+    StoreAnswer,
+    StoreAsk,
+    StoreOp,
+    Tier,
+    TierStats,
+)
+from antiphon.types.store_pool_config import LEVELS
 
 WORKERS_TIERS = frozenset((Tier.DEVICE,))
 STORES_TIERS = frozenset((Tier.HOST, Tier.PEER, Tier.DISK, Tier.REMOTE))
@@ -25,7 +35,17 @@ _COUNTS = (
     "hit_blocks_total",
     "missed_blocks_total",
     "evicted_blocks_total",
+    "computed_blocks_total",
 )
+_LEVEL_COUNTS = (
+    "chosen_total",
+    "read_blocks_total",
+    "read_bytes_total",
+    "damaged_blocks_total",
+    "encoded_blocks_total",
+    "encoded_bytes_total",
+)
+_LEVEL_SECONDS = ("decode_s_total", "encode_s_total")
 _MAX_REASONS = 64
 _MAX_REASON_CHARS = 64
 
@@ -79,7 +99,19 @@ def _wrong_stats(stats: TierStats) -> str:
             return "a reason to drop a block is no word"
         if problem := _wrong_count(f"dropped ({reason})", count):
             return problem
-    return ""
+    if len(stats.levels) > len(LEVELS):
+        return f"there are {len(stats.levels)} levels"
+    return next(filter(None, map(_wrong_level, stats.levels)), "")
+
+
+def _wrong_level(stats: LevelStats) -> str:
+    if stats.level not in LEVELS:
+        return f"there is no level {stats.level!r:.40}"
+    for name in _LEVEL_COUNTS:
+        if problem := _wrong_count(f"{name} ({stats.level})", getattr(stats, name)):
+            return problem
+    seconds = [getattr(stats, name) for name in _LEVEL_SECONDS]
+    return "" if all(0 <= one < _MAX_COUNT for one in seconds) else "threads worked for no time"
 
 
 def _wrong_count(name: str, count: int) -> str:

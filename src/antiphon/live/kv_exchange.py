@@ -17,6 +17,7 @@ from antiphon.core.scheduler import Scheduler
 from antiphon.types import (
     Awaited,
     BlockKey,
+    BlockStored,
     ComingKv,
     Fetched,
     Prefilled,
@@ -103,7 +104,7 @@ class KvExchange:
             self._pool_offer = PoolOffer(
                 self._write_back,
                 scheduler.named_blocks,
-                scheduler.named_block,
+                self._exact_block,
                 slice_blocks=blocks_a_slice(_block_bytes(info())),
                 pace_s=store.pace_s,
                 on_broken=on_broken,
@@ -188,6 +189,13 @@ class KvExchange:
             ended.request, ended.attempt, ended.good, self._clock(), ended.problem, ended.seconds
         )
         self._came(events)
+
+    def _exact_block(self, key: BlockKey) -> BlockStored | None:
+        """Where a block of the cache lies; None: it is gone, or was decoded from lossy KV, which no
+        store may take for the block itself."""
+        if self._fetch is not None and key in self._fetch.lossy:
+            return None
+        return self._scheduler.named_block(key)
 
     def _fetched(self, ended: FetchEnded) -> None:
         events = self._scheduler.fetched(

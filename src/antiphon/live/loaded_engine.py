@@ -40,6 +40,7 @@ from antiphon.types import (
 
 from .cache_folder import cache_folder
 from .kv_commit import KvCommit
+from .kv_lineage import numerics_with_lineage
 from .kv_listeners import KvListeners
 from .model_name import model_name
 
@@ -181,10 +182,11 @@ def _info(
 ) -> ModelInfo:
     spec = checkpoint.spec
     long_rope = runs_long(spec, max_model_len)
+    numerics = numerics_id(config.model.dtype, memory.layout.dtype, long_rope=long_rope)
     return ModelInfo(
         name=model_name(checkpoint, config),
         identity=checkpoint.identity,
-        numerics=numerics_id(config.model.dtype, memory.layout.dtype, long_rope=long_rope),
+        numerics=numerics_with_lineage(numerics, config.store_pool, checkpoint.identity),
         vocab_size=spec.vocab_size,
         context_len=spec.context_len,
         eos_token_ids=spec.eos_token_ids,

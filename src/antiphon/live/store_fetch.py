@@ -13,7 +13,7 @@ with those blocks that are proven to be what was asked for; the request computes
 import asyncio
 import threading
 from collections import Counter
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -101,6 +101,7 @@ class LayerGroups:
     """On the event loop."""
 
 
+_MOST_LOSSY = 2**16
 SHORT_COPY_S = 0.0001
 """A copy that takes no longer than this is made on the event loop."""
 LONG_COPY_S = 0.01
@@ -127,6 +128,8 @@ class StoreFetch:
     ) -> None:
         self.missed: Counter[str] = Counter()
         """Blocks that did not come, by `NotFetched` or `Miss`."""
+        self.lossy: dict[BlockKey, None] = {}
+        """Blocks that came, and are not to the bit what was put: nobody is to be given them."""
         self._session = session
         self._settled = settled
         self._timeout_s = timeout_s
@@ -233,8 +236,14 @@ class StoreFetch:
 
     async def _located(self, session: StoreSession, run: _Run) -> Located | None:
         """The store's answer; None: it did not come in time. Then it is answered when it comes."""
+        fetch = run.fetch
         locate = Locate(
-            tenant=run.fetch.tenant, keys=run.fetch.keys, wait_s=LOCATE_SHARE * self._timeout_s
+            tenant=fetch.tenant,
+            keys=fetch.keys,
+            wait_s=LOCATE_SHARE * self._timeout_s,
+            position=fetch.position,
+            left_s=None if fetch.due is None else fetch.due - self._clock(),
+            compute_s=fetch.compute_s,
         )
         asked = session.locate(locate)
         self._asked.add(asked)
@@ -249,6 +258,7 @@ class StoreFetch:
         fetch = run.fetch
         if problem := _objection(fetch, located):
             return _Got(0, NotFetched.WRONG, problem)
+        self._note_lossy(fetch.keys[at] for at in located.lossy)
         pages = [
             PagePull(source, target)
             for block, targets in zip(located.blocks, fetch.targets, strict=False)
@@ -268,6 +278,11 @@ class StoreFetch:
             return _Got(blocks, *self._why_given_up(run))
         problem = f"the KV store has {blocks} of {len(fetch.keys)} blocks"
         return _Got(blocks, NotFetched.GONE, problem)
+
+    def _note_lossy(self, keys: Iterable[BlockKey]) -> None:
+        self.lossy.update(dict.fromkeys(keys))
+        while len(self.lossy) > _MOST_LOSSY:
+            del self.lossy[next(iter(self.lossy))]
 
     async def _pages(
         self, session: StoreSession, run: _Run, pages: list[PagePull], *, whole: bool
@@ -334,6 +349,8 @@ def _objection(fetch: Fetch, located: Located) -> str:
     """Why this can't be the answer; empty: it can."""
     if len(located.blocks) > len(fetch.keys):
         return f"the KV store found {len(located.blocks)} of {len(fetch.keys)} blocks"
+    if any(not 0 <= at < len(located.blocks) for at in located.lossy):
+        return "the KV store says of blocks that it has not found that they are lossy"
     if located.blocks and located.lease is None:
         return "the KV store gave no lease"
     for block, targets in zip(located.blocks, fetch.targets, strict=False):

@@ -39,6 +39,9 @@ class Fetch:
 
     `keys` are consecutive blocks of one prompt, from the first that is not here on; block i goes to
     the pages `targets[i]`. Whatever can't be had is computed here. `tenant` as in `Locate`.
+    `position`: how many blocks are before the first. `due`: when the request's first token is to
+    be there (None: it has no target); `compute_s`: what computing all of them takes here, as far as
+    is known.
     """
 
     request: RequestId
@@ -46,6 +49,9 @@ class Fetch:
     keys: tuple[BlockKey, ...]
     targets: tuple[tuple[PageId, ...], ...]
     tenant: bytes = b""
+    position: int = 0
+    due: Seconds | None = None
+    compute_s: Seconds | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -119,12 +125,17 @@ class Forget:
 class Locate:
     """Where do these consecutive blocks lie? Blocks on slower tiers are brought up within `wait_s`.
 
-    `tenant` as in `Put`.
+    `tenant` as in `Put`; `position` and `compute_s` as in `Fetch`; `left_s`: until its `due`. A
+    store of a pool may find that computing is better than what its network brings: then it does
+    not wait for the rest.
     """
 
     tenant: bytes
     keys: tuple[BlockKey, ...]
     wait_s: Seconds
+    position: int = 0
+    left_s: Seconds | None = None
+    compute_s: Seconds | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -139,6 +150,8 @@ class Located:
     blocks: tuple[tuple[OfferedPage, ...], ...]
     from_disk: int = 0
     """How many of the blocks had to be brought up for this."""
+    lossy: tuple[int, ...] = ()
+    """Which of the blocks, counted from 0, are not to the bit what was put."""
 
 
 class KvChange(NamedTuple):
@@ -230,6 +243,25 @@ class StoreAsk:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class LevelStats:
+    """What came from peers at one level, and what was encoded for them, since the store began.
+
+    `chosen_total`: chunks for which the level was chosen. `read_bytes_total`: as they crossed the
+    network. Seconds are of threads.
+    """
+
+    level: str
+    chosen_total: int = 0
+    read_blocks_total: int = 0
+    read_bytes_total: int = 0
+    decode_s_total: Seconds = 0.0
+    damaged_blocks_total: int = 0
+    encoded_blocks_total: int = 0
+    encoded_bytes_total: int = 0
+    encode_s_total: Seconds = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TierStats:
     """Counts of one tier at one moment; `_total` ones only grow."""
 
@@ -245,6 +277,10 @@ class TierStats:
     evicted_blocks_total: int = 0
     dropped: tuple[tuple[str, int], ...] = ()
     """Puts that were not kept, and reads that were not given, by reason."""
+    levels: tuple[LevelStats, ...] = ()
+    """Of tier `peer`, where blocks may come encoded."""
+    computed_blocks_total: int = 0
+    """Of tier `peer`: blocks that were left to be computed, as that was the better choice."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

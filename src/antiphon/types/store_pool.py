@@ -36,7 +36,8 @@ class PoolHello:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PoolWelcome:
     """It is in. `kv` is the shape of the memory whose pages `data` opens, for this stream's life.
-    `known`: other stores of the pool."""
+    `known`: other stores of the pool. `encoded`: opens pages of `encoded_page_bytes` in which
+    encoded blocks are lent; None: it lends blocks as they are only."""
 
     name: StoreName
     incarnation: Incarnation
@@ -44,32 +45,42 @@ class PoolWelcome:
     kv: KvShape
     data: DataAccess
     known: tuple[str, ...]
+    encoded: DataAccess | None = None
+    encoded_page_bytes: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PoolRead:
-    """Lend these blocks; what is on disk is brought up within `wait_s`."""
+    """Lend these blocks; what is on disk is brought up within `wait_s`.
+
+    `level`: encoded so, as far as that can be; `positions`: how many blocks are before each in its
+    chain, where they are to be encoded."""
 
     keys: tuple[BlockKey, ...]
     wait_s: Seconds
+    level: str = "raw"
+    positions: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LentBlock:
-    """A block that lies in these pages of the lender's memory."""
+    """A block that lies in these pages of the lender's memory; `encoded_bytes`: it is encoded, in
+    so many bytes of pages of the lender's other memory; 0: it is as it is."""
 
     key: BlockKey
     pages: tuple[OfferedPage, ...]
+    encoded_bytes: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PoolLent:
     """Those of the blocks that there are; they stay until `ttl_s` after this was sent, or
-    `Release`. No blocks: then there is no lease."""
+    `Release`. No blocks: then there is no lease. `encode_s`: what encoding took, if it did."""
 
     lease: LeaseId | None
     ttl_s: Seconds
     blocks: tuple[LentBlock, ...]
+    encode_s: Seconds = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

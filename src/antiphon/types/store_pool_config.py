@@ -5,6 +5,15 @@ from typing import Annotated
 
 from .config_key import Key
 
+LEVELS = (
+    "raw",
+    "lossless",
+    "int8",
+    "int4",
+    *(f"entropy-{number}" for number in range(1, 6)),
+    "adaptive",
+)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StorePoolConfig:
@@ -29,3 +38,16 @@ class StorePoolConfig:
     most_copies: Annotated[
         int, Key("Copies of a block that is read often, beside the one at its home.", 0, 64)
     ] = 3
+    level: Annotated[
+        str,
+        Key(
+            "How blocks cross the network. raw and lossless are exact; the others, and adaptive "
+            "(per chunk, from measured speeds), are lossy: all KV of such a deployment has other "
+            "names, and answers no exact look-up.",
+            choices=LEVELS,
+        ),
+    ] = "raw"
+    profile: Annotated[
+        str | None,
+        Key("File of `antiphon kv profile`; entropy levels need it, adaptive uses it."),
+    ] = None

@@ -6,6 +6,7 @@ did not come is computed here.
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from math import isinf
 
 from antiphon.errors import BugError
 from antiphon.types import (
@@ -23,9 +24,9 @@ from antiphon.types import (
 )
 
 from .adoption import Adoption
-from .early_start import MOST_STALL_S, Arrival, may_begin
+from .early_start import MOST_STALL_S, Arrival, PrefillPace, may_begin
 from .roster import Roster
-from .sequence import SequenceState, shared_tokens, started_event
+from .sequence import RequestState, SequenceState, shared_tokens, started_event
 from .sequence_memory import SequenceMemory
 
 
@@ -73,6 +74,8 @@ class Receiving:
         self._flights: dict[tuple[RequestId, int], _Flight] = {}
         self._pulls: list[Pull] = []
         self._fetches: list[Fetch] = []
+        self.pace = PrefillPace()
+        """How fast prompts are computed here."""
         self.fetched_tokens = 0
         """Tokens that came from the store so far."""
 
@@ -136,6 +139,9 @@ class Receiving:
                 tuple(table[block * per_block : (block + 1) * per_block]) for block in blocks
             ),
             tenant=leader.owner.tenant,
+            position=blocks.start,
+            due=_due(leader.owner),
+            compute_s=self.pace.seconds(len(blocks) * size),
         )
         self._fetches.append(fetch)
         self._depart(leader, _Flight(fetch, (_Part(leader, leader.computed, len(blocks)),), size))
@@ -330,3 +336,9 @@ class Receiving:
         for one in party:
             if one.computed >= one.next_commit:
                 self._memory.commit(one)
+
+
+def _due(owner: RequestState) -> Seconds | None:
+    """When its first token is to be there; None: it has no target."""
+    slo = owner.request.slo
+    return None if slo is None or isinf(slo.ttft_s) else owner.arrived_at + slo.ttft_s

@@ -7,7 +7,6 @@ from antiphon.types import SchedulerEvent, Seconds, StepPlan, StepResult
 
 from .batching import Flight, prefills_first
 from .completion import Completion
-from .early_start import PrefillPace
 from .receiving import Receiving
 from .roster import Roster
 from .sequence_memory import SequenceMemory
@@ -39,7 +38,7 @@ class Stepping:
         self._batch = batch
         self._budget = budget
         self._prefill_first = prefill_first
-        self._pace = PrefillPace()
+        self._pace = receiving.pace
         self._flight: Flight | None = None
 
     @property

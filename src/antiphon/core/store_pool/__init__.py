@@ -1,6 +1,9 @@
 """Decisions of a pool of stores: where a block lives, who is asked for it, and what goes first."""
 
 from .announced import Announced
+from .blob_shelf import BlobShelf
+from .fetch_terms import EXACT, FetchTerms
+from .level_book import RAW, Chosen, LevelBook, LevelGuess
 from .placing import Placing
 from .pool_index import POOLED_TIERS, Holder, PoolIndex
 from .pool_members import PoolMembers, PoolNode
@@ -11,9 +14,16 @@ from .sources import Sources
 from .store_pool import PoolRules, StorePool
 
 __all__ = [
+    "EXACT",
     "POOLED_TIERS",
+    "RAW",
     "Announced",
+    "BlobShelf",
+    "Chosen",
+    "FetchTerms",
     "Holder",
+    "LevelBook",
+    "LevelGuess",
     "Placing",
     "PoolIndex",
     "PoolMembers",

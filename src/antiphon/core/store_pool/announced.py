@@ -6,7 +6,8 @@
 
 A node that comes back with old files is checked, not believed, by itself first: an index says in a
 moment what a disk needs minutes to read. Nodes of a pool say what lies in memory and on disk; what
-they have from others, and what a remote tier has, is not theirs to say.
+they have from others, and what a remote tier has, is not theirs to say. A copy that was decoded
+from lossy KV is never spoken of: it is for those of this node who asked for it.
 """
 
 from collections.abc import Callable, Sequence
@@ -22,6 +23,7 @@ class Announced:
     def __init__(self, listen: Callable[[KvChange], None]) -> None:
         self._listen = listen
         self._unproven: dict[BlockKey, None] = {}
+        self._inexact: dict[BlockKey, None] = {}
 
     @property
     def unproven(self) -> int:
@@ -33,6 +35,13 @@ class Announced:
         copy. Mutates."""
         self._unproven[key] = None
 
+    def inexact(self, key: BlockKey, there: bool) -> None:
+        """Whether what comes to memory under this name next is a lossy copy. Mutates."""
+        if there:
+            self._inexact[key] = None
+        else:
+            self._inexact.pop(key, None)
+
     def changed(self, change: KvChange) -> None:
         """A block came to a tier of this node, or left it. Mutates."""
         if change.tier not in POOLED_TIERS:
@@ -40,6 +49,10 @@ class Announced:
         if change.tier is Tier.DISK and change.key in self._unproven:
             if not change.stored:
                 del self._unproven[change.key]
+            return
+        if change.tier is Tier.HOST and change.key in self._inexact:
+            if not change.stored:
+                del self._inexact[change.key]
             return
         self._listen(change)
 
@@ -58,4 +71,4 @@ class Announced:
         """Whether a block that is on that tier is spoken of."""
         if tier not in POOLED_TIERS:
             return False
-        return tier is not Tier.DISK or key not in self._unproven
+        return key not in (self._unproven if tier is Tier.DISK else self._inexact)

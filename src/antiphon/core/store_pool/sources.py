@@ -28,11 +28,19 @@ _FAILURES, _FIRST_REST_S, _LONGEST_REST_S = 2, 0.5, 30.0
 class _Peer:
     bytes_per_s: float
     waiting_bytes: int = 0
+    seen: bool = False
+    """Whether that is more than a guess."""
     breaker: Breaker = field(
         default_factory=lambda: Breaker(
             failures=_FAILURES, first_s=_FIRST_REST_S, longest_s=_LONGEST_REST_S
         )
     )
+
+    def saw(self, size_bytes: int, took_s: Seconds) -> None:
+        if size_bytes and took_s > 0:
+            seen = size_bytes / took_s
+            self.bytes_per_s += (_WEIGHT if self.seen else 1.0) * (seen - self.bytes_per_s)
+            self.seen = True
 
 
 class Sources:
@@ -80,24 +88,33 @@ class Sources:
         """It brought all of that."""
         peer = self._ended(name, size_bytes)
         peer.breaker.succeeded()
-        if size_bytes and took_s > 0:
-            seen = size_bytes / took_s
-            peer.bytes_per_s += _WEIGHT * (seen - peer.bytes_per_s)
+        peer.saw(size_bytes, took_s)
 
     def missed(self, name: StoreName, size_bytes: int) -> None:
         """The peer answered that it has not got it: no failure, it was let go meanwhile."""
         self._ended(name, size_bytes).breaker.succeeded()
 
-    def failed(self, name: StoreName, size_bytes: int, now: Seconds) -> None:
-        """It broke, took too long, or brought something else."""
-        self._ended(name, size_bytes).breaker.failed(now)
+    def failed(
+        self,
+        name: StoreName,
+        size_bytes: int,
+        now: Seconds,
+        *,
+        came_bytes: int = 0,
+        took_s: Seconds = 0.0,
+    ) -> None:
+        """It broke, took too long, or brought something else; what came all the same says how fast
+        it is, so that the next read is given the time that it needs."""
+        peer = self._ended(name, size_bytes)
+        peer.breaker.failed(now)
+        peer.saw(came_bytes, took_s)
 
     def forget(self, name: StoreName) -> None:
         """That life of the peer is over: the next one begins without its faults, and with its
         speed. What it was asked ends with `failed` all the same."""
         peer = self._peers.get(name)
         if peer is not None:
-            self._peers[name] = _Peer(peer.bytes_per_s, peer.waiting_bytes)
+            self._peers[name] = _Peer(peer.bytes_per_s, peer.waiting_bytes, peer.seen)
 
     def _ended(self, name: StoreName, size_bytes: int) -> _Peer:
         peer = self._peer(name)

@@ -58,10 +58,28 @@ class BringUp:
     ) -> Turn | None:
         """What to do next; None: nothing. `where`: the fastest tier that has a block (None: none
         has); `loading`: blocks that are on their way for others."""
-        if self._over:
-            return None
-        keys = tuple(self._keys[self._at : self._at + BLOCKS_A_TURN])
-        parents = self._before[self._at : self._at + BLOCKS_A_TURN]
+        return None if self._over else self._turn(self._at, where, loading)
+
+    def turn_after(
+        self, where: Callable[[BlockKey], Tier | None], loading: Container[BlockKey]
+    ) -> Turn | None:
+        """What `next_turn` would be if the present one came to a good end; None: nothing."""
+        at = self._at + BLOCKS_A_TURN
+        return None if self._over or at >= len(self._keys) else self._turn(at, where, loading)
+
+    @property
+    def left(self) -> Sequence[BlockKey]:
+        """The blocks of this turn and of those behind it."""
+        return self._keys[self._at :]
+
+    def _turn(
+        self,
+        at: int,
+        where: Callable[[BlockKey], Tier | None],
+        loading: Container[BlockKey],
+    ) -> Turn:
+        keys = tuple(self._keys[at : at + BLOCKS_A_TURN])
+        parents = self._before[at : at + BLOCKS_A_TURN]
         missing: list[BlockKey] = []
         begin: list[Load] = []
         for key, parent in zip(keys, parents, strict=True):

@@ -7,7 +7,7 @@ import msgspec
 
 from antiphon.core.host_names import parse_expected
 from antiphon.live.supervisor.messages import ChildState
-from antiphon.types import STORE, Health, Member, Role, TierStats
+from antiphon.types import STORE, Health, LevelStats, Member, Role, TierStats
 
 EXPECTED = "expected"
 """The health of a worker that has never joined, or left, and is to join from another host."""
@@ -38,12 +38,14 @@ class WorkerStatus(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TierUse(msgspec.Struct, frozen=True, kw_only=True):
-    """How full a tier of the store is. A remote one's size is not known: 0."""
+    """How full a tier of the store is. A remote one's size is not known: 0. `levels`: of tier
+    `peer`, where blocks cross the network encoded."""
 
     tier: str
     blocks: int
     used_bytes: int
     limit_bytes: int
+    levels: tuple[LevelStats, ...] = ()
 
 
 class StoreStatus(msgspec.Struct, frozen=True, kw_only=True):
@@ -156,6 +158,7 @@ def _use(stats: TierStats) -> TierUse:
         blocks=stats.blocks,
         used_bytes=stats.used_bytes,
         limit_bytes=stats.limit_bytes,
+        levels=stats.levels,
     )
 
 

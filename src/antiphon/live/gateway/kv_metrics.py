@@ -11,7 +11,7 @@ from typing import Protocol
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
-from antiphon.types import IndexCounts, TierStats
+from antiphon.types import IndexCounts, LevelStats, Tier, TierStats
 
 _TIER_LABELS = ("model_name", "tier")
 
@@ -68,6 +68,48 @@ _COUNTERS: tuple[tuple[str, str, Callable[[TierStats], float]], ...] = (
         lambda tier: tier.evicted_blocks_total,
     ),
 )
+_LEVELS: tuple[tuple[str, str, Callable[[LevelStats], float]], ...] = (
+    (
+        "antiphon_store_level_chosen",
+        "Chunks that were read from peers at a level.",
+        lambda one: one.chosen_total,
+    ),
+    (
+        "antiphon_store_level_read_blocks",
+        "Blocks that came from peers at a level.",
+        lambda one: one.read_blocks_total,
+    ),
+    (
+        "antiphon_store_level_read_bytes",
+        "Bytes that they took on the network.",
+        lambda one: one.read_bytes_total,
+    ),
+    (
+        "antiphon_store_level_decode_seconds",
+        "Time of threads that decoded them.",
+        lambda one: one.decode_s_total,
+    ),
+    (
+        "antiphon_store_level_damaged_blocks",
+        "Blocks that came and could not be decoded.",
+        lambda one: one.damaged_blocks_total,
+    ),
+    (
+        "antiphon_store_level_encoded_blocks",
+        "Blocks that were encoded for peers.",
+        lambda one: one.encoded_blocks_total,
+    ),
+    (
+        "antiphon_store_level_encoded_bytes",
+        "Bytes that they take encoded.",
+        lambda one: one.encoded_bytes_total,
+    ),
+    (
+        "antiphon_store_level_encode_seconds",
+        "Time of threads that encoded them.",
+        lambda one: one.encode_s_total,
+    ),
+)
 _INDEX: tuple[tuple[str, str, Callable[[IndexCounts], float]], ...] = (
     ("antiphon_kv_index_blocks", "Different blocks that are known.", lambda it: it.blocks),
     ("antiphon_kv_index_held", "One for each holder and tier of a block.", lambda it: it.held),
@@ -106,6 +148,7 @@ def kv_families(model: str, seen: KvSeen | None) -> Iterator[Metric]:
     came.add_metric([model], 0 if store is None else store.connections)
     yield came
     yield from _tiers(model, () if store is None else store.stats)
+    yield from _levels(model, () if store is None else store.stats)
     for kind, table in ((GaugeMetricFamily, _INDEX), (CounterMetricFamily, _INDEX_COUNTERS)):
         for name, text, read in table:
             family = kind(name, text, labels=("model_name",))
@@ -130,3 +173,22 @@ def _tiers(model: str, stats: Sequence[TierStats]) -> Iterator[Metric]:
         for reason, count in sorted(dropped_by_reason(tier).items()):
             dropped.add_metric([model, tier.tier.value, reason], count)
     yield dropped
+
+
+def _levels(model: str, stats: Sequence[TierStats]) -> Iterator[Metric]:
+    """What came from the stores of the pool, and went to them, by level."""
+    for name, text, read in _LEVELS:
+        family = CounterMetricFamily(name, text, labels=("model_name", "level"))
+        for tier in stats:
+            for level in tier.levels:
+                family.add_metric([model, level.level], read(level))
+        yield family
+    computed = CounterMetricFamily(
+        "antiphon_store_computed_blocks",
+        "Blocks of peers that were left, to be computed.",
+        labels=("model_name",),
+    )
+    for tier in stats:
+        if tier.tier is Tier.PEER:
+            computed.add_metric([model], tier.computed_blocks_total)
+    yield computed

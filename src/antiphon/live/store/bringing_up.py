@@ -5,16 +5,18 @@ What is read, and in which order, is decided by `core.tiers.BringUp`.
 
 import asyncio
 from collections.abc import Awaitable, Callable, Collection, Coroutine, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any, TypeAlias
 
-from antiphon.core.tiers import BringUp, Declined, Load, Slot, Turn
+from antiphon.core.store_pool import EXACT, RAW, FetchTerms
+from antiphon.core.tiers import BLOCKS_A_TURN, BringUp, Declined, Load, Slot, Turn
 from antiphon.store.record import RecordedBlock
 from antiphon.types import BlockKey, OfferedPage, Seconds, Tier
 
 from .disk_blocks import DiskBlocks
 from .host_memory import HostBlocks
-from .peers import Peers
+from .peers import Peers, Reading
 from .remote_blocks import RemoteBlocks
 
 _NOBODY = b""
@@ -24,7 +26,9 @@ STAYS_S: Seconds = 0.1
 
 Arrived: TypeAlias = Callable[[Slot, RecordedBlock, tuple[OfferedPage, ...] | None, Tier], object]
 """A slot was filled from that tier, or (None) could not be."""
-Fill: TypeAlias = Callable[[RecordedBlock, Slot], Awaitable[tuple[OfferedPage, ...] | None]]
+Pages: TypeAlias = tuple[OfferedPage, ...]
+Fill: TypeAlias = Callable[[RecordedBlock, Slot], Awaitable[tuple[RecordedBlock, Pages | None]]]
+"""What is in the slot now; None: nothing of use."""
 
 
 class BringingUp:
@@ -61,15 +65,21 @@ class BringingUp:
         tenant: bytes | None,
         wait_s: Seconds,
         keep: Callable[[Sequence[BlockKey]], int],
+        terms: FetchTerms = EXACT,
     ) -> int:
-        """Have as long a prefix of the keys as can be in shared memory within `wait_s`; how many
-        blocks were read for it.
+        """Have as long a prefix of the keys as can be in shared memory within `wait_s`, unless the
+        rest is better computed; how many blocks were read for it.
 
         `after` is the block that the first of them continues. `keep` is to hold blocks that came,
         and returns how many of those that it is given are there. `tenant` None: whoever put them.
+        `terms`: of who asks; the first of the keys is at their position.
         """
         deadline, brought = self._host.clock() + wait_s, 0
         way = BringUp(keys, after)
+        read = self._peers.reading(terms)
+        if read is not None:
+            for place, key in enumerate(keys, start=terms.position):
+                self._host.tier.expect(key, place)
         remote = await self._on_remote(way.beyond(self._is_near), deadline)
 
         def where(key: BlockKey) -> Tier | None:
@@ -85,9 +95,38 @@ class BringingUp:
             turn = way.next_turn(where, self._loads)
             if turn is None:
                 break
+            if read is not None and not await self._begin_reads(way, where, read, tenant, deadline):
+                break
             brought += await self._carry_out(turn, tenant, deadline)
             way.held(keep(turn.keys))
         return brought
+
+    async def _begin_reads(
+        self,
+        way: BringUp,
+        where: Callable[[BlockKey], Tier | None],
+        read: Reading,
+        tenant: bytes | None,
+        deadline: Seconds,
+    ) -> bool:
+        """Begin what this turn and the one after it read from peers, so that these encode and send
+        the next while we decode this; whether it is worth it, or the rest is better computed."""
+        for turn in (way.next_turn(where, self._loads), way.turn_after(where, self._loads)):
+            loads = [] if turn is None else [one for one in turn.begin if one.tier is Tier.PEER]
+            while loads:
+                there = [key for key in way.left if where(key) is Tier.PEER]
+                ahead = [key for key in there if key not in self._loads]
+                chosen = read.choose(ahead)
+                if not chosen.blocks and loads[0].key in way.left[:BLOCKS_A_TURN]:
+                    read.left(len(ahead))
+                    return False
+                some, loads = loads[: chosen.blocks], loads[chosen.blocks :]
+                begun = [self._begin(load, tenant, deadline, chosen.level) for load in some]
+                if not all(begun) or not some:
+                    return True
+                if loads:  # to see how fast the peer is
+                    await self._loaded([load.key for load in some], deadline)
+        return True
 
     async def bring_up_own(self, keys: Sequence[BlockKey], wait_s: Seconds) -> None:
         """Have those of the keys that are on this store's disk in shared memory, wherever in their
@@ -103,7 +142,7 @@ class BringingUp:
         deadline = self._host.clock() + wait_s
         for record in records:
             if record.key not in self._host.tier and record.key not in self._loads:
-                fill = partial(self._peers.fill, deadline=deadline)
+                fill = partial(self._of_peers, deadline=deadline, level=RAW)
                 self._load(record, record.tenant, Tier.PEER, fill)
         await self._loaded([record.key for record in records], deadline)
 
@@ -123,6 +162,8 @@ class BringingUp:
     async def _carry_out(self, turn: Turn, tenant: bytes | None, deadline: Seconds) -> int:
         """Load what is missing, until the deadline; how many came."""
         for load in turn.begin:
+            if load.key in self._loads or load.key in self._host.tier:
+                continue
             if not self._begin(load, tenant, deadline):
                 break
         await self._loaded(turn.missing, deadline)
@@ -134,9 +175,9 @@ class BringingUp:
         if loads:
             await asyncio.wait(loads, timeout=max(0.0, deadline - self._host.clock()))
 
-    def _begin(self, load: Load, tenant: bytes | None, deadline: Seconds) -> bool:
+    def _begin(self, load: Load, tenant: bytes | None, deadline: Seconds, level: str = RAW) -> bool:
         """Whether it is on its way. A load that has begun ends, whoever waits for it."""
-        source = self._source(load, tenant, deadline)
+        source = self._source(load, tenant, deadline, level)
         if source is None:
             return False
         record, fill = source
@@ -149,7 +190,8 @@ class BringingUp:
             return False
 
         async def run() -> None:
-            self._arrived(slot, record, await fill(record, slot), tier)
+            came, pages = await fill(record, slot)
+            self._arrived(slot, came, pages, tier)
             if tier is Tier.PEER:
                 self._stays(record.key)
 
@@ -164,14 +206,33 @@ class BringingUp:
             asyncio.get_running_loop().call_later(STAYS_S, self._host.release, held)
 
     def _source(
-        self, load: Load, tenant: bytes | None, deadline: Seconds
+        self, load: Load, tenant: bytes | None, deadline: Seconds, level: str
     ) -> tuple[RecordedBlock, Fill] | None:
         """What is read, and how; None: it went meanwhile."""
         if load.tier is Tier.DISK:
             record = self._disk.record(load.key) if self._disk is not None else None
-            return None if record is None or self._disk is None else (record, self._disk.fill)
+            if record is None or self._disk is None:
+                return None
+            return record, partial(_exact, self._disk.fill)
         record = RecordedBlock(key=load.key, parent=load.parent, tenant=tenant or _NOBODY)
         if load.tier is Tier.PEER:
-            return record, partial(self._peers.fill, deadline=deadline)
+            return record, partial(self._of_peers, deadline=deadline, level=level)
         assert self._remote is not None
-        return record, partial(self._remote.fill, deadline=deadline)
+        return record, partial(_exact, partial(self._remote.fill, deadline=deadline))
+
+    async def _of_peers(
+        self, record: RecordedBlock, slot: Slot, *, deadline: Seconds, level: str
+    ) -> tuple[RecordedBlock, Pages | None]:
+        """What came says of itself whether it is to the bit what was put."""
+        filled = await self._peers.fill(record, slot, deadline, level)
+        if filled is None:
+            return record, None
+        return replace(record, lineage=filled.lineage), filled.pages
+
+
+async def _exact(
+    fill: Callable[[RecordedBlock, Slot], Awaitable[Pages | None]],
+    record: RecordedBlock,
+    slot: Slot,
+) -> tuple[RecordedBlock, Pages | None]:
+    return record, await fill(record, slot)

@@ -8,8 +8,12 @@ import secrets
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
+import numpy as np
+import numpy.typing as npt
+
 from antiphon.core.store_joining import Tenancy, block_bytes, blocks_within, pages_a_block
-from antiphon.core.tiers import HostTier, Slot
+from antiphon.core.store_pool import PooledHostTier
+from antiphon.core.tiers import Slot
 from antiphon.store.record import Page, RecordedBlock
 from antiphon.store.transfer import MappedRegion, OwnedRegion
 from antiphon.types import BlockKey, KvShape, LeaseId, OfferedPage, PagePull, Seconds
@@ -59,6 +63,11 @@ class HostMemory:
         """The slot's bytes, page by page, in place."""
         first = slot * self.slot_pages
         return list(self._table[first : first + self.slot_pages])
+
+    def block(self, slot: Slot) -> npt.NDArray[np.uint8]:
+        """The slot's bytes as one array, in place: its pages follow each other."""
+        first = slot * self.slot_bytes
+        return self.region.content[first : first + self.slot_bytes]
 
     # ── on threads ───────────────────────────────────────────────────────────────────────────
 
@@ -112,7 +121,7 @@ class HeldBlock:
 class HostBlocks:
     """The host tier and its bytes, for the store's own work."""
 
-    tier: HostTier
+    tier: PooledHostTier
     memory: HostMemory
     clock: Callable[[], Seconds]
 
@@ -122,6 +131,14 @@ class HostBlocks:
         for slot in self.tier.hold([key], lease, holder=holder):
             return HeldBlock(lease, slot, self.memory.sealed(slot), self.memory.pages(slot))
         return None
+
+    def hold_exact(self, key: BlockKey, holder: str) -> HeldBlock | None:
+        """`hold`, for what is to be kept elsewhere: never a copy that was decoded from lossy KV."""
+        held = self.hold(key, holder)
+        if held is not None and held.sealed.record.lineage:
+            self.release(held)
+            return None
+        return held
 
     def release(self, held: HeldBlock) -> None:
         """It may go."""

@@ -10,6 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from antiphon.core.joining import same_pages
+from antiphon.core.kv.lineage import lineage_in
 from antiphon.core.store_joining import Tenancy, judge_pool_hello, judge_store_hello
 from antiphon.errors import PeerError, UsageError
 from antiphon.live.kv_journal import KvJournal
@@ -39,8 +40,9 @@ from .disk_blocks import DiskBlocks
 from .host_memory import HostBlocks, HostMemory
 from .operator import StoreOperator
 from .peers import Alone, Peers
-from .pool.pool_member import PoolMember, Whereabouts
+from .pool.pool_member import PoolMember
 from .pool.pool_session import PoolSession
+from .pool.whereabouts import Whereabouts
 from .remote_blocks import RemoteBlocks
 from .tiered_blocks import Source, TieredBlocks
 from .watcher import Watcher
@@ -136,6 +138,7 @@ class KvStore:
         session = WorkerSession(
             Source(name, hello.numerics, memory),
             blocks,
+            lineage=lineage_in(hello.numerics),
             lease_ttl_s=self._config.lease_ttl_s,
             longest_wait_s=self._config.fetch_timeout_s,
             spawn=self.spawn,

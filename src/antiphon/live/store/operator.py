@@ -168,7 +168,10 @@ def _stats(blocks: TieredBlocks) -> tuple[TierStats, ...]:
     host = blocks.host.stats(blocks.memory.slot_bytes)
     mine = (*sorted(blocks.dropped.items()),)
     host = replace(host, dropped=(*host.dropped, *mine))
-    return (host, *(tier.stats() for tier in (blocks.disk, blocks.remote) if tier is not None))
+    levels = blocks.peers.levels()
+    peers = () if levels is None else (levels,)
+    slower = (tier.stats() for tier in (blocks.disk, blocks.remote) if tier is not None)
+    return (host, *peers, *slower)
 
 
 async def _clear(blocks: TieredBlocks, ask: StoreAsk) -> StoreAnswer:

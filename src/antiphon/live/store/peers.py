@@ -1,14 +1,36 @@
 """The other stores of a pool, as the tiers of one store see them."""
 
 from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
+from antiphon.core.store_pool import RAW, Chosen, FetchTerms
 from antiphon.core.tiers import Slot
 from antiphon.store.record import RecordedBlock
-from antiphon.types import BlockKey, KvChange, OfferedPage, Seconds
+from antiphon.types import BlockKey, KvChange, OfferedPage, Seconds, TierStats
 
 if TYPE_CHECKING:
     from .tiered_blocks import TieredBlocks
+
+
+@dataclass(frozen=True, slots=True)
+class Filled:
+    """A block that came, sealed in its slot. `lineage`: empty if it is to the bit what was put."""
+
+    pages: tuple[OfferedPage, ...]
+    lineage: bytes = b""
+
+
+class Reading(Protocol):
+    """One caller's way through blocks that peers have: how to read them, chunk by chunk."""
+
+    def choose(self, keys: Sequence[BlockKey]) -> Chosen:
+        """How to read the next of these (at least one): see `LevelBook.choose`. Mutates."""
+        ...
+
+    def left(self, blocks: int) -> None:
+        """So many were left, to be computed."""
+        ...
 
 
 class Peers(Protocol):
@@ -40,6 +62,11 @@ class Peers(Protocol):
         """A block came to a tier of this store, or left it."""
         ...
 
+    def inexact(self, key: BlockKey, there: bool) -> None:
+        """Whether what comes to memory under this name next was decoded from lossy KV: then it is
+        for workers of this store alone."""
+        ...
+
     def recovered(self, key: BlockKey) -> None:
         """An earlier life has left this block on disk: the next change that names it says so."""
         ...
@@ -63,11 +90,19 @@ class Peers(Protocol):
         peers; how many it were, and which peers could not be asked."""
         ...
 
+    def reading(self, terms: FetchTerms) -> Reading | None:
+        """Of a new caller; None: blocks come as they are, always."""
+        ...
+
+    def levels(self) -> TierStats | None:
+        """Counts of what came at which level; None: blocks come as they are."""
+        ...
+
     async def fill(
-        self, record: RecordedBlock, slot: Slot, deadline: Seconds
-    ) -> tuple[OfferedPage, ...] | None:
-        """Read a block into a slot that is the caller's; None: nobody had it by then. The slot is
-        not touched any more when this returns."""
+        self, record: RecordedBlock, slot: Slot, deadline: Seconds, level: str = RAW
+    ) -> Filled | None:
+        """Read a block into a slot that is the caller's, at `level` if the peer can; None: nobody
+        had it by then. The slot is not touched any more when this returns."""
         ...
 
     def attach(self, blocks: "TieredBlocks") -> None:
@@ -100,6 +135,9 @@ class Alone:
     def changed(self, change: KvChange) -> None:
         """Nobody listens."""
 
+    def inexact(self, key: BlockKey, there: bool) -> None:
+        """Nobody listens."""
+
     def recovered(self, key: BlockKey) -> None:
         """Nobody listens."""
 
@@ -118,9 +156,17 @@ class Alone:
         """Nobody else has them."""
         return 0, ()
 
+    def reading(self, terms: FetchTerms) -> Reading | None:
+        """There is nothing to read."""
+        return None
+
+    def levels(self) -> TierStats | None:
+        """Nothing came."""
+        return None
+
     async def fill(
-        self, record: RecordedBlock, slot: Slot, deadline: Seconds
-    ) -> tuple[OfferedPage, ...] | None:
+        self, record: RecordedBlock, slot: Slot, deadline: Seconds, level: str = RAW
+    ) -> Filled | None:
         """Nobody has it."""
         return None
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from antiphon.core.store_joining import Tenancy
-from antiphon.core.store_pool import PooledHostTier
+from antiphon.core.store_pool import EXACT, FetchTerms, PooledHostTier
 from antiphon.core.tiers import (
     Declined,
     PutQueue,
@@ -288,8 +288,14 @@ class TieredBlocks:
         """A thread has done with a slot. What is there now goes to the tiers that lack it."""
         if pages is not None:
             self.memory.seal(slot, record, pages)
+        lossy = pages is not None and bool(record.lineage)
+        if lossy:
+            self.peers.inexact(record.key, True)
         visible = self.host.end_put(record.key, pages is not None, self._clock())
-        if visible:
+        if lossy:
+            if not visible:
+                self.peers.inexact(record.key, False)
+        elif visible:
             at_home = self.peers.is_home(record.key)
             for tier in tiers_to_write(came_from, self._slower, at_home=at_home):
                 self._slower[tier].offer(record.key)
@@ -348,9 +354,10 @@ class TieredBlocks:
         tenant: bytes | None,
         wait_s: Seconds,
         holder: str,
+        terms: FetchTerms = EXACT,
     ) -> tuple[LeaseId | None, tuple[Slot, ...], int]:
         """`read` anew, after blocks on slower tiers were brought up within `wait_s`; the last value
-        says how many were. `tenant` None: whoever put them.
+        says how many were. `tenant` None: whoever put them. `terms`: how, of the first key on.
 
         `lease` and `slots` are what `read` found. Callers take turns, a few blocks each, so that a
         short prefix does not wait for a long one. What was brought up stays under leases of
@@ -369,7 +376,8 @@ class TieredBlocks:
         rest, after = keys[len(slots) :], keys[len(slots) - 1] if slots else None
         self._fetches += 1
         try:
-            brought = await self.bringing_up.bring_up(rest, after, tenant, wait_s, keep)
+            mine = terms.after(len(slots))
+            brought = await self.bringing_up.bring_up(rest, after, tenant, wait_s, keep, mine)
             # Looked for anew: the leases so far may have ended while something was waited for.
             return *self.read(keys, holder), brought
         finally:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Coroutine, Iterator, Sequence
 from typing import Any
 
 from antiphon.core.kv.block_keys import KEY_BYTES
+from antiphon.core.store_pool import FetchTerms
 from antiphon.core.tiers import Slot
 from antiphon.errors import PeerError
 from antiphon.types import (
@@ -14,7 +15,6 @@ from antiphon.types import (
     LeaseId,
     Locate,
     Located,
-    OfferedPage,
     Put,
     PutBlock,
     Release,
@@ -22,6 +22,7 @@ from antiphon.types import (
 )
 from antiphon.wire import Frame, FrameError, FrameStream, Kind, decode
 
+from .host_memory import SealedBlock
 from .tiered_blocks import Source, TieredBlocks
 
 MOST_LOCATES = 64
@@ -29,16 +30,19 @@ MOST_LOCATES = 64
 MOST_PAGES_LOCATED = 2**19
 """What an answer has room for; of longer prompts the beginning is found."""
 _MOST_TENANT_BYTES = 64
+_MOST_POSITION = 2**32
 
 
 class WorkerSession:
-    """Implements `port.Caller`. `on_over` is called once, when nothing of it is left."""
+    """Implements `port.Caller`. `on_over` is called once, when nothing of it is left. `lineage`: of
+    the worker's KV; empty: it gets exact KV only."""
 
     def __init__(
         self,
         source: Source,
         blocks: TieredBlocks,
         *,
+        lineage: bytes = b"",
         lease_ttl_s: Seconds,
         longest_wait_s: Seconds,
         spawn: Callable[[Coroutine[Any, Any, None]], "asyncio.Task[None]"],
@@ -46,6 +50,7 @@ class WorkerSession:
     ) -> None:
         self.source = source
         self._blocks = blocks
+        self._lineage = lineage
         self._lease_ttl_s = lease_ttl_s
         self._longest_wait_s = longest_wait_s
         self._spawn = spawn
@@ -98,6 +103,7 @@ class WorkerSession:
         tenant = _tenant(locate.tenant)
         if not 0 <= locate.wait_s < math.inf:
             raise FrameError(f"nobody can wait for {locate.wait_s} s")
+        terms = self._terms(locate)
         if not locate.keys or len(self._locates) >= MOST_LOCATES:
             stream.send(Kind.LOCATED, Located(lease=None, ttl_s=0.0, blocks=()), number)
             return
@@ -110,7 +116,7 @@ class WorkerSession:
 
         async def bring_up() -> None:
             found = await self._blocks.bring_up(
-                keys, lease, slots, tenant, wait_s, self.source.name
+                keys, lease, slots, tenant, wait_s, self.source.name, terms
             )
             self._answer(stream, number, keys, found)
 
@@ -126,11 +132,13 @@ class WorkerSession:
         found: tuple[LeaseId | None, tuple[Slot, ...], int],
     ) -> None:
         lease, slots, from_disk = found
+        there = tuple(self._there(keys, slots))
         located = Located(
             lease=lease,
             ttl_s=self._lease_ttl_s,
-            blocks=tuple(self._pages_of(keys, slots)),
+            blocks=tuple(one.pages for one in there),
             from_disk=from_disk,
+            lossy=tuple(at for at, one in enumerate(there) if one.record.lineage),
         )
         try:
             stream.send(Kind.LOCATED, located, number)
@@ -138,15 +146,30 @@ class WorkerSession:
             if lease is not None:  # the worker is gone, or can't be told
                 self._blocks.release(lease)
 
-    def _pages_of(
-        self, keys: Sequence[BlockKey], slots: Sequence[Slot]
-    ) -> Iterator[tuple[OfferedPage, ...]]:
-        """Each block's pages, as far as that very block lies in its slot."""
+    def _there(self, keys: Sequence[BlockKey], slots: Sequence[Slot]) -> Iterator[SealedBlock]:
+        """Each block, as far as that very block lies in its slot, and may be given to the worker:
+        to the bit, or as lossy as all that it has."""
         for key, slot in zip(keys, slots, strict=False):
             sealed = self._blocks.memory.sealed(slot)
-            if sealed.record.key != key:
+            if sealed.record.key != key or sealed.record.lineage not in (b"", self._lineage):
                 return
-            yield sealed.pages
+            yield sealed
+
+    def _terms(self, locate: Locate) -> FetchTerms:
+        """Raises `FrameError` for numbers that can't be."""
+        left_s, compute_s = locate.left_s, locate.compute_s
+        if left_s is not None and math.isnan(left_s):
+            raise FrameError("the time that is left is no number")
+        if compute_s is not None and not 0 <= compute_s < math.inf:
+            raise FrameError(f"nobody computes for {compute_s} s")
+        if not 0 <= locate.position < _MOST_POSITION:
+            raise FrameError(f"no block is number {locate.position} of its prompt")
+        return FetchTerms(
+            lineage=self._lineage,
+            position=locate.position,
+            due=math.inf if left_s is None else self._blocks.now() + left_s,
+            compute_s=None if compute_s is None else compute_s / max(1, len(locate.keys)),
+        )
 
 
 def _tenant(tenant: bytes) -> bytes:

@@ -73,7 +73,7 @@ class WrittenBehind(ABC, Generic[Result]):
         """See the class."""
         while True:
             await self._news.wait()
-            held = self.blocks.take(lambda key: self._host.hold(key, self._name))
+            held = self.blocks.take(lambda key: self._host.hold_exact(key, self._name))
             if held:
                 await self._write_these(held)
             self._written_some.set()

@@ -5,7 +5,13 @@ from .block_codec import Block, decode, decode_blob, encode
 from .block_shape import BlockShape
 from .level import INT4, INT8, LOSSLESS, RAW, Level, entropy, parse_level
 from .profile import KvProfile, ProfileLevel, Transform, find_flaw
-from .profile_file import encode_kv_profile, read_kv_profile, write_kv_profile
+from .profile_file import (
+    ProfileName,
+    encode_kv_profile,
+    peek_kv_profile,
+    read_kv_profile,
+    write_kv_profile,
+)
 from .profile_fit import Moments, fit_levels, transform_of
 from .rows import Part, rotation
 
@@ -23,6 +29,7 @@ __all__ = [
     "Moments",
     "Part",
     "ProfileLevel",
+    "ProfileName",
     "Transform",
     "checksum_of",
     "decode",
@@ -33,6 +40,7 @@ __all__ = [
     "find_flaw",
     "fit_levels",
     "parse_level",
+    "peek_kv_profile",
     "read_blob",
     "read_kv_profile",
     "rotation",

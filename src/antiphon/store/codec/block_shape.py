@@ -1,5 +1,6 @@
 """What a block of KV is: so many pages of one layout, in memory as workers have them."""
 
+import re
 from dataclasses import dataclass
 from typing import Self
 
@@ -10,6 +11,11 @@ from antiphon.errors import BugError
 from antiphon.store.record import ElementType
 
 _DTYPES = {ElementType.FP32: np.dtype(np.float32), ElementType.BF16: np.dtype(np.uint16)}
+_ELEMENTS = {"fp32": ElementType.FP32, "bf16": ElementType.BF16}
+_LAYOUT = re.compile(
+    r"page\[layers=(\d{1,5}), 2, kv_heads=(\d{1,5}), page_tokens=(\d{1,5}), width=(\d{1,5})\] "
+    r"(fp32|bf16)"
+)
 MOST_SIDE = (1 << 16) - 1
 """As headers have them."""
 MOST_ELEMENTS = 1 << 30
@@ -53,6 +59,24 @@ class BlockShape:
             )
         return shape
 
+    @classmethod
+    def in_layout(cls, layout: str, pages: int) -> Self | None:
+        """The shape of `pages` pages of a layout, by its name (`KvLayout.name`); None: pages of
+        that layout can't be encoded."""
+        found = _LAYOUT.fullmatch(layout)
+        if found is None:
+            return None
+        layers, heads, page_tokens, width = (int(number) for number in found.groups()[:4])
+        shape = cls(
+            pages=pages,
+            layers=layers,
+            heads=heads,
+            page_tokens=page_tokens,
+            width=width,
+            element=_ELEMENTS[found[5]],
+        )
+        return shape if shape.is_possible else None
+
     @property
     def is_possible(self) -> bool:
         """No side is 0 or above 65,535, the width is even, and it is not too large."""
@@ -79,6 +103,12 @@ class BlockShape:
     def dtype(self) -> np.dtype:
         """Of the array."""
         return _DTYPES[self.element]
+
+    def block(self, content: npt.NDArray[np.uint8]) -> npt.NDArray:
+        """Bytes that hold such a block, seen as one, in place. Raises `ValueError` for another
+        number of bytes."""
+        sides = (self.pages, self.layers, 2, self.heads, self.page_tokens, self.width)
+        return content.view(self.dtype).reshape(sides)
 
     @property
     def raw_bytes(self) -> int:

@@ -2,14 +2,13 @@
 
 import re
 from dataclasses import dataclass
-from hashlib import blake2b
 
+from antiphon.core.kv.lineage import lineage_of
 from antiphon.errors import UsageError
 from antiphon.store.record import Codec
 
 MOST_LEVELS = 16
 """Entropy-coded levels of a profile."""
-_PERSON = b"antiphon.codec.1"
 _WORDS = {Codec.RAW: "raw", Codec.LOSSLESS: "lossless", Codec.INT8: "int8", Codec.INT4: "int4"}
 
 
@@ -41,10 +40,7 @@ class Level:
         `profile`: its id. Empty for exact levels: their KV is what it was. Any other makes keys
         that no exact look-up finds.
         """
-        if self.is_exact:
-            return b""
-        what = self.name.encode() + b"\0" + (profile if self.needs_profile else b"")
-        return blake2b(what, digest_size=16, person=_PERSON).digest()
+        return lineage_of(self.name, profile if self.needs_profile else b"")
 
 
 RAW, LOSSLESS = Level(Codec.RAW), Level(Codec.LOSSLESS)

@@ -7,6 +7,7 @@ is ever seen under its name.
 
 import json
 import os
+from dataclasses import dataclass
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any
@@ -27,6 +28,8 @@ _PERSON = b"antiphon.kvprof2"
 _MOST_BYTES = 4 << 30
 _COUNTS = ("layers", "heads", "width", "section_layers", "kept_tokens")
 _LARGEST_COUNT = 1 << 16
+_ERRORS = (SafetensorError, ValueError, KeyError, TypeError, RecursionError)
+_NO_PROFILE = "{}: is no profile that `antiphon kv profile` wrote: {}"
 
 
 def write_kv_profile(profile: KvProfile, path: Path) -> None:
@@ -95,6 +98,30 @@ def _digest(arrays: dict[str, npt.NDArray], words: dict[str, Any]) -> str:
     return digest.hexdigest()
 
 
+@dataclass(frozen=True, slots=True)
+class ProfileName:
+    """What a profile's file says of itself: of which model it is, and its id."""
+
+    id: bytes
+    identity: bytes
+    model: str
+
+
+def peek_kv_profile(path: Path) -> ProfileName:
+    """What the file says of itself, without reading the rest: whoever decodes by it reads it whole.
+    Raises `UsageError` that names the file and what is wrong with it."""
+    try:
+        with safe_open(path, "numpy") as file:
+            said = _said(file)
+            return ProfileName(
+                bytes.fromhex(said["id"]), bytes.fromhex(said["identity"]), str(said["model"])
+            )
+    except OSError as error:
+        raise UsageError(f"{path}: can't be read: {error.strerror or error}") from None
+    except _ERRORS as error:
+        raise UsageError(_NO_PROFILE.format(path, error)) from None
+
+
 def read_kv_profile(path: Path) -> KvProfile:
     """The profile in `path`. Raises `UsageError` that names the file and what is wrong with it."""
     try:
@@ -104,10 +131,8 @@ def read_kv_profile(path: Path) -> KvProfile:
             profile, said = _parsed(file)
     except OSError as error:
         raise UsageError(f"{path}: can't be read: {error.strerror or error}") from None
-    except (SafetensorError, ValueError, KeyError, TypeError, RecursionError) as error:
-        raise UsageError(
-            f"{path}: is no profile that `antiphon kv profile` wrote: {error}"
-        ) from None
+    except _ERRORS as error:
+        raise UsageError(_NO_PROFILE.format(path, error)) from None
     flaw = find_flaw(profile)
     if flaw is None and said != (profile.id.hex(), _digest(_arrays(profile), _words(profile))):
         flaw = "its content is not what its id and digest say: it was damaged or changed"
@@ -116,11 +141,17 @@ def read_kv_profile(path: Path) -> KvProfile:
     return profile
 
 
-def _parsed(file: Any) -> tuple[KvProfile, tuple[str, str]]:
-    """The profile, and what it says its id and digest are."""
+def _said(file: Any) -> dict[str, Any]:
+    """Its words, if they are of a version that this reader knows."""
     said = json.loads((file.metadata() or {})["antiphon"])
     if said["format"] != _FORMAT or said["version"] != _VERSION:
         raise ValueError(f"format {said['format']!r}, version {said['version']!r}")
+    return said
+
+
+def _parsed(file: Any) -> tuple[KvProfile, tuple[str, str]]:
+    """The profile, and what it says its id and digest are."""
+    said = _said(file)
     counts = {name: said[name] for name in _COUNTS}
     for name, count in counts.items():
         least = 0 if name == "kept_tokens" else 1

@@ -131,12 +131,14 @@ class HomeMoves:
         )
 
     def _placed(self, key: BlockKey) -> PlacedBlock | None:
-        """None: it is here no more."""
+        """None: it is here no more, or not to the bit."""
         assert self._blocks is not None
         held = self._blocks.own_work.hold(key, _HOLDER)
         if held is None:
             return None
         self._blocks.own_work.release(held)
+        if held.sealed.record.lineage:
+            return None  # nobody's to pass on
         record = held.sealed.record
         return PlacedBlock(
             key=key,

@@ -11,9 +11,10 @@ from antiphon.errors import UsageError
 from antiphon.live.network import HostKeys, read_host_keys
 from antiphon.types import Config, Seconds, StoreName
 
+from .block_coder import Coding
 from .pool_dial import dial_by
-from .pool_member import Whereabouts
 from .pool_port import PoolPort
+from .whereabouts import Whereabouts
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,14 +26,16 @@ class OpenedPool:
 
 
 def opened_pool(config: Config, *, clock: Callable[[], Seconds]) -> OpenedPool | None:
-    """None: the store is to be in no pool. Raises `UsageError`: keys that will not do, or an
-    address that can't be listened at."""
+    """None: the store is to be in no pool. Raises `UsageError`: keys or a profile that will not do,
+    or an address that can't be listened at."""
     pool = config.store_pool
     if pool.listen is None:
         return None
     listen = parse_host_port(pool.listen)
     if listen is None:
         raise UsageError(f"store_pool.listen = {pool.listen!r:.60}: must be HOST:PORT")
+    coding = Coding.of(pool)
+    coding.warm_up()
     keys = read_host_keys(Path(config.network.keys)) if config.network.keys else None
     name = _name(pool.name, keys)
     port = PoolPort(listen, keys, config.cluster, clock=clock)
@@ -43,6 +46,7 @@ def opened_pool(config: Config, *, clock: Callable[[], Seconds]) -> OpenedPool |
         sealed=keys is not None and config.network.encrypt_kv,
         here=keys is None,
         dial=dial_by(keys),
+        coding=coding,
     )
     return OpenedPool(port, where)
 

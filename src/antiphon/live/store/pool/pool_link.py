@@ -9,12 +9,12 @@ meanwhile its blocks are misses. Each stream begins with all that the peer holds
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Protocol
 
 from antiphon.core.said_of_kv import POOLED_TIERS, wrong_in_kv
-from antiphon.core.store_pool import PoolNode
+from antiphon.core.store_pool import RAW, PoolNode
 from antiphon.core.store_pool.peer_address import PeerAddress
 from antiphon.errors import PeerError, UsageError
 from antiphon.live.kv_journal import KvNews
@@ -126,13 +126,19 @@ class PoolLink:
     # ── what it is asked ─────────────────────────────────────────────────────────────────────
 
     async def borrow(
-        self, keys: Sequence[BlockKey], wait_s: Seconds, timeout_s: Seconds
+        self,
+        blocks: Mapping[BlockKey, int],
+        wait_s: Seconds,
+        timeout_s: Seconds,
+        level: str = RAW,
     ) -> PoolLent:
-        """The pages of those of the blocks that the peer has. Raises `PeerError`. What is lent when
+        """The pages of those of the blocks that the peer has, encoded at `level` where that can be;
+        the numbers say how many are before each in its chain. Raises `PeerError`. What is lent when
         nobody waits for it any more is given back."""
         if self._calls is None:
             raise PeerError(f"the store {self.address} is not there")
-        read = PoolRead(keys=tuple(keys), wait_s=wait_s)
+        positions = () if level == RAW else tuple(blocks.values())
+        read = PoolRead(keys=tuple(blocks), wait_s=wait_s, level=level, positions=positions)
         answer = self._calls.ask(Kind.POOL_READ, read, (Kind.POOL_LENT,))
         try:
             async with asyncio.timeout(timeout_s):
@@ -259,3 +265,18 @@ class PoolLink:
             unread.forget()
         calls.fail(ending.reason)
         unread.wake()
+
+
+async def clear_all(links: Sequence[PoolLink], wish: PoolClear) -> tuple[int, Sequence[str]]:
+    """Have blocks forgotten by all of these; how many it were, and who could not be asked."""
+    answers = await asyncio.gather(*(link.clear(wish) for link in links), return_exceptions=True)
+    count, silent = 0, list[str]()
+    for link, answer in zip(links, answers, strict=True):
+        match answer:
+            case StoreAnswer(blocks=blocks, problem=""):
+                count += blocks
+            case StoreAnswer() | PeerError():
+                silent.append(str(link.address))
+            case BaseException():
+                raise answer
+    return count, silent

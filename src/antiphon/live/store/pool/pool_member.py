@@ -12,16 +12,24 @@ import asyncio
 import secrets
 from collections.abc import Callable, Collection, Coroutine, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from typing import Any
 
 from antiphon.core.data_access import wrong_in_access
 from antiphon.core.store_joining import Tenancy, block_bytes, blocks_within
-from antiphon.core.store_pool import POOLED_TIERS, Announced, PoolNode, PoolRules, StorePool
+from antiphon.core.store_pool import (
+    POOLED_TIERS,
+    RAW,
+    Announced,
+    FetchTerms,
+    PoolNode,
+    PoolRules,
+    StorePool,
+)
 from antiphon.core.store_pool.peer_address import MOST_PEERS, PeerAddress, parse_peer
 from antiphon.core.tiers import Slot
 from antiphon.errors import PeerError
 from antiphon.live.kv_journal import KvJournal, KvNews
+from antiphon.live.store.peers import Filled
 from antiphon.live.store.tiered_blocks import TieredBlocks
 from antiphon.store.record import RecordedBlock
 from antiphon.store.transfer.tcp import PageClient, PageServer
@@ -31,36 +39,26 @@ from antiphon.types import (
     Incarnation,
     KvChange,
     KvReplay,
-    OfferedPage,
     PoolClear,
     PoolHello,
     PoolWelcome,
     Seconds,
-    StoreAnswer,
     StoreName,
     Tier,
+    TierStats,
 )
 
+from .chunk_reading import ChunkReading
+from .coded_blocks import CodedBlocks
+from .encoded_pages import PAGE_BYTES
 from .home_moves import HomeMoves
 from .peer_reads import PeerReads
-from .pool_dial import Dial
-from .pool_link import PoolLink
+from .pool_link import PoolLink, clear_all
 from .pool_session import PoolSession
+from .whereabouts import Whereabouts
 
 PROVED_AT_ONCE = 16
 READING_THREADS = 4
-
-
-@dataclass(frozen=True, slots=True)
-class Whereabouts:
-    """This store among others: its name and address, where its pages are served (`sealed`: over
-    encrypted sockets only), and how it calls others. `here`: all of them are on this host."""
-
-    address: PeerAddress
-    data: tuple[str, ...]
-    sealed: bool
-    here: bool
-    dial: Dial
 
 
 class PoolMember:
@@ -76,9 +74,11 @@ class PoolMember:
         spawn: Callable[[Coroutine[Any, Any, None]], "asyncio.Task[None]"],
         clock: Callable[[], Seconds],
     ) -> None:
-        """`note` hears of blocks that peers have."""
+        """`note` hears of blocks that peers have. Raises `UsageError`: this tenancy's blocks can't
+        be encoded as is asked for, or the profile is of another model."""
         pool = config.store_pool
         self.tenancy = tenancy
+        self._coded = CodedBlocks.of(tenancy, where.coding, config.router.ttft_s)
         self.node = PoolNode(
             name=where.address.name,
             incarnation=Incarnation(secrets.token_hex(8)),
@@ -114,8 +114,10 @@ class PoolMember:
     def attach(self, blocks: TieredBlocks) -> None:
         """See `Peers`. Raises `UsageError` if pages can't be served where they are to be."""
         self._blocks = blocks
-        self._server = PageServer(
-            blocks.memory.region, self._where.data, must_seal=self._where.sealed
+        data, must_seal = self._where.data, self._where.sealed
+        self._server = PageServer(blocks.memory.region, data, must_seal=must_seal)
+        self._coded.open(
+            blocks.own_work, data, must_seal=must_seal, spawn=self._spawn, clock=self._clock
         )
         for text in self._config.store_pool.peers:
             if (peer := parse_peer(text)) is not None:
@@ -137,6 +139,7 @@ class PoolMember:
         await asyncio.gather(*self._ending, return_exceptions=True)
         if self._server is not None:
             await asyncio.to_thread(self._server.close)
+        await self._coded.close()
         self._threads.shutdown(wait=False)
         self._blocks = None
 
@@ -176,10 +179,12 @@ class PoolMember:
         assert self._blocks is not None
         assert self._server is not None
         server, access = self._server, self._server.admit()
+        encoded = self._coded.admit()
 
         def over(session: PoolSession) -> None:
             self._sessions.pop(session, None)
             server.dismiss(access)
+            self._coded.dismiss(encoded)
 
         session = PoolSession(
             hello.name,
@@ -188,6 +193,7 @@ class PoolMember:
             self.journal.feed(),
             lease_ttl_s=self._config.store.lease_ttl_s,
             placed=self._moves.asked,
+            encoded=self._coded.lender,
             spawn=self._spawn,
             on_over=over,
         )
@@ -202,6 +208,8 @@ class PoolMember:
             kv=self._blocks.memory.shape,
             data=access,
             known=tuple(map(str, known)),
+            encoded=encoded,
+            encoded_page_bytes=PAGE_BYTES if encoded is not None else 0,
         )
         return session, welcome
 
@@ -223,8 +231,9 @@ class PoolMember:
         if self._closed or self._blocks is None:
             raise PeerError("this store leaves the pool")
         memory = self._blocks.memory
-        if problem := wrong_in_access(welcome.data, here=self._where.here):
-            raise PeerError(f"its pages can't be read: {problem}")
+        for access in (welcome.data, *([welcome.encoded] if welcome.encoded else [])):
+            if problem := wrong_in_access(access, here=self._where.here):
+                raise PeerError(f"its pages can't be read: {problem}")
         if welcome.kv.page_bytes != memory.shape.page_bytes:
             raise PeerError("its pages are of another size")
         self._reads[node.name] = PeerReads(
@@ -232,6 +241,8 @@ class PoolMember:
             PageClient(welcome.data, memory.region),
             memory,
             self.pool.sources,
+            self._coded.book,
+            self._coded.pull(welcome, memory),
             threads=self._threads,
             spawn=self._spawn,
             clock=self._clock,
@@ -287,6 +298,26 @@ class PoolMember:
             self.announced.changed(change)
             self.pool.changed(change)
 
+    def inexact(self, key: BlockKey, there: bool) -> None:
+        """Peers never hear of it."""
+        self.announced.inexact(key, there)
+
+    def reading(self, terms: FetchTerms) -> ChunkReading | None:
+        """By the speed of who would be asked."""
+        book = self._coded.book
+        if not book.codes:
+            return None
+        return ChunkReading(book, terms, speed=self._speed, clock=self._clock)
+
+    def _speed(self, key: BlockKey) -> float | None:
+        holder = self.pool.source(key, self._clock())
+        reads = None if holder is None else self._reads.get(holder.name)
+        return None if reads is None else reads.bytes_per_s()
+
+    def levels(self) -> TierStats | None:
+        """Of this tenancy."""
+        return self._coded.stats(len(self.pool.pooled()))
+
     def recovered(self, key: BlockKey) -> None:
         """Read and compared before peers hear of it."""
         self.announced.recovered(key)
@@ -311,26 +342,14 @@ class PoolMember:
     ) -> tuple[int, Sequence[str]]:
         """All at the same time."""
         wish = PoolClear(tenant=tenant, keys=None if keys is None else tuple(keys))
-        links = list(self._links.values())
-        answers = await asyncio.gather(
-            *(link.clear(wish) for link in links), return_exceptions=True
-        )
-        count, silent = 0, list[str]()
-        for link, answer in zip(links, answers, strict=True):
-            match answer:
-                case StoreAnswer(blocks=blocks, problem=""):
-                    count += blocks
-                case StoreAnswer() | PeerError():
-                    silent.append(str(link.address))
-                case BaseException():
-                    raise answer
-        return count, silent
+        return await clear_all(list(self._links.values()), wish)
 
     async def fill(
-        self, record: RecordedBlock, slot: Slot, deadline: Seconds
-    ) -> tuple[OfferedPage, ...] | None:
+        self, record: RecordedBlock, slot: Slot, deadline: Seconds, level: str = RAW
+    ) -> Filled | None:
         """From one peer after another, until one has it."""
         tried: list[StoreName] = []
+        position = 0 if self._blocks is None else self._blocks.host.position_of(record.key)
         while not self._closed and self._clock() < deadline:
             name = self._next_source(record.key, tried)
             if name is None:
@@ -338,9 +357,9 @@ class PoolMember:
             tried.append(name)
             reads = self._reads.get(name)
             if reads is not None:
-                pages = await reads.read(record.key, slot, deadline)
-                if pages is not None:
-                    return pages
+                filled = await reads.read(record.key, slot, deadline, level, position)
+                if filled is not None:
+                    return filled
         return None
 
     def _next_source(self, key: BlockKey, tried: Sequence[StoreName]) -> StoreName | None:

@@ -7,6 +7,7 @@ from contextlib import suppress
 from typing import Any
 
 from antiphon.core.kv.block_keys import KEY_BYTES
+from antiphon.core.store_pool import RAW
 from antiphon.errors import PeerError
 from antiphon.live.kv_journal import KvFeed
 from antiphon.live.store.telling import tell_kv
@@ -15,6 +16,7 @@ from antiphon.types import (
     BlockKey,
     Forget,
     KvReplay,
+    LeaseId,
     LentBlock,
     PlacedBlock,
     PoolClear,
@@ -26,7 +28,10 @@ from antiphon.types import (
     StoreAnswer,
     StoreName,
 )
+from antiphon.types.store_pool_config import LEVELS
 from antiphon.wire import Frame, FrameError, FrameStream, Kind, decode
+
+from .encoded_lender import EncodedLender
 
 MOST_READS = 64
 """So many of one store may wait for an answer, clears among them; more are answered with nothing at
@@ -34,6 +39,8 @@ once."""
 MOST_KEYS = 256
 """In one read, or one message of blocks to place."""
 _MOST_POSITION = 2**32
+_MOST_TOKENS = 2**31
+"""Before a block that is encoded."""
 _MOST_TENANT_BYTES, _MOST_NUMERICS_CHARS = 64, 256
 
 
@@ -50,6 +57,7 @@ class PoolSession:
         *,
         lease_ttl_s: Seconds,
         placed: Callable[[StoreName, tuple[PlacedBlock, ...]], None],
+        encoded: EncodedLender | None = None,
         spawn: Callable[[Coroutine[Any, Any, None]], "asyncio.Task[None]"],
         on_over: Callable[["PoolSession"], None],
     ) -> None:
@@ -60,6 +68,7 @@ class PoolSession:
         self._feed = feed
         self._lease_ttl_s = lease_ttl_s
         self._placed = placed
+        self._encoded = encoded
         self._spawn = spawn
         self._on_over = on_over
         self._stream: FrameStream | None = None
@@ -102,7 +111,7 @@ class PoolSession:
                 _check_keys(keys)
                 self._blocks.doubt_here(keys)
             case Release(lease=lease):
-                self._blocks.release(lease)
+                self._release(lease)
             case other:
                 raise FrameError(f"a store may not say {type(other).__name__} here")
 
@@ -112,19 +121,26 @@ class PoolSession:
         if len(read.keys) > MOST_KEYS:
             raise FrameError(f"{len(read.keys)} blocks in one read, at most {MOST_KEYS} may be")
         _check_keys(read.keys)
+        _check_level(read, self._blocks.tenancy.kv.block_tokens)
         if len(self._reads) >= MOST_READS:
             self._answer(stream, (), number)
             return
         disk = self._blocks.disk
-        if disk is None or not any(key in disk for key in read.keys):
+        on_disk = disk is not None and any(key in disk for key in read.keys)
+        encodes = read.level != RAW and self._encoded is not None
+        if not on_disk and not encodes:
             self._answer(stream, read.keys, number)
             return
 
-        async def bring_up() -> None:
-            await self._blocks.bringing_up.bring_up_own(read.keys, read.wait_s)
-            self._answer(stream, read.keys, number)
+        async def answer() -> None:
+            if on_disk:
+                await self._blocks.bringing_up.bring_up_own(read.keys, read.wait_s)
+            if encodes:
+                await self._answer_encoded(stream, read, number)
+            else:
+                self._answer(stream, read.keys, number)
 
-        task = self._spawn(bring_up())
+        task = self._spawn(answer())
         self._reads.add(task)
         task.add_done_callback(self._reads.discard)
 
@@ -147,27 +163,79 @@ class PoolSession:
         task.add_done_callback(self._reads.discard)
 
     def _answer(self, stream: FrameStream, keys: tuple[BlockKey, ...], number: int) -> None:
+        lease, blocks = self._lent(keys)
+        self._send(stream, PoolLent(lease=lease, ttl_s=self._lease_ttl_s, blocks=blocks), number)
+
+    async def _answer_encoded(self, stream: FrameStream, read: PoolRead, number: int) -> None:
+        """What can't be encoded is lent as it is."""
+        assert self._encoded is not None
+        lease, blocks = self._lent(read.keys)
+        if lease is None:
+            self._send(stream, PoolLent(lease=None, ttl_s=self._lease_ttl_s, blocks=()), number)
+            return
+        there = {block.key for block in blocks}
+        size = self._blocks.tenancy.kv.block_tokens
+        starts = {
+            key: position * size
+            for key, position in zip(read.keys, read.positions, strict=True)
+            if key in there
+        }
+        sent = False
+        try:
+            encoded, seconds = await self._encoded.lend(
+                read.level, starts, lease, self._lease_ttl_s
+            )
+            lent = tuple(encoded.get(block.key, block) for block in blocks)
+            said = PoolLent(lease=lease, ttl_s=self._lease_ttl_s, blocks=lent, encode_s=seconds)
+            sent = self._send(stream, said, number)
+        finally:
+            if not sent:
+                self._release(lease)
+
+    def _lent(self, keys: tuple[BlockKey, ...]) -> tuple[LeaseId | None, tuple[LentBlock, ...]]:
+        """What is here to the bit: a copy of lossy KV is never passed on."""
         lease, slots = self._blocks.lend(keys, self._holder) if keys else (None, {})
         sealed = {key: self._blocks.memory.sealed(slot) for key, slot in slots.items()}
-        lent = PoolLent(
-            lease=lease,
-            ttl_s=self._lease_ttl_s,
-            blocks=tuple(
-                LentBlock(key=key, pages=one.pages)
-                for key, one in sealed.items()
-                if one.record.key == key
-            ),
-        )
+        exact = {
+            key: one
+            for key, one in sealed.items()
+            if one.record.key == key and not one.record.lineage
+        }
+        if lease is not None and not exact:
+            self._blocks.release(lease)
+            lease = None
+        return lease, tuple(LentBlock(key=key, pages=one.pages) for key, one in exact.items())
+
+    def _send(self, stream: FrameStream, lent: PoolLent, number: int) -> bool:
+        """Whether it was."""
         try:
             stream.send(Kind.POOL_LENT, lent, number)
         except PeerError:
-            if lease is not None:  # the peer is gone, or can't be told
-                self._blocks.release(lease)
+            if lent.lease is not None:  # the peer is gone, or can't be told
+                self._release(lent.lease)
+            return False
+        return True
+
+    def _release(self, lease: LeaseId) -> None:
+        self._blocks.release(lease)
+        if self._encoded is not None:
+            self._encoded.release(lease)
 
 
 def _check_keys(keys: tuple[BlockKey, ...]) -> None:
     if any(len(key) != KEY_BYTES for key in keys):
         raise FrameError(f"a block's key has not {KEY_BYTES} bytes")
+
+
+def _check_level(read: PoolRead, block_tokens: int) -> None:
+    if read.level not in LEVELS:
+        raise FrameError(f"{read.level!r:.40} is no level of a block")
+    if read.level == RAW:
+        return
+    if len(read.positions) != len(read.keys) or any(
+        not 0 <= position * block_tokens < _MOST_TOKENS for position in read.positions
+    ):
+        raise FrameError("blocks to encode need a position each that can be one")
 
 
 def _check_placed(blocks: tuple[PlacedBlock, ...]) -> None:

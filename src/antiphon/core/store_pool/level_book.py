@@ -1,0 +1,212 @@
+"""At which level the next blocks of a chain are read from peers, or whether to leave them.
+
+    fixed level   always that one, for whoever may be given it; else as they are
+    adaptive      `codec_choice.choose_level`, over what was measured: bytes a block takes at each
+                  level, how long it takes to encode and to decode one, how fast the peer sends
+
+Until a peer's speed was measured, one block is read as it is: a guess that is wrong by a factor of
+a hundred, which networks differ by, would cost more.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from antiphon.core.codec_choice import FetchLevel, FetchState, choose_level
+from antiphon.core.kv.lineage import ADAPTIVE, EXACT_LEVELS
+from antiphon.core.tiers import BLOCKS_A_TURN
+from antiphon.types import LevelStats, Seconds
+
+from .fetch_terms import FetchTerms
+
+RAW = "raw"
+_WEIGHT = 0.5
+"""Of the newest chunk: what a machine does for others changes within seconds."""
+_NO_TIME_S = 1e-9
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LevelGuess:
+    """A level and what to expect of it until it was seen. `rank`: 0 is exact, larger is worse.
+    Seconds are of a block, on one thread."""
+
+    name: str
+    rank: int
+    block_bytes: float
+    encode_s: Seconds
+    decode_s: Seconds
+
+
+@dataclass(frozen=True, slots=True)
+class Chosen:
+    """Read the next `blocks` (0: none, they are better computed) at that level."""
+
+    level: str
+    blocks: int
+    rank: int = 0
+
+
+class LevelBook:
+    """Of one store. Mutable, pure. `levels` has `raw`; `level` is one of them, or `adaptive`.
+
+    `lineage`: of what comes at a lossy level; `due_s`: when who says nothing wants it, from asking.
+    """
+
+    def __init__(
+        self,
+        level: str,
+        levels: Sequence[LevelGuess],
+        *,
+        block_tokens: int,
+        lineage: bytes = b"",
+        due_s: Seconds = 2.0,
+    ) -> None:
+        self.level = level
+        self.lineage = lineage
+        self.computed_blocks = 0
+        """How many were left to be computed."""
+        self._seen = {one.name: one for one in levels}
+        self._stats = {one.name: LevelStats(level=one.name) for one in levels}
+        self._block_tokens = block_tokens
+        self._due_s = due_s
+
+    @property
+    def codes(self) -> bool:
+        """Whether blocks may come otherwise than as they are."""
+        return self.level != RAW
+
+    def names(self) -> Sequence[str]:
+        """All levels that there are here."""
+        return list(self._seen)
+
+    def stats(self) -> tuple[LevelStats, ...]:
+        """Of those that were used."""
+        return tuple(one for one in self._stats.values() if one != LevelStats(level=one.level))
+
+    # ── what to do ───────────────────────────────────────────────────────────────────────────
+
+    def choose(
+        self,
+        blocks: int,
+        terms: FetchTerms,
+        here_rank: int,
+        bytes_per_s: float | None,
+        now: Seconds,
+    ) -> Chosen:
+        """What to do about the next of `blocks` (at least 1) that a peer has. `here_rank`: of the
+        worst that was read for the same; `bytes_per_s`: the peer's speed, None: not known yet.
+        Mutates only what it counts."""
+        chosen = self._choose(blocks, terms, here_rank, bytes_per_s, now)
+        if chosen.blocks:
+            self._count(chosen.level, chosen_total=1)
+        return chosen
+
+    def _choose(
+        self,
+        blocks: int,
+        terms: FetchTerms,
+        here_rank: int,
+        bytes_per_s: float | None,
+        now: Seconds,
+    ) -> Chosen:
+        chunk = min(blocks, BLOCKS_A_TURN)
+        if self.level != ADAPTIVE:
+            level = self.level if self._may_have(terms, self.level) else RAW
+            return Chosen(level, chunk, self._seen[level].rank)
+        if bytes_per_s is None:
+            return Chosen(RAW, 1)
+        levels = [
+            self._fetch_level(one)
+            for name, one in self._seen.items()
+            if self._may_have(terms, name)
+        ]
+        choice = choose_level(self._state(blocks, terms, here_rank, bytes_per_s, now), levels)
+        if choice.level is None:
+            return Chosen(RAW, 0)
+        return Chosen(choice.level.name, chunk, choice.level.rank)
+
+    def _state(
+        self,
+        blocks: int,
+        terms: FetchTerms,
+        here_rank: int,
+        bytes_per_s: float,
+        now: Seconds,
+    ) -> FetchState:
+        sizes = [min(BLOCKS_A_TURN, blocks - at) for at in range(0, blocks, BLOCKS_A_TURN)]
+        compute_s = terms.compute_s
+        return FetchState(
+            tokens=tuple(size * self._block_tokens for size in sizes),
+            compute_s=() if compute_s is None else tuple(size * compute_s for size in sizes),
+            bytes_per_s=bytes_per_s,
+            left_s=terms.due - now,
+            here_rank=here_rank,
+            divides=False,
+        )
+
+    def terms(self, said: FetchTerms, now: Seconds) -> FetchTerms:
+        """With what holds where nothing was said."""
+        return said if said.due != float("inf") else replace(said, due=now + self._due_s)
+
+    def _may_have(self, terms: FetchTerms, level: str) -> bool:
+        """Lossy KV is for those only whose KV is all named after it."""
+        return level in EXACT_LEVELS or (bool(self.lineage) and terms.lineage == self.lineage)
+
+    def lineage_of(self, level: str) -> bytes:
+        """Of a block that came at that level."""
+        return b"" if level in EXACT_LEVELS else self.lineage
+
+    def _fetch_level(self, seen: LevelGuess) -> FetchLevel:
+        slower_s = max(seen.encode_s, seen.decode_s, _NO_TIME_S)
+        return FetchLevel(
+            name=seen.name,
+            rank=seen.rank,
+            bytes_per_token=seen.block_bytes / self._block_tokens,
+            tokens_per_s=self._block_tokens / slower_s,
+        )
+
+    # ── what came of it ──────────────────────────────────────────────────────────────────────
+
+    def coding_s(self, level: str, blocks: int) -> Seconds:
+        """How long so many take to be encoded there and decoded here, each on one thread."""
+        seen = self._seen[level]
+        return blocks * (seen.encode_s + seen.decode_s)
+
+    def block_bytes(self, level: str) -> int:
+        """What a block takes at that level, about."""
+        return int(self._seen[level].block_bytes)
+
+    def came(self, level: str, blocks: int, size_bytes: int, encode_s: Seconds) -> None:
+        """So many came in so many bytes; the peer says how long it has encoded. Mutates."""
+        self._count(level, read_blocks_total=blocks, read_bytes_total=size_bytes)
+        if blocks and level != RAW:
+            self._see(level, block_bytes=size_bytes / blocks, encode_s=encode_s / blocks)
+
+    def decoded(self, level: str, blocks: int, seconds: Seconds) -> None:
+        """So long a thread took. Mutates."""
+        self._count(level, decode_s_total=seconds)
+        if blocks:
+            self._see(level, decode_s=seconds / blocks)
+
+    def damaged(self, level: str, blocks: int) -> None:
+        """They came, and were not what they should be. Mutates."""
+        self._count(level, damaged_blocks_total=blocks)
+
+    def encoded(self, level: str, size_bytes: int, seconds: Seconds) -> None:
+        """A block was encoded here, for a peer. Mutates."""
+        self._count(
+            level, encoded_blocks_total=1, encoded_bytes_total=size_bytes, encode_s_total=seconds
+        )
+
+    def _see(self, level: str, **news: float) -> None:
+        seen = self._seen[level]
+        mixed = {
+            name: getattr(seen, name) + _WEIGHT * (max(0.0, value) - getattr(seen, name))
+            for name, value in news.items()
+        }
+        self._seen[level] = replace(seen, **mixed)
+
+    def _count(self, level: str, **more: float) -> None:
+        stats = self._stats[level]
+        self._stats[level] = replace(
+            stats, **{name: getattr(stats, name) + value for name, value in more.items()}
+        )
