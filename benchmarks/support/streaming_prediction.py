@@ -82,6 +82,7 @@ def predicted_s(
         ),
         bytes_per_s=bytes_per_s,
         left_s=slo_s - rest_s,
+        divides=False,
     )
     if choice == "recompute":
         return prefill.until(prompt)
