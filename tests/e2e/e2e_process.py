@@ -78,16 +78,20 @@ class Served:
         """One worker's part of the status."""
         return next(row for row in self.status()["workers"] if row["id"] == id)
 
-    def until(self, condition: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
+    def until(
+        self, condition: Callable[[dict[str, Any]], bool], wait_s: float = WAIT_S
+    ) -> dict[str, Any]:
         """Wait for a status like that and return it."""
-        return self._until(self.status, condition)
+        return self._until(self.status, condition, wait_s)
 
     def until_metrics(self, condition: Callable[["Metrics"], bool]) -> "Metrics":
         """Wait for metrics like that and return them."""
-        return self._until(self.metrics, condition)
+        return self._until(self.metrics, condition, WAIT_S)
 
-    def _until(self, look: Callable[[], Any], condition: Callable[[Any], bool]) -> Any:
-        end = time.monotonic() + WAIT_S
+    def _until(
+        self, look: Callable[[], Any], condition: Callable[[Any], bool], wait_s: float
+    ) -> Any:
+        end = time.monotonic() + wait_s
         seen = None
         while True:
             with contextlib.suppress(PeerError, httpx.HTTPError):  # the gateway may start anew

@@ -85,8 +85,8 @@ class TwoHosts:
         return worker
 
     def until_decodes(self) -> dict[str, Any]:
-        """Wait until the other host's worker is there."""
-        self.server.until(lambda status: health(status, "box2.decode-0") == "joined")
+        """Wait until the other host's worker is there, which may just have begun to start."""
+        self.server.until(lambda status: health(status, "box2.decode-0") == "joined", START_S)
         return self.server.worker("box2.decode-0")
 
     def close(self) -> None:
