@@ -120,6 +120,8 @@ def valid_values(draw: st.DrawFn) -> dict[str, dict[str, Any]]:
     pool = values.setdefault("store_pool", {})
     pool.update(name="box1", peers=draw(st.sampled_from([(), ("box2@127.0.0.1:7421",)])))
     pool["listen"] = "127.0.0.1:7420"
+    if str(pool.get("level")).startswith("entropy"):
+        pool["profile"] = "kv.profile"
     if values.get("network", {}).get("keys") and draw(st.booleans()):
         pool.update(listen="10.0.0.1:7420", peers=("box2@10.0.0.2:7420",))
     remotes = st.sampled_from(["redis://host:6379/0", "unix:///path?db=1"])

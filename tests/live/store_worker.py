@@ -80,7 +80,7 @@ class StoreWorker:
                 "cluster": {"heartbeat_s": 0.05, "lost_after_s": how.pop("lost_after_s", 20.0)},
             }
         )
-        self.loaded = loaded(folder)
+        self.loaded = loaded(folder, store_pool=how.pop("pool", {}))
         self.region = self.loaded.region
         assert self.region is not None
         self.info = WorkerInfo(

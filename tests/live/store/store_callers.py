@@ -13,7 +13,7 @@ import time
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
@@ -150,7 +150,7 @@ class FakeWorker:
         self._next = 0
         self._memory: MappedRegion | None = None
 
-    async def __aenter__(self) -> "FakeWorker":
+    async def __aenter__(self) -> Self:
         await self.open()
         return self
 

@@ -16,7 +16,12 @@ pytestmark = pytest.mark.timeout(120)
 BLOCKS = 6
 
 
-async def test_what_another_hosts_worker_computed_gives_the_same_tokens(folder: Path) -> None:
+@pytest.mark.parametrize("level", ["raw", "lossless", "int8"])
+async def test_what_another_hosts_worker_computed_gives_the_same_tokens(
+    folder: Path, level: str
+) -> None:
+    """But where it came at a lossy level: then it need not, and all that the workers have is named
+    after it."""
     tiny_model(folder)
     tokens = prompt(BLOCKS)
     expected = await said_alone(folder, request("alone", tokens))
@@ -29,11 +34,11 @@ async def test_what_another_hosts_worker_computed_gives_the_same_tokens(folder: 
             own.mkdir(mode=0o700)
             for shared in ("tiny", "cache"):
                 (own / shared).symlink_to(folder / shared)
-            table = pool_table(name, port, [peer])
+            table = {**pool_table(name, port, [peer]), "level": level}
             path = await until_end.enter_async_context(served(own, pool=table))
             gateways[name] = await until_end.enter_async_context(FakeGateway(path))
             side = await until_end.enter_async_context(
-                store_worker(own, name, fetch_timeout_s=20.0)
+                store_worker(own, name, fetch_timeout_s=20.0, pool={"level": level})
             )
             workers[name] = side
             await until(lambda side=side: side.connected)
@@ -43,7 +48,15 @@ async def test_what_another_hosts_worker_computed_gives_the_same_tokens(folder: 
             lambda: len({key for key, tier in gateways["b"].held if tier in reached}) >= BLOCKS
         )
         asked = request("second", tokens)
-        assert await workers["b"].ask(asked, fetch=BLOCKS * BLOCK) == (expected,)
+        answer = await workers["b"].ask(asked, fetch=BLOCKS * BLOCK)
+        numerics = {side.info.model.numerics for side in workers.values()}
+        if level == "int8":
+            assert len(answer[0]) == len(expected)
+            assert len(numerics) == 1
+            assert "+lossy:int8:" in numerics.pop()
+        else:
+            assert answer == (expected,)
+            assert not any("lossy" in one for one in numerics)
         assert workers["b"].fetched(asked).fetched_tokens == BLOCKS * BLOCK
         for side in workers.values():
             await side.rest()

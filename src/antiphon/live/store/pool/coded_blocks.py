@@ -54,7 +54,6 @@ class CodedBlocks:
         *,
         must_seal: bool,
         spawn: Callable[[Coroutine[Any, Any, None]], "asyncio.Task[None]"],
-        clock: Callable[[], Seconds],
     ) -> None:
         """Lend from these. Raises `UsageError` if pages can't be served there."""
         if self.coder is not None:
@@ -65,7 +64,6 @@ class CodedBlocks:
                 endpoints,
                 must_seal=must_seal,
                 spawn=spawn,
-                clock=clock,
             )
 
     def admit(self) -> DataAccess | None:

@@ -58,7 +58,6 @@ class EncodedLender:
         *,
         must_seal: bool,
         spawn: Callable[[Coroutine[Any, Any, None]], "asyncio.Task[None]"],
-        clock: Callable[[], Seconds],
     ) -> None:
         """Raises `UsageError` if pages can't be served there."""
         memory = host.memory
@@ -66,7 +65,7 @@ class EncodedLender:
         self._book = book
         self._host = host
         self._spawn = spawn
-        self._clock = clock
+        self._clock = host.clock
         share = int(_SHARE * memory.slots * memory.slot_bytes)
         self._region = encoded_region(memory.slot_bytes, share)
         self._server = PageServer(self._region, endpoints, must_seal=must_seal)

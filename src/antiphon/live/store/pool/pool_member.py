@@ -116,9 +116,7 @@ class PoolMember:
         self._blocks = blocks
         data, must_seal = self._where.data, self._where.sealed
         self._server = PageServer(blocks.memory.region, data, must_seal=must_seal)
-        self._coded.open(
-            blocks.own_work, data, must_seal=must_seal, spawn=self._spawn, clock=self._clock
-        )
+        self._coded.open(blocks.own_work, data, must_seal=must_seal, spawn=self._spawn)
         for text in self._config.store_pool.peers:
             if (peer := parse_peer(text)) is not None:
                 self.know(peer)
