@@ -12,10 +12,11 @@ from antiphon.wire import codec
 DURATIONS = {
     "Fetched": {"seconds"},
     "Leave": {"timeout_s"},
-    "Locate": {"wait_s"},
+    "LevelStats": {"decode_s_total", "encode_s_total"},
+    "Locate": {"wait_s", "left_s", "compute_s"},
     "Located": {"ttl_s"},
     "Offer": {"ttl_s"},
-    "PoolLent": {"ttl_s"},
+    "PoolLent": {"ttl_s", "encode_s"},
     "PoolRead": {"wait_s"},
     "Pulled": {"seconds"},
     "Rejected": {"retry_after_s"},

@@ -106,6 +106,17 @@ class CodedWorker(FakeWorker):
         finally:
             self.release(located)
 
+    async def get_all(
+        self, keys: Sequence[BlockKey], **terms: Any
+    ) -> tuple[list[bytes | None], set[BlockKey]]:
+        """`get`, over and over until all come: a busy machine is late now and then."""
+        async with asyncio.timeout(DEADLINE_S):
+            while True:
+                got, lossy = await self.get(keys, **terms)
+                if len(got) == len(keys) and None not in got:
+                    return got, lossy
+                await asyncio.sleep(0.05)
+
 
 @dataclass(eq=False)
 class Side:
