@@ -5,9 +5,10 @@
 
 Two network namespaces with a veth pair between them, whose rate `tc tbf` bounds. On the far one a
 store has contexts of 3,000 tokens, which a worker has computed and put there; on the near one a
-store of the same pool, empty, beside a worker with SmolLM2-135M, its cache empty, which is handed
-the prompt. What is measured is the time until its first token: the blocks come over the link, at
-the pool's level, into the near store, from there into the worker's pages, and it computes the rest.
+store of the same pool beside a worker with SmolLM2-135M, both new, which have fetched one other,
+short prompt, so that connections stand and the link's speed is known. Then the worker is handed the
+context. What is measured is the time until its first token: the blocks come over the link, at the
+pool's level, into the near store, from there into the worker's pages, and it computes the rest.
 `recompute` fetches nothing. All processes share this machine's cores.
 
 Each level is measured on each link, then `adaptive`, which chooses chunk by chunk: as soon as can
@@ -70,6 +71,7 @@ EXACT = ("raw", "lossless")
 SLO_SHARES = (0.15, 0.3, 0.6)
 """Targets, as shares of what computing all takes."""
 TRIES = 3
+FIRST_TOKENS = 10 * BLOCK_TOKENS
 GOAL = 1.1
 WORKER_KV, NEAR_BYTES = "160MiB", 96 << 20
 FETCH_S = 60.0
@@ -84,6 +86,8 @@ class Study:
     net: Net
     stores: StreamedStores
     contexts: list[tuple[TokenId, ...]]
+    first: tuple[TokenId, ...]
+    """The prompt that is fetched before."""
     carried: dict[float, float] = field(default_factory=dict)
     """Gbit/s of a link → bytes a second."""
     recomputed: list[Asked] = field(default_factory=list)
@@ -118,13 +122,14 @@ class Study:
 # ── before any level ─────────────────────────────────────────────────────────────────────────────
 
 
-def contexts(options: argparse.Namespace) -> list[tuple[TokenId, ...]]:
-    """Of this project's documentation, none over another."""
+def contexts(options: argparse.Namespace) -> tuple[list[tuple[TokenId, ...]], tuple[TokenId, ...]]:
+    """Of this project's documentation, none over another; and a short one."""
     pages = sorted((HERE.parent / "docs").rglob("*.md"))
     text = "\n\n".join(page.read_text() for page in pages)
     tokens = Tokenizer.load(checkpoint_of(MODEL).tokenizer).encode(text)
     starts = range(0, len(tokens) - options.tokens, options.tokens)
-    return [tuple(tokens[at : at + options.tokens]) for at in starts][: options.tries]
+    all_of_them = [tuple(tokens[at : at + options.tokens]) for at in starts]
+    return all_of_them[: options.tries], all_of_them[options.tries][: FIRST_TOKENS + 1]
 
 
 async def know(study: Study, profile: Path | None) -> None:
@@ -172,13 +177,15 @@ async def measure_level(study: Study, level: str, profile: Path | None) -> list[
     targets = [0.0, *study.slos_s] if level == ADAPTIVE else [0.0]
     cells = []
     with study.stores.far(tables_of(level, profile, max(study.carried.values()))) as far:
+        first = await filled(far, study.first, level, profile)
         keys = [await filled(far, context, level, profile) for context in study.contexts]
         for gbit in study.options.gbits:
             study.net.limit(0, 1e3 * gbit)
             for slo_s in targets:
                 cell = Cell(level, gbit, slo_s, study.predicted(level, gbit, slo_s))
                 for number in range(len(study.contexts)):
-                    asked = await fetched(study, cell, far, keys[number], number, profile)
+                    both = first, keys[number]
+                    asked = await fetched(study, cell, far, both, number, profile)
                     cell.add(asked)
                     exact = study.recomputed[number].tokens
                     if level in EXACT and asked.tokens != exact:
@@ -204,21 +211,24 @@ async def fetched(
     study: Study,
     cell: Cell,
     far: Store,
-    keys: Sequence[BlockKey],
+    keys: tuple[Sequence[BlockKey], Sequence[BlockKey]],
     number: int,
     profile: Path | None,
 ) -> Asked:
-    """The context asked of a worker beside a store that is new in the pool."""
+    """The context asked of a worker beside a store that is new in the pool. `keys`: of the short
+    prompt, which is asked before it, and of the context."""
     config = config_of(cell.choice, profile)
     block_bytes = BLOCK_TOKENS * study.options.token_bytes
-    name, _ = near_name(keys, NEAR_BYTES // block_bytes, FAR_BYTES // block_bytes)
+    wanted = [*keys[0], *keys[1]]
+    name, _ = near_name(wanted, NEAR_BYTES // block_bytes, FAR_BYTES // block_bytes)
     values = tables_of(cell.choice, profile, study.carried[cell.gbit])
     with study.stores.near(name, far, NEAR_BYTES, values) as near:
         async with (
             streamed_worker(config, near.folder) as worker,
             watched(near.socket, config) as store,
         ):
-            await until_on(store, keys, Tier.PEER)
+            await until_on(store, wanted, Tier.PEER)
+            await worker.ask(study.first, fetch=FIRST_TOKENS)
             return await worker.ask(study.contexts[number], fetch=study.prefix, slo_s=cell.slo_s)
 
 
@@ -314,7 +324,7 @@ def main() -> None:
         tempfile.TemporaryDirectory(prefix="antiphon-streaming-") as folder,
         joined_hosts(Link(rate_mbit=1000)) as net,
     ):
-        study = Study(options, net, StreamedStores(net, Path(folder)), contexts(options))
+        study = Study(options, net, StreamedStores(net, Path(folder)), *contexts(options))
         cells = asyncio.run(measured(study, profile))
     print(table(cells, options.gbits))
     for gbit, ratio in ratios(cells).items():
