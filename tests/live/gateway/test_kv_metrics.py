@@ -16,6 +16,7 @@ from antiphon.types import (
     KvChange,
     KvDump,
     KvEvents,
+    LevelStats,
     RequestId,
     Tier,
     TierStats,
@@ -71,6 +72,46 @@ def test_each_tier_of_the_store_is_shown() -> None:
     assert seen["antiphon_store_missed_blocks_total tier=host"] == 3
     assert seen["antiphon_store_evicted_blocks_total tier=host"] == 9
     assert seen["antiphon_store_dropped_blocks_total tier=host reason=quota"] == 4
+
+
+def test_what_came_from_peers_is_shown_by_level() -> None:
+    level = LevelStats(
+        level="int8",
+        chosen_total=1,
+        read_blocks_total=2,
+        read_bytes_total=3,
+        decode_s_total=0.5,
+        damaged_blocks_total=4,
+        encoded_blocks_total=5,
+        encoded_bytes_total=6,
+        encode_s_total=0.25,
+    )
+    peer = TierStats(
+        tier=Tier.PEER,
+        blocks=1,
+        used_bytes=0,
+        limit_bytes=0,
+        levels=(level,),
+        computed_blocks_total=7,
+    )
+    seen = samples(KvSeen(index=lambda: PrefixIndex().counts, store=Store(stats=(HOST, peer))))
+    start, end = "antiphon_store_level_", "_total level=int8"
+    mine = {
+        name.removeprefix(start).removesuffix(end): value
+        for name, value in seen.items()
+        if name.startswith(start)
+    }
+    assert mine == {
+        "chosen": 1,
+        "read_blocks": 2,
+        "read_bytes": 3,
+        "decode_seconds": 0.5,
+        "damaged_blocks": 4,
+        "encoded_blocks": 5,
+        "encoded_bytes": 6,
+        "encode_seconds": 0.25,
+    }
+    assert seen["antiphon_store_computed_blocks_total"] == 7
 
 
 def test_the_index_is_shown() -> None:

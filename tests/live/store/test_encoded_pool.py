@@ -172,7 +172,7 @@ async def test_a_profile_of_another_model_is_refused_by_name(folder: Path) -> No
         served(
             folder,
             pool={
-                **pool_table("a", *free_ports(1), []),
+                **pool_table("a", free_ports(1)[0], []),
                 "level": "entropy-1",
                 "profile": str(path),
             },

@@ -20,7 +20,7 @@ from encoded_kit import (
 )
 from test_pool_over_tls import make_keys
 
-from netns_kit import Link, Net, joined_hosts
+from netns_kit import Link, Net, Side, joined_hosts
 
 pytestmark = pytest.mark.timeout(180)
 BLOCKS = 40
@@ -43,7 +43,8 @@ def stores(net: Net, folder: Path, level: str) -> Iterator[dict[str, Path]]:
     patient.write_text(PATIENT)
     with ExitStack() as stack:
         paths = {}
-        for side, other in (("left", "right"), ("right", "left")):
+        sides: tuple[tuple[Side, Side], ...] = (("left", "right"), ("right", "left"))
+        for side, other in sides:
             own = folder / side
             own.mkdir(mode=0o700)
             command = [sys.executable, "-m", "antiphon", "store", "--socket-dir", str(own)]

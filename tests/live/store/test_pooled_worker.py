@@ -58,5 +58,12 @@ async def test_what_another_hosts_worker_computed_gives_the_same_tokens(
             assert answer == (expected,)
             assert not any("lossy" in one for one in numerics)
         assert workers["b"].fetched(asked).fetched_tokens == BLOCKS * BLOCK
+        kv = workers["b"].worker._kv
+        assert kv is not None
+        assert kv._fetch is not None
+        named = workers["b"].loaded.scheduler.named_blocks()
+        kept_back = {key for key in named if kv._exact_block(key) is None}
+        assert kept_back == set(kv._fetch.lossy), "a new store would take them for exact"
+        assert bool(kept_back) == (level == "int8")
         for side in workers.values():
             await side.rest()
