@@ -26,7 +26,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
@@ -40,6 +40,7 @@ from support.streamed_worker import (  # noqa: E402
     Asked,
     StreamedWorker,
     checkpoint_of,
+    read_blocks,
     streamed_worker,
     until_on,
     watched,
@@ -229,7 +230,10 @@ async def fetched(
         ):
             await until_on(store, wanted, Tier.PEER)
             await worker.ask(study.first, fetch=FIRST_TOKENS)
-            return await worker.ask(study.contexts[number], fetch=study.prefix, slo_s=cell.slo_s)
+            before = await read_blocks(store)
+            context = study.contexts[number]
+            asked = await worker.ask(context, fetch=study.prefix, slo_s=cell.slo_s)
+            return replace(asked, levels=await read_blocks(store) - before)
 
 
 def config_of(level: str | None, profile: Path | None) -> Config:
@@ -285,6 +289,7 @@ def kept(study: Study, cells: Sequence[Cell]) -> dict[str, object]:
                 "median_s": round(cell.median_s, 4),
                 "predicted_s": round(cell.predicted_s, 4),
                 "fetched": cell.fetched,
+                "levels": cell.levels,
                 "problems": cell.problems,
             }
             for cell in cells

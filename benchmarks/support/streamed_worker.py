@@ -7,9 +7,10 @@ memory are reached from here.
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Sequence
+from collections import Counter
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from itertools import count
 from pathlib import Path
@@ -57,6 +58,8 @@ class Asked:
     tokens: tuple[TokenId, ...]
     fetched: int
     problem: str
+    levels: Mapping[str, int] = field(default_factory=dict)
+    """Blocks that came from a peer, by level."""
 
 
 @cache
@@ -176,3 +179,10 @@ async def until_on(store: WatchedStore, keys: Sequence[BlockKey], tier: Tier) ->
     async with asyncio.timeout(WAIT_S):
         while not all(tier in tiers for tiers in (await store.ask(ask, WAIT_S)).tiers):
             await asyncio.sleep(0.02)
+
+
+async def read_blocks(store: WatchedStore) -> Counter[str]:
+    """How many blocks the store has read from peers so far, by level."""
+    answer = await store.ask(StoreAsk(op=StoreOp.STATS), WAIT_S)
+    levels = [level for tier in answer.stats for level in tier.levels]
+    return Counter({level.level: level.read_blocks_total for level in levels})

@@ -20,6 +20,8 @@ class Cell:
     ttft_s: list[float] = field(default_factory=list)
     fetched: list[int] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
+    levels: list[dict[str, int]] = field(default_factory=list)
+    """Blocks that came, by level."""
 
     @property
     def median_s(self) -> float:
@@ -28,15 +30,17 @@ class Cell:
     def add(self, asked: Asked) -> None:
         self.ttft_s.append(asked.ttft_s)
         self.fetched.append(asked.fetched)
+        self.levels.append(dict(asked.levels))
         self.problems += [asked.problem] if asked.problem else []
 
 
 def line_of(cell: Cell) -> str:
     target = f" within {cell.slo_s:.2f} s" if cell.slo_s else ""
+    chosen = f"  {cell.levels[0]}" if cell.choice == ADAPTIVE else ""
     missed = f"  {cell.problems[0]}" if cell.problems else ""
     return (
         f"{cell.choice + target:<24}{cell.gbit:5g} Gbit/s {cell.median_s:7.3f} s "
-        f"(predicted {cell.predicted_s:.3f})  fetched {cell.fetched[0]}{missed}"
+        f"(predicted {cell.predicted_s:.3f})  fetched {cell.fetched[0]}{chosen}{missed}"
     )
 
 
