@@ -12,6 +12,10 @@ from antiphon.live.network.authority import add_host, open_authority
 from antiphon.types import Config
 
 FILE = """
+[store_pool]
+level = "entropy-2"
+profile = "of-the-file.kvprofile"
+
 [hosts.box1]
 gateway = true
 addresses = ["10.0.0.1"]
@@ -42,9 +46,21 @@ def test_of_a_file_about_several_hosts_it_is_the_one_of_its_keys(
     file.write_text(f'[network]\nkeys = "{own}"\n{FILE}' if keys_in_file else FILE)
     (tmp_path / "s").mkdir(mode=0o700)
     command = ["store", "--config", str(file), "--socket-dir", str(tmp_path / "s")]
+    command += [] if keys_in_file else ["--pool-level", "adaptive", "--kv-profile", "given"]
     result = CliRunner().invoke(app, [*command, *([] if keys_in_file else ["--keys", str(own)])])
     assert result.exit_code == 0, result.output
     [config] = got
     assert config.store_pool.listen == "10.0.0.2:7421"
     assert config.store_pool.peers == ("box1@10.0.0.1:7420",)
     assert config.network.addresses == ("10.0.0.2",)
+    level, profile = config.store_pool.level, config.store_pool.profile
+    of_the_file = ("entropy-2", "of-the-file.kvprofile")
+    assert (level, profile) == (of_the_file if keys_in_file else ("adaptive", "given"))
+
+
+def test_a_level_without_its_profile_is_refused_with_the_remedy(tmp_path: Path) -> None:
+    result = CliRunner().invoke(
+        app, ["store", "--socket-dir", str(tmp_path), "--pool-level", "entropy-1"]
+    )
+    assert result.exit_code == 2
+    assert "antiphon kv profile" in result.output
