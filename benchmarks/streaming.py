@@ -21,6 +21,7 @@ what the best fixed choice takes, and misses no target that one of them meets.
 import argparse
 import asyncio
 import os
+import signal
 import statistics
 import subprocess
 import sys
@@ -319,6 +320,7 @@ async def measured(study: Study, profile: Path | None) -> list[Cell]:
 
 def main() -> None:
     options = _options()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # namespaces and processes go
     if (why := unmade()) is not None or os.geteuid() != 0:
         raise SystemExit(why or "network namespaces need root")
     needs_profile = not options.no_adaptive or any("entropy" in one for one in options.levels)
