@@ -129,6 +129,7 @@ def valid_values(draw: st.DrawFn) -> dict[str, dict[str, Any]]:
     return values
 
 
+@pytest.mark.no_cover
 @given(near_misses)
 @settings(max_examples=500, deadline=None)
 def test_any_mapping_is_a_config_or_a_config_error(values: Any) -> None:
