@@ -29,6 +29,7 @@ from race import ISA, Entrant, Failure, Race, Results  # noqa: E402
 from rows import ROWS, Row  # noqa: E402
 
 from antiphon.checkpoint import resolve  # noqa: E402
+from antiphon.core.device_rules import TORCH_DTYPES  # noqa: E402
 from antiphon.types import Key, ModelConfig  # noqa: E402
 
 QUIET_LOAD = 1.3
@@ -100,10 +101,10 @@ def arguments() -> argparse.Namespace:
 
 
 def dtypes() -> list[str]:
-    """What the engine can compute in."""
+    """What the processor's kernels can compute in."""
     hints = typing.get_type_hints(ModelConfig, include_extras=True)
     (key,) = (one for one in hints["dtype"].__metadata__ if isinstance(one, Key))
-    return list(key.choices)
+    return [choice for choice in key.choices if choice not in TORCH_DTYPES]
 
 
 def installed(folder: Path) -> list[Entrant]:

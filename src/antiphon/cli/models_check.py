@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
+from antiphon.core.device_rules import TORCH_DTYPES
 from antiphon.core.number_text import number_text
 from antiphon.errors import UsageError
 from antiphon.types import Config
@@ -95,6 +96,10 @@ def _measure(
     config: Config, text: str, reference: str | None, positions: int, window: int
 ) -> dict[str, Any]:
     """Load both, compare them; what `--json` prints."""
+    if config.model.dtype in TORCH_DTYPES:
+        raise UsageError(
+            f'model.dtype = "{config.model.dtype}": int8 and fp32 can be compared (--dtype)'
+        )
     from antiphon.checkpoint import open_checkpoint, resolve
     from antiphon.engine import compare, kv_dtype_of, load_llama, use_cores
     from antiphon.live.cache_folder import cache_folder

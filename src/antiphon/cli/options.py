@@ -13,6 +13,21 @@ Model: TypeAlias = Annotated[
     ),
 ]
 Dtype: TypeAlias = Annotated[str | None, typer.Option(help="Arithmetic: int8 (fast) or fp32.")]
+EngineDtype: TypeAlias = Annotated[
+    str | None,
+    typer.Option(
+        help="Arithmetic: int8 (fast on a processor), fp32, bf16 or fp16.",
+        show_default="int8, on CUDA bf16",
+    ),
+]
+Device: TypeAlias = Annotated[
+    str | None,
+    typer.Option(
+        help="Where the model runs: cpu, cuda or cuda:N.",
+        metavar="DEVICE",
+        show_default="cpu",
+    ),
+]
 MaxModelLen: TypeAlias = Annotated[
     int | None, typer.Option(help="Longest prompt plus output, in tokens.")
 ]

@@ -59,7 +59,15 @@ def load(
         raise ConfigError(f"{file}: {error}" if file else str(error)) from None
 
 
-ENGINE_OPTIONS = ("dtype", "max_model_len", "kv_memory", "page_tokens", "kv_dtype", "cores")
+ENGINE_OPTIONS = (
+    "dtype",
+    "max_model_len",
+    "kv_memory",
+    "page_tokens",
+    "kv_dtype",
+    "cores",
+    "device",
+)
 """Of `engine_options`, besides the model."""
 
 
@@ -71,6 +79,7 @@ def engine_options(
     page_tokens: int | None,
     kv_dtype: str | None,
     cores: str | None,
+    device: str | None,
 ) -> Options:
     """What commands that run an engine have in common. Raises `ConfigError`."""
     return {
@@ -81,6 +90,7 @@ def engine_options(
         ("kv", "page_tokens"): page_tokens,
         ("kv", "dtype"): kv_dtype,
         ("engine", "cores"): parse_cores(cores),
+        ("engine", "device"): device,
     }
 
 

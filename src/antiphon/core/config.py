@@ -17,6 +17,7 @@ from antiphon.errors import BugError, ConfigError
 from antiphon.types import Config, Key, KvConfig, Role, StoreConfig
 
 from .cluster_rules import check_cluster
+from .device_rules import check_device, with_dtype_of_device
 from .host_names import is_loopback
 from .number_text import number_text
 from .pool_rules import check_store_pool
@@ -121,6 +122,9 @@ def build(values: Mapping[str, object]) -> Config:
             raise ConfigError(f"[{table}] = {_show(content)}: must be a table of keys")
         parts[table] = _part(table, content)
     config = Config(**parts)
+    model = values.get("model")
+    if not isinstance(model, Mapping) or model.get("dtype") is None:
+        config = with_dtype_of_device(config)
     _check_agreement(config)
     return config
 
@@ -214,6 +218,7 @@ def _within(key: Key, number: float) -> bool:
 def _check_agreement(config: Config) -> None:
     """The rules that tie keys together."""
     kv, scheduler, http = config.kv, config.scheduler, config.http
+    check_device(config)
     check_cluster(config)
     check_store_pool(config)
     _check_store(config.store)

@@ -52,6 +52,7 @@ class LLM:
         max_model_len: int | None = None,
         max_num_seqs: int | None = None,
         cores: Sequence[int] | None = None,
+        device: str | None = None,
     ) -> None:
         values = {table: dict(content) for table, content in (config or {}).items()}
         for table in _OF_SERVERS:
@@ -66,6 +67,7 @@ class LLM:
             ("kv", "memory_bytes", kv_memory),
             ("scheduler", "max_num_seqs", max_num_seqs),
             ("engine", "cores", cores),
+            ("engine", "device", device),
         ):
             if value is not None:
                 values.setdefault(table, {})[key] = value

@@ -23,7 +23,11 @@ class ModelConfig:
     ] = None
     dtype: Annotated[
         str,
-        Key("Arithmetic: int8 weights (fast), or fp32, the reference.", choices=("int8", "fp32")),
+        Key(
+            "Arithmetic: int8 weights (fast), fp32, the reference, or, by torch, bf16 or fp16; "
+            "without it on CUDA: bf16.",
+            choices=("int8", "fp32", "bf16", "fp16"),
+        ),
     ] = "int8"
     max_model_len: Annotated[
         int | None,
@@ -44,7 +48,7 @@ class KvConfig:
     dtype: Annotated[
         str,
         Key(
-            "What keys and values are kept as; auto: bf16 with int8 arithmetic, fp32 with fp32.",
+            "What keys and values are kept as; auto: fp32 with fp32 arithmetic, else bf16.",
             choices=("auto", "fp32", "bf16"),
         ),
     ] = "auto"
@@ -118,6 +122,13 @@ class SchedulerConfig:
 class EngineConfig:
     """Where the forward pass runs."""
 
+    device: Annotated[
+        str,
+        Key(
+            "Device: cpu, cuda (workers take CUDA's devices in turn) or cuda:N. Needs a build of "
+            "torch for it."
+        ),
+    ] = "cpu"
     cores: Annotated[
         tuple[int, ...], Key("CPU cores to use; empty: all that the process may use.", 0, 65535)
     ] = ()
