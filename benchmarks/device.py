@@ -3,10 +3,10 @@
     .venv/bin/python benchmarks/device.py --device cuda              writes results/device.json
     .venv/bin/python benchmarks/device.py --device cpu --quick       to see it work; writes nothing
 
-`decode-N`: a step of N sequences at a context of 512; `prefill`: a prompt of 512 tokens in one step;
-`leave`, `come`: pages to shared memory and back. The limit of a decode is the time to read the weights once, at the speed at
-which this script copies memory on the same device in the same run. On CUDA each decode is measured with
-graphs and without.
+`decode-N`: a step of N sequences at a context of 512; `prefill`: a prompt of 512 tokens in one
+step; `leave`, `come`: pages to shared memory and back. The limit of a decode is the time to read
+the weights once, at the speed at which this script copies memory on the same device in the same
+run. On CUDA each decode is measured with graphs and without.
 """
 
 import argparse
@@ -100,7 +100,11 @@ def weights_once(model: DeviceLlama, device: torch.device, tries: int) -> float:
     target = torch.empty_like(source)
     seconds = timed(lambda: target.copy_(source), device, tries)
     layers = model._weights.layers
-    linears = [one for layer in layers for one in (layer.qkv, layer.attention_out, layer.gate_up, layer.down)]
+    linears = [
+        one
+        for layer in layers
+        for one in (layer.qkv, layer.attention_out, layer.gate_up, layer.down)
+    ]
     weights = [one.weight for one in linears if one is not None] + [model._weights.head.weight]
     return sum(one.nbytes for one in weights) * seconds / (2 * COPIED)
 

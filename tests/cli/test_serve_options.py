@@ -28,6 +28,7 @@ OPTIONS: dict[str, tuple[str, Any, Any]] = {
     "port": ("http.port", 9, 9),
     "api_key_file": ("http.api_key_file", "k", "k"),
     "cores": ("engine.cores", "0-2", (0, 1, 2)),
+    "device": ("engine.device", "cuda:1", "cuda:1"),
     "store": ("store.enabled", "off", False),
     "store_memory": ("store.memory_bytes", "5GiB", 5 * 2**30),
     "store_disk": ("store.disk_bytes", "3GiB", 3 * 2**30),

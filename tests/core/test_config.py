@@ -95,6 +95,10 @@ def valid_values(draw: st.DrawFn) -> dict[str, dict[str, Any]]:
     values.setdefault("cluster", {}).update(
         prefill=draw(workers), decode=draw(workers), mixed=draw(st.integers(1, MAX_WORKERS // 3))
     )
+    device = draw(st.sampled_from(["cpu", "cuda", "cuda:0", "cuda:255"]))
+    values.setdefault("engine", {})["device"] = device
+    if device != "cpu" and values.get("model", {}).get("dtype") == "int8":
+        values["model"]["dtype"] = draw(st.sampled_from(["bf16", "fp16", "fp32"]))
     fetch_s = draw(st.floats(0.001, 60.0))
     values.setdefault("store", {}).update(
         fetch_timeout_s=fetch_s, lease_ttl_s=draw(st.floats(max(0.1, 1.5 * fetch_s), 3600.0))

@@ -1,5 +1,7 @@
 """Names of devices, what is wrong with them, and what they compute in."""
 
+import re
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -27,7 +29,10 @@ TWO = CudaFound(program="torch 2", build="13.0", devices=("H200", "H100"))
         ("cuda", DeviceName("cuda")),
         ("cuda:0", DeviceName("cuda", 0)),
         ("cuda:17", DeviceName("cuda", 17)),
-        *((bad, None) for bad in ("", "gpu", "cpu:0", "cuda:", "cuda:-1", "cuda:1000", "CUDA", "cuda:٣")),
+        *(
+            (bad, None)
+            for bad in ("", "gpu", "cpu:0", "cuda:", "cuda:-1", "cuda:1000", "CUDA", "cuda:٣")
+        ),
     ],
 )
 def test_names(text: str, expected: DeviceName | None) -> None:
@@ -55,7 +60,11 @@ def test_workers_take_devices_in_turn(number: int, devices: int) -> None:
 @pytest.mark.parametrize(
     ("name", "found", "words"),
     [
-        (DeviceName("cuda"), CudaFound(program="torch 2", build=None), "built without CUDA: install"),
+        (
+            DeviceName("cuda"),
+            CudaFound(program="torch 2", build=None),
+            "built without CUDA: install",
+        ),
         (
             DeviceName("cuda", 1),
             CudaFound(program="torch 2", build="13.0", why_none="no driver"),
@@ -67,11 +76,7 @@ def test_workers_take_devices_in_turn(number: int, devices: int) -> None:
 def test_what_is_wrong_and_what_to_do(name: DeviceName, found: CudaFound, words: str) -> None:
     problem = device_problem(name, found)
     assert problem is not None
-    pytest.raises(ConfigError, _refuse, problem).match(words)
-
-
-def _refuse(problem: str) -> None:
-    raise ConfigError(problem)
+    assert re.search(words, problem)
 
 
 def test_what_is_there_is_no_problem() -> None:

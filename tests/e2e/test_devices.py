@@ -12,7 +12,10 @@ from e2e_process import SHAPES, Served, antiphon, at_rest, joined
 from test_same_text import bodies
 
 TIGHT = ("--dtype", "bf16")
-PROMPTS = [[3 + (n * 37 + at * 11) % 250 for at in range(length)] for n, length in enumerate((1, 17, 64, 130, 400, 513))]
+PROMPTS = [
+    [3 + (n * 37 + at * 11) % 250 for at in range(length)]
+    for n, length in enumerate((1, 17, 64, 130, 400, 513))
+]
 
 
 def test_split_over_processes_a_device_says_the_same(

@@ -80,7 +80,9 @@ def worker(
 
     host = read_host_keys(folder).host
     given = {
-        **engine_options(name, dtype, max_model_len, kv_memory, page_tokens, kv_dtype, cores, device),
+        **engine_options(
+            name, dtype, max_model_len, kv_memory, page_tokens, kv_dtype, cores, device
+        ),
         ("cluster", "prefill"): prefill,
         ("cluster", "decode"): decode,
         ("cluster", "mixed"): mixed,

@@ -81,7 +81,9 @@ class LlamaModel:
         hidden = weights.embedding[torch.from_numpy(tokens)]
         hidden *= self.spec.embedding_scale
         normed = torch.empty_like(hidden)
-        attended = hidden.new_zeros(len(tokens), self.spec.heads * whole_vectors(self.spec.head_dim))
+        attended = hidden.new_zeros(
+            len(tokens), self.spec.heads * whole_vectors(self.spec.head_dim)
+        )
         gated = hidden.new_empty(len(tokens), whole_vectors(self.spec.intermediate))
         for number, layer in enumerate(weights.layers):
             if not ready(number):

@@ -16,7 +16,6 @@ from .llama import LlamaModel
 from .quantized_llama import QuantizedLlama
 from .weights import load_quantized, load_weights
 
-
 Kv_contra = TypeVar("Kv_contra", bound=PagedKv, contravariant=True)
 
 

@@ -82,7 +82,9 @@ def _yarn(plain: torch.Tensor, scaling: YarnScaling, spec: ModelSpec) -> torch.T
         low, high = math.floor(low), math.ceil(high)
     low, high = max(low, 0), min(high, spec.turning - 1)
     steepness = max(high - low, 0.001)
-    ramp = ((torch.arange(len(plain), dtype=torch.float32, device="cpu") - low) / steepness).clamp(0, 1)
+    ramp = ((torch.arange(len(plain), dtype=torch.float32, device="cpu") - low) / steepness).clamp(
+        0, 1
+    )
     return plain / scaling.factor * ramp + plain * (1 - ramp)
 
 

@@ -86,7 +86,9 @@ class TorchEngine(Generic[Kv]):
         """What was computed so far was for nobody."""
         self._model.expert_counts.forget()
 
-    def _step(self, plan: StepPlan, forward: Callable[[Batch, Kv], torch.Tensor | None]) -> StepResult:
+    def _step(
+        self, plan: StepPlan, forward: Callable[[Batch, Kv], torch.Tensor | None]
+    ) -> StepResult:
         started = time.perf_counter()
         for key in plan.ended:
             self._sequences.pop(key, None)

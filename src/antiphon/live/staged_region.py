@@ -1,8 +1,8 @@
 """A worker's shared region whose pages are copies of a device's.
 
 Others know no device: they map this memory, or are sent it, page for page. Before pages are sealed
-for them their content comes from the device; before anybody writes to pages, the device's copy counts
-as old. Why so: docs/decisions/0024-devices.md.
+for them their content comes from the device; before anybody writes to pages, the device's copy
+counts as old. Why so: docs/decisions/0024-devices.md.
 """
 
 from collections.abc import Sequence

@@ -42,7 +42,7 @@ class LLM:
     time: a second thread waits. Use it in `with`, or `close` it, to give its memory back.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913  one argument an option
         self,
         model: str | None = None,
         *,

@@ -1,5 +1,6 @@
 """Devices that tests run on, tiny models there, and a bench with pages of the device's own."""
 
+from dataclasses import replace
 from functools import cache
 
 import numpy as np
@@ -8,6 +9,7 @@ import torch
 from tiny_llama import Bench, Lane, random_tokens, tensors_of
 
 from antiphon.checkpoint import ModelSpec
+from antiphon.engine.batch import Batch, Run
 from antiphon.engine.device import TORCH_DTYPES, DeviceKv, DeviceLlama, Shapes, cuda_found
 from antiphon.engine.kv_memory import KvDtype, layout_of
 from antiphon.testing.tiny_families import FAMILY_SPECS
@@ -15,11 +17,12 @@ from antiphon.testing.tiny_families import FAMILY_SPECS
 _FOUND = cuda_found()
 NEEDS_CUDA = pytest.mark.skipif(
     not _FOUND.devices,
-    reason=f"needs a CUDA device: {_FOUND.program} finds none ({_FOUND.why_none or 'no CUDA in it'})",
+    reason=f"needs a CUDA device: {_FOUND.program} finds none "
+    f"({_FOUND.why_none or 'it is built without'})",
 )
 DEVICES = pytest.mark.parametrize("device", ["cpu", pytest.param("cuda:0", marks=NEEDS_CUDA)])
 LIKE_CUDA = Shapes(rows=16, units=4, query_rows=4, tile=32, exact=True)
-"""Every product in one shape, as on CUDA, but small: several blocks, units and tiles in each test."""
+"""Every product in one shape, as on CUDA, but small: several blocks, units and tiles a test."""
 SHAPES = {"own": None, "one shape": LIKE_CUDA}
 
 
@@ -27,7 +30,9 @@ SHAPES = {"own": None, "one shape": LIKE_CUDA}
 def model_on(
     device: str, family: str, dtype: str = "fp32", shapes: str = "own", seed: int = 1
 ) -> DeviceLlama:
-    return made(FAMILY_SPECS[family], device, dtype, SHAPES[shapes], tensors_of(FAMILY_SPECS[family], seed))
+    return made(
+        FAMILY_SPECS[family], device, dtype, SHAPES[shapes], tensors_of(FAMILY_SPECS[family], seed)
+    )
 
 
 def made(
@@ -68,7 +73,7 @@ class DeviceBench(Bench):
 
 
 class AloneOn:
-    """The reference: one sequence by itself, token after token, in pages of 16."""
+    """The reference: one sequence by itself, all of it in one pass, in pages of 16."""
 
     def __init__(
         self, model: DeviceLlama, device: str, seed: int, kv_dtype: KvDtype, count: int
@@ -76,5 +81,8 @@ class AloneOn:
         self.tokens = random_tokens(model.spec, count, seed)
         bench = DeviceBench(model, device, 16, -(-count // 16), kv_dtype=kv_dtype)
         lane = bench.lane(self.tokens)
-        self.logits = torch.cat([bench.step([(lane, 1)]) for _ in range(count)])
+        run = Run(tokens=self.tokens, start=0, table=lane.table, sampled=True)
+        batch = replace(Batch.of([run], bench.memory.layout), sampled=np.arange(count))
+        self.logits = model.forward(batch, bench.memory).clone()  # pyright: ignore[reportArgumentType]
+        lane.done = count
         self.kv = bench.kv(lane)

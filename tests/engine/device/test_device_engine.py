@@ -1,4 +1,4 @@
-"""Plans on a torch device: samples, forks, preemptions; and that no tensor lies where it should not."""
+"""Plans on a torch device: samples, forks, preemptions; and where tensors lie."""
 
 import ast
 from collections.abc import Iterator
@@ -192,7 +192,9 @@ def test_no_tensor_is_made_without_a_device() -> None:
 
 
 def test_control_such_a_tensor_is_found() -> None:
-    source = "x = torch.zeros(3)\ny = torch.zeros(3, device=d)\nz = x.new_zeros(3)\ntorch.arange(4)\n"
+    source = (
+        "x = torch.zeros(3)\ny = torch.zeros(3, device=d)\nz = x.new_zeros(3)\ntorch.arange(4)\n"
+    )
     assert list(unplaced(ast.parse(source))) == [1, 4]
 
 
@@ -206,7 +208,9 @@ def test_a_pass_leaves_nothing_to_the_default_device(family: str, device: str) -
         bench = DeviceBench(model, device, 16, 8)
         lane = bench.lane(tokens)
         with torch.device(default):
-            said.append([bench.model.forward(*batch(bench, lane, count)).clone() for count in (49, 1)])
+            said.append(
+                [bench.model.forward(*batch(bench, lane, count)).clone() for count in (49, 1)]
+            )
     for ours, theirs in zip(*said, strict=True):
         assert torch.equal(ours, theirs)
 

@@ -59,6 +59,22 @@ def test_bits_depend_on_neither_neighbours_nor_chunking_nor_page_size(
 
 @DEVICES
 @KINDS_OF
+@pytest.mark.parametrize("family", ["llama", "phi3", "dots1"])
+def test_token_after_token_it_is_what_it_is_in_one_pass(
+    family: str, dtype: str, shapes: str, device: str
+) -> None:
+    kv = KvDtype.FP32 if dtype == "fp32" else KvDtype.BF16
+    one = alone(device, family, dtype, shapes, kv, 0)
+    bench = DeviceBench(model_on(device, family, dtype, shapes), device, 16, 10, 0, kv)
+    lane = bench.lane(one.tokens)
+    bench.step([(lane, CONTEXT - 30)])
+    logits = torch.cat([bench.step([(lane, 1)]) for _ in range(30)])
+    assert torch.equal(logits, one.logits[-30:])
+    assert torch.equal(bench.kv(lane), one.kv)
+
+
+@DEVICES
+@KINDS_OF
 def test_bits_are_the_same_in_a_batch_of_40(dtype: str, shapes: str, device: str) -> None:
     """Decoding beside 39 others that prefill and decode: several blocks, groups of units, tiles."""
     kv = KvDtype.FP32 if dtype == "fp32" else KvDtype.BF16
@@ -76,9 +92,7 @@ def test_bits_are_the_same_in_a_batch_of_40(dtype: str, shapes: str, device: str
 
 @pytest.mark.parametrize("threads", [2, 3])
 @KINDS_OF
-def test_bits_do_not_depend_on_the_number_of_threads(
-    dtype: str, shapes: str, threads: int
-) -> None:
+def test_bits_do_not_depend_on_the_number_of_threads(dtype: str, shapes: str, threads: int) -> None:
     kv = KvDtype.FP32 if dtype == "fp32" else KvDtype.BF16
     one = alone("cpu", "llama", dtype, shapes, kv, 0)
     before = torch.get_num_threads()

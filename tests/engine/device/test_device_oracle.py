@@ -45,9 +45,7 @@ def logits_on(model: DeviceLlama, device: str, tokens: list[int], kv: KvDtype) -
 
 @DEVICES
 @FAMILIES
-def test_in_fp32_logits_are_those_of_transformers(
-    family: str, device: str, tmp_path: Path
-) -> None:
+def test_in_fp32_logits_are_those_of_transformers(family: str, device: str, tmp_path: Path) -> None:
     folder, tokens = written(family, tmp_path), random_tokens(FAMILY_SPECS[family])
     expected = oracle_logits(folder, tokens)
     model = load_on_device(open_checkpoint(folder), device=torch.device(device), dtype="fp32")
@@ -63,8 +61,8 @@ def test_in_fp32_logits_are_those_of_transformers(
 def test_in_16_bits_it_is_about_as_close_to_fp32_as_transformers_is(
     family: str, dtype: str, device: str, tmp_path: Path
 ) -> None:
-    """Which experts a row takes may turn on the last bit: then its logits are others altogether, for
-    us and for them. So the usual row counts, not the worst."""
+    """Which experts a row takes may turn on the last bit: then its logits are others altogether,
+    for us and for them. So the usual row counts, not the worst."""
     folder, tokens = written(family, tmp_path), random_tokens(FAMILY_SPECS[family])
     truth = oracle_logits(folder, tokens)
     theirs = AutoModelForCausalLM.from_pretrained(

@@ -107,7 +107,13 @@ def test_pulled_kv_goes_on_like_computed_kv(model: Path) -> None:
         (decode, resumed, {"new_pages": (9, 1, 4)}),
     ):
         step = Chunk(
-            request=asked, sequence=0, tokens=(first.token,), start=40, samples=(0,), index=1, **rest
+            request=asked,
+            sequence=0,
+            tokens=(first.token,),
+            start=40,
+            samples=(0,),
+            index=1,
+            **rest,
         )
         following.append(forward(side, step).samples)
     assert following[0] == following[1]

@@ -5,6 +5,7 @@ between. Streams of their own let pages be sealed by another thread while the en
 """
 
 import logging
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -23,7 +24,8 @@ class PinnedMover:
         self._host = host
         self._out = torch.cuda.Stream(device.device)
         self._in = torch.cuda.Stream(device.device)
-        code = int(torch.cuda.cudart().cudaHostRegister(host.data_ptr(), host.nbytes, 0))
+        self._runtime: Any = torch.cuda.cudart()
+        code = int(self._runtime.cudaHostRegister(host.data_ptr(), host.nbytes, 0))
         self._pinned = code == _REGISTERED
         if code not in (_REGISTERED, _ALREADY):
             _log.warning("KV memory can't be pinned (CUDA error %d): copies are slower", code)
@@ -48,4 +50,4 @@ class PinnedMover:
         """Let the memory be ordinary again."""
         if self._pinned:
             self._pinned = False
-            torch.cuda.cudart().cudaHostUnregister(self._host.data_ptr())
+            self._runtime.cudaHostUnregister(self._host.data_ptr())

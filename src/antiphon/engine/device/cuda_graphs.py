@@ -1,12 +1,13 @@
 """CUDA only: a step's operations, captured once for each shape and run again with one call.
 
-A step of one token a sequence is hundreds of short kernels, which take the processor longer to start
-than the device to run. What is captured reads its numbers from tensors that stay where they are, so
-it serves every later step of the same shape. Padding keeps shapes few, and changes no bit.
+A step of one token a sequence is hundreds of short kernels, which take the processor longer to
+start than the device to run. What is captured reads its numbers from tensors that stay where they
+are, so it serves every later step of the same shape. Padding keeps shapes few, and changes no bit.
 """
 
 from collections import OrderedDict
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 
@@ -34,7 +35,7 @@ class StepGraphs:
         self._device = device
         self._captured: OrderedDict[StepShape, _Captured] = OrderedDict()
         self._seen: set[StepShape] = set()
-        self._pool: tuple[int, int] | None = None
+        self._pool: Any = None
 
     def __len__(self) -> int:
         """Graphs that are kept."""

@@ -2,7 +2,7 @@
 
     rows ──block by block: norm, project, turn──► pages ──attend──► block by block: project, MLP ──►
 
-It does what `engine.llama` does, in torch's operations: the same names, weights and layout of pages.
+It does what `engine.llama` does, in torch's operations: same names, weights and layout of pages.
 Products are in the weights' dtype, everything between them in float32.
 """
 
@@ -78,9 +78,7 @@ class DeviceLlama:
         it completes are copied for them when it is done.
         """
         memory.bring(batch.tables)
-        shape, numbers = pack(
-            batch, memory.layout, self.shapes, self._windows, memory.nobodys_page
-        )
+        shape, numbers = pack(batch, memory.layout, self.shapes, self._windows, memory.nobodys_page)
         self._real_rows = len(batch.tokens)
         decodes = len(batch.blocks) == len(batch.tokens)
         run = self._runner if decodes else run_at_once

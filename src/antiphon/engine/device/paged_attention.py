@@ -1,10 +1,10 @@
-"""Causal attention over a device's pages, in torch: gather a tile of keys and values, multiply, go on.
+"""Causal attention over a device's pages, in torch: gather a tile of keys, multiply, go on.
 
-Like the processor's kernels (`engine.attention`) it walks a row's keys in tiles counted from position
-0, with an online softmax (Milakov & Gimelshein 2018, as in FlashAttention, Dao et al. 2022). All
-products of a call have one shape; a tile of which a row sees nothing leaves its sums as they are, to
-the bit, so units that need fewer tiles may walk on with the others. Scores, weights and sums are
-float32.
+Like the processor's kernels (`engine.attention`) it walks a row's keys in tiles counted from
+position 0, with an online softmax (Milakov & Gimelshein 2018, as in FlashAttention, Dao et al.
+2022). All products of a call have one shape; a tile of which a row sees nothing leaves its sums as
+they are, to the bit, so units that need fewer tiles may walk on with the others. Scores, weights
+and sums are float32.
 """
 
 from dataclasses import dataclass

@@ -14,9 +14,7 @@ class Rotary:
         tables = [torch.from_numpy(table).to(device) for table in rotations(spec, context_len)]
         self._whole, self._windowed = tables[:2], tables[2:]
 
-    def turn(
-        self, heads: torch.Tensor, positions: torch.Tensor, *, windowed: bool
-    ) -> torch.Tensor:
+    def turn(self, heads: torch.Tensor, positions: torch.Tensor, *, windowed: bool) -> torch.Tensor:
         """Float32 [rows, heads, width], rotated: as `row_kernels.rotate_and_store` does."""
         cosines, sines = (
             table[positions][:, None] for table in (self._windowed if windowed else self._whole)

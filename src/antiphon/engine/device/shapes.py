@@ -1,8 +1,8 @@
 """The shapes in which a device computes: what makes a row's bits independent of its batch.
 
-torch picks its kernels, and with them the order of additions, by the shapes of what it is given: two
-rows are multiplied by another kernel than two hundred. So rows are given to it in the same shapes
-whatever the batch is, filled up with rows that nobody reads.
+torch picks its kernels, and with them the order of additions, by the shapes of what it is given:
+two rows are multiplied by another kernel than two hundred. So rows are given to it in the same
+shapes whatever the batch is, filled up with rows that nobody reads.
 """
 
 from collections.abc import Callable
@@ -41,9 +41,7 @@ class Shapes:
         """The same for units."""
         return _whole(count, self.units) if self.exact else count
 
-    def by_block(
-        self, compute: Callable[..., torch.Tensor], *rows: torch.Tensor
-    ) -> torch.Tensor:
+    def by_block(self, compute: Callable[..., torch.Tensor], *rows: torch.Tensor) -> torch.Tensor:
         """`compute(*rows)`, which works row by row, in blocks: each of `rows` and the result has
         the same first axis, a whole number of blocks long."""
         if not self.exact or len(rows[0]) == self.rows:
@@ -56,8 +54,8 @@ def shapes_of(device: torch.device, dtype: torch.dtype) -> Shapes:
     """Those in which a device computes in `dtype`.
 
     On the processor a BLAS in fp32 gives a row the same bits in any multiple of 8 rows (see
-    `projection`); nothing of the kind is known of narrower types, nor of CUDA, so there each product
-    has one shape. 64 rows there: a product of so few waits for the weights anyway.
+    `projection`); nothing of the kind is known of narrower types, nor of CUDA, so there each
+    product has one shape. 64 rows on CUDA: a product of so few waits for the weights anyway.
     """
     if device.type == "cuda":
         return Shapes(rows=64, units=16, query_rows=16, tile=512, exact=True)

@@ -1,8 +1,8 @@
 """A step's batch as one array of whole numbers for a device, in padded shapes.
 
-One array, so that one copy brings it there; of few different shapes, so that a captured step
-can be run again on another batch. What fills it up belongs to nobody: rows of token 0 in the memory's
-page that no sequence has, and units that read it.
+One array, so that one copy brings it there; of few different shapes, so that a captured step can be
+run again on another batch. What fills it up belongs to nobody: rows of token 0 in the memory's page
+that no sequence has, and units that read it.
 """
 
 from collections.abc import Iterator, Sequence
@@ -73,7 +73,7 @@ def pack(
     rows, count = shapes.padded_rows(len(batch.tokens)), shapes.query_rows
     units = np.array(list(_units(batch, count)), np.int64).reshape(-1, _FIELDS)
     most = shapes.padded_units(len(units))
-    first, length, position, table = _filled(units, most).T
+    first, length, position, _ = _filled(units, most).T
     highs = position + length - 1
     lows = np.stack([np.maximum(position + 1 - window, 0) * (window > 0) for window in windows])
     starts = lows // shapes.tile * shapes.tile
@@ -140,14 +140,14 @@ def _tables(
     """Each unit's page table as far as it reads; what is behind is never looked up."""
     lengths = (units[:, 2] + units[:, 1] - 1) // layout.page_tokens + 1
     tables = np.full((most, _power(int(lengths.max()))), nobodys_page, np.int64)
-    for unit, (start, length) in enumerate(zip(units[:, 3].tolist(), lengths.tolist(), strict=True)):
+    for unit, (start, length) in enumerate(
+        zip(units[:, 3].tolist(), lengths.tolist(), strict=True)
+    ):
         tables[unit, :length] = batch.tables[start : start + length]
     return tables
 
 
-def _longer(
-    values: npt.NDArray[np.int64], length: int, fill: int = 0
-) -> npt.NDArray[np.int64]:
+def _longer(values: npt.NDArray[np.int64], length: int, fill: int = 0) -> npt.NDArray[np.int64]:
     longer = np.full(length, fill, np.int64)
     longer[: len(values)] = values
     return longer
