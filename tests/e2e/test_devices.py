@@ -1,6 +1,5 @@
 """Processes whose KV lies on a torch device: prefill and decode apart, the store, and no GPU."""
 
-import json
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -13,8 +12,8 @@ from test_same_text import bodies
 
 TIGHT = ("--dtype", "bf16")
 PROMPTS = [
-    [3 + (n * 37 + at * 11) % 250 for at in range(length)]
-    for n, length in enumerate((1, 17, 64, 130, 400, 513))
+    [3 + (number * 37 + at * 11) % 250 for at in range(length)]
+    for number, length in enumerate((1, 17, 130, 513))
 ]
 
 
@@ -22,7 +21,7 @@ def test_split_over_processes_a_device_says_the_same(
     serve: Callable[..., Served], tmp_path: Path
 ) -> None:
     """bf16 is computed by torch in pages of its own; what decodes has them from shared memory."""
-    asked = bodies("tiny", PROMPTS, max_tokens=10)
+    asked = bodies("tiny", PROMPTS, max_tokens=6)
     alone = serve(*TIGHT, *SHAPES["1M"])
     expected = ask_all(alone, asked)
     assert alone.stop() == 0
@@ -52,19 +51,3 @@ def test_without_cuda_one_line_says_what_torch_found(tiny: Path, command: str) -
     assert "engine.device = cuda:3 (--device): torch" in done.stderr
     assert "--device cpu" in done.stderr
     assert "Traceback" not in done.stderr
-
-
-def test_a_profile_is_of_the_device_that_computes(tiny: Path, tmp_path: Path) -> None:
-    path = tmp_path / "profile.json"
-    options = ("--dtype", "bf16", "--device", "cpu", "--max-model-len", "200", "-o", str(path))
-    done = subprocess.run(
-        antiphon("profile", str(tiny), *options, "--kv-memory", "16MiB", "--budget", "6s"),
-        capture_output=True,
-        text=True,
-        timeout=240,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    engine = json.loads(path.read_text())["engine"]
-    assert engine["numerics"].startswith("torchcpu-")
-    assert engine["dtype"] == "bf16"
