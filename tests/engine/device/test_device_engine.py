@@ -4,26 +4,39 @@ import ast
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
-from device_kit import DEVICES, NEEDS_CUDA, DeviceBench, model_on
+from device_kit import DEVICES, LIKE_CUDA, NEEDS_CUDA, DeviceBench, model_on
 from engine_driver import Driver, request_of, resumed
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tiny_llama import model_of, random_tokens
+from tiny_llama import model_of, random_tokens, tensors_of
+from torch.fx.experimental.proxy_tensor import make_fx
 
 import antiphon
 from antiphon.checkpoint import Experts
-from antiphon.engine.device import DeviceKv, DeviceLlama
+from antiphon.engine.device import (
+    DeviceKv,
+    DeviceLlama,
+    check_room,
+    device_numerics_id,
+    load_on_device,
+    open_device,
+)
 from antiphon.engine.device.cuda_graphs import StepGraphs
+from antiphon.engine.device.device_llama import Compute, run_at_once
 from antiphon.engine.device.expert_rows import choose
 from antiphon.engine.device.shapes import shapes_of
+from antiphon.engine.device.step_tensors import StepShape, StepTensors
 from antiphon.engine.expert_choice import choose_experts
 from antiphon.engine.expert_mix import ExpertWeights, rules_of
-from antiphon.engine.kv_memory import layout_of
+from antiphon.engine.kv_memory import KvDtype, layout_of
 from antiphon.engine.model import Model
+from antiphon.engine.numerics import numerics_id
 from antiphon.engine.torch_engine import TorchEngine
+from antiphon.errors import BugError, UsageError
 from antiphon.testing.tiny_families import FAMILY_SPECS
 from antiphon.types import SequenceKey
 
@@ -86,8 +99,6 @@ def test_resumed_and_preempted_it_goes_on_as_if_nothing_had_happened(device: str
         if len(track.outputs) == 6 and track.computed > 40:
             driver.preempt(track, 2)
         driver.step([track], {track.key: track})
-        if len(track.outputs) == 6:
-            track.told = track.told
     assert track.outputs == whole
 
 
@@ -162,6 +173,28 @@ def test_layers_that_come_are_waited_for() -> None:
     assert waited == [0, 1]
 
 
+def test_whatever_may_change_a_bit_is_in_the_numerics_id() -> None:
+    cpu = torch.device("cpu")
+    exact, own = LIKE_CUDA, shapes_of(cpu, torch.float32)
+    ids = [
+        device_numerics_id(cpu, dtype, kv, shapes, long_rope=long)
+        for dtype, kv in (("fp32", KvDtype.FP32), ("fp32", KvDtype.BF16), ("bf16", KvDtype.BF16))
+        for shapes in (exact, own, replace(own, tile=2 * own.tile))
+        for long in (False, True)
+    ]
+    assert len({*ids, numerics_id("fp32"), numerics_id("int8")}) == len(ids) + 2
+
+
+def test_the_processor_is_always_there_and_has_room() -> None:
+    device = open_device("cpu", number=3)
+    assert device == torch.device("cpu")
+    check_room(device, weights=2**60, kv=2**60)
+    with pytest.raises(BugError, match="'gpu'"):
+        open_device("gpu")
+    with pytest.raises(UsageError, match=r'model\.dtype = "int8"'):
+        load_on_device(None, device=device, dtype="int8")  # type: ignore[arg-type]
+
+
 # ── where tensors lie ────────────────────────────────────────────────────────────────────────────
 
 
@@ -222,6 +255,52 @@ def batch(bench: DeviceBench, lane, count: int):
     run = Run(tokens=tokens, start=lane.done, table=lane.table, sampled=True)
     lane.done += count
     return Batch.of([run], bench.memory.layout), bench.memory
+
+
+# ── captured steps ───────────────────────────────────────────────────────────────────────────────
+
+
+class Traced:
+    """Like `StepGraphs` on the processor: the first step of a shape is traced, operation by
+    operation, and what was traced is run for all later ones, on other numbers."""
+
+    def __init__(self) -> None:
+        self.traced: dict[StepShape, Any] = {}
+        self.replayed = 0
+
+    def __call__(
+        self, compute: Compute, shape: StepShape, packed: torch.Tensor, memory: DeviceKv
+    ) -> torch.Tensor:
+        self.replayed += shape in self.traced
+        with torch.inference_mode(mode=False), torch.no_grad():
+            packed = packed.clone()
+            if shape not in self.traced:
+                self.traced[shape] = make_fx(
+                    lambda numbers: compute(StepTensors.of(shape, numbers), memory)
+                )(packed)
+            return self.traced[shape](packed)
+
+
+@pytest.mark.parametrize("family", ["llama", "gemma3"])
+def test_a_step_may_be_captured_and_run_again_on_another_batch(family: str) -> None:
+    """Nothing in it but the packed numbers says what is computed, or it would say it again."""
+    spec = FAMILY_SPECS[family]
+    requests = [request_of(f"r{n}", range(n, n + 20), max_tokens=24) for n in range(3)]
+    said = []
+    for runner in (run_at_once, traced := Traced()):
+        model = DeviceLlama(
+            spec,
+            tensors_of(spec),
+            device=torch.device("cpu"),
+            dtype=torch.float32,
+            shapes=LIKE_CUDA,
+            runner=runner,
+        )
+        tracks = DeviceDriver(model, "cpu").run(requests)
+        said.append([track.outputs for track in tracks.values()])
+    assert said[0] == said[1]
+    assert len({tuple(outputs) for outputs in said[0]}) == 3
+    assert len(traced.traced) <= 3 and traced.replayed >= 18
 
 
 # ── CUDA alone ───────────────────────────────────────────────────────────────────────────────────

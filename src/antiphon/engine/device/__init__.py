@@ -3,7 +3,7 @@
 from .device_kv import Current, DeviceKv, PlainMover
 from .device_llama import DeviceLlama
 from .load import TORCH_DTYPES, device_numerics_id, device_weight_bytes, load_on_device
-from .open_device import check_room, cuda_found, device_title, free_bytes, open_device
+from .open_device import check_room, cuda_found, device_title, open_device
 from .shapes import Shapes, shapes_of
 
 __all__ = [
@@ -18,7 +18,6 @@ __all__ = [
     "device_numerics_id",
     "device_title",
     "device_weight_bytes",
-    "free_bytes",
     "load_on_device",
     "open_device",
     "shapes_of",

@@ -17,16 +17,15 @@ _REGISTERED, _ALREADY = 0, 712
 
 
 class PinnedMover:
-    """Implements `PageMover`. Pins `host` for as long as it lives, if the driver lets it."""
+    """Implements `PageMover`. Pins `host` until the process ends, if the driver lets it."""
 
     def __init__(self, device: torch.Tensor, host: torch.Tensor) -> None:
         self._device = device
         self._host = host
         self._out = torch.cuda.Stream(device.device)
         self._in = torch.cuda.Stream(device.device)
-        self._runtime: Any = torch.cuda.cudart()
-        code = int(self._runtime.cudaHostRegister(host.data_ptr(), host.nbytes, 0))
-        self._pinned = code == _REGISTERED
+        runtime: Any = torch.cuda.cudart()
+        code = int(runtime.cudaHostRegister(host.data_ptr(), host.nbytes, 0))
         if code not in (_REGISTERED, _ALREADY):
             _log.warning("KV memory can't be pinned (CUDA error %d): copies are slower", code)
 
@@ -45,9 +44,3 @@ class PinnedMover:
             for page in pages.tolist():
                 self._device[page].copy_(self._host[page], non_blocking=True)
         self._in.synchronize()
-
-    def close(self) -> None:
-        """Let the memory be ordinary again."""
-        if self._pinned:
-            self._pinned = False
-            self._runtime.cudaHostUnregister(self._host.data_ptr())

@@ -73,6 +73,7 @@ class StepGraphs:
         graph = torch.cuda.CUDAGraph()
         if self._pool is None:
             self._pool = torch.cuda.graph_pool_handle()
-        with torch.cuda.graph(graph, pool=self._pool):
+        # Another thread may seal pages meanwhile: that is no part of the capture.
+        with torch.cuda.graph(graph, pool=self._pool, capture_error_mode="thread_local"):
             logits = compute(step, memory)
         return _Captured(graph, kept, logits)

@@ -14,7 +14,6 @@ from antiphon.core.device_name import (
     room_problem,
 )
 from antiphon.errors import BugError, UsageError
-from antiphon.host import available_bytes
 
 _SPARE_BYTES = 512 * 2**20
 """Of a CUDA device, for what a step needs besides weights and KV."""
@@ -49,11 +48,6 @@ def check_room(device: torch.device, *, weights: int, kv: int) -> None:
     problem = room_problem(name, weights=weights, kv=kv, free=max(0, free - _SPARE_BYTES))
     if problem is not None:
         raise UsageError(problem)
-
-
-def free_bytes(device: torch.device) -> int:
-    """Memory of the device that nobody uses now."""
-    return torch.cuda.mem_get_info(device)[0] if device.type == "cuda" else available_bytes()
 
 
 def device_title(device: torch.device) -> str:
