@@ -11,7 +11,7 @@ import torch
 from device_kit import DEVICES, NEEDS_CUDA, AloneOn, DeviceBench, made, model_on
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tiny_llama import EVEN_SPEC, random_tokens, tensors_of
+from tiny_llama import EVEN_SPEC, random_tokens, same_in_any_steps, tensors_of
 
 from antiphon.engine.batch import Batch
 from antiphon.engine.device import DeviceLlama, Shapes
@@ -45,16 +45,7 @@ def test_bits_depend_on_neither_neighbours_nor_chunking_nor_page_size(
         model, device, page_tokens, 4 * (CONTEXT // page_tokens + 1), len(lengths), kv
     )
     ones = [alone(device, family, dtype, shapes, kv, n) for n in range(len(lengths))]
-    lanes = [bench.lane(one.tokens[:length]) for one, length in zip(ones, lengths, strict=True)]
-    sizes = st.one_of(st.integers(1, 20), st.integers(20, CONTEXT))
-    while any(lane.done < len(lane.tokens) for lane in lanes):
-        ready = [n for n, lane in enumerate(lanes) if lane.done < len(lane.tokens)]
-        chosen = data.draw(st.lists(st.sampled_from(ready), min_size=1, unique=True), "step")
-        logits = bench.step([(lanes[n], data.draw(sizes, "chunk")) for n in chosen])
-        for row, n in zip(logits, chosen, strict=True):
-            assert torch.equal(row, ones[n].logits[lanes[n].done - 1])
-    for lane, one in zip(lanes, ones, strict=True):
-        assert torch.equal(bench.kv(lane), one.kv[: lane.done])
+    same_in_any_steps(bench, ones, lengths, data, CONTEXT)
 
 
 @DEVICES

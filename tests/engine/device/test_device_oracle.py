@@ -1,25 +1,21 @@
 """Every family on a torch device, against transformers."""
 
-from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
-import numpy as np
 import pytest
 import torch
 from device_kit import DEVICES
 from transformers import AutoModelForCausalLM
 
 from antiphon.checkpoint import open_checkpoint
-from antiphon.engine.batch import Batch, PageTable, Run
 from antiphon.engine.device import TORCH_DTYPES, DeviceKv, DeviceLlama, load_on_device
 from antiphon.engine.kv_memory import KvDtype, layout_of
-from antiphon.testing.family_oracle import oracle_logits, random_tokens
+from antiphon.testing.family_oracle import engine_logits, oracle_logits, random_tokens
 from antiphon.testing.tiny_families import FAMILY_SPECS
 from antiphon.testing.tiny_models import random_tensors, write_hf_folder
 
 FAMILIES = pytest.mark.parametrize("family", FAMILY_SPECS)
-CHUNK = 100
 
 
 @cache
@@ -29,18 +25,10 @@ def written(family: str, folder: Path) -> Path:
 
 
 def logits_on(model: DeviceLlama, device: str, tokens: list[int], kv: KvDtype) -> torch.Tensor:
-    """Of every position, computed in chunks, over pages in no order."""
+    """Of every position, computed in chunks, over pages of the device's."""
     layout = layout_of(model.spec, 16, kv)
-    pages = -(-len(tokens) // 16)
-    memory, table = DeviceKv(layout, pages, torch.device(device)), PageTable()
-    table.extend(0, list(range(pages))[::-1])
-    found = []
-    for start in range(0, len(tokens), CHUNK):
-        chunk = tokens[start : start + CHUNK]
-        run = Run(tokens=chunk, start=start, table=table, sampled=True)
-        batch = replace(Batch.of([run], layout), sampled=np.arange(len(chunk)))
-        found.append(model.forward(batch, memory).clone())
-    return torch.cat(found)
+    memory = DeviceKv(layout, -(-len(tokens) // 16), torch.device(device))
+    return engine_logits(model, tokens, memory)
 
 
 @DEVICES
