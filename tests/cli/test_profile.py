@@ -12,7 +12,7 @@ import torch
 from typer.testing import CliRunner
 
 from antiphon.cli.app import app
-from antiphon.cli.profile import budget_seconds
+from antiphon.cli.profile import budget_seconds, default_name
 from antiphon.cli.profile_report import report
 from antiphon.engine import TorchEngine
 from antiphon.errors import UsageError
@@ -94,6 +94,12 @@ def test_the_report_and_the_default_file(tiny: Path, cache: Path) -> None:
     for shown in ("held out", "A step takes the sum of", "Error on", "Spread", "goal: median 5%"):
         assert shown in result.stdout
     assert "Measuring" in result.stderr
+
+
+def test_a_profile_of_a_device_has_its_name(measured: tuple[Any, Path]) -> None:
+    profile = read_profile(measured[1])
+    assert default_name(profile, "cuda:1") == "tiny-int8-cuda_1.json"
+    assert default_name(profile, "cpu") == f"tiny-int8-{profile.engine.cores}cores.json"
 
 
 def test_a_busy_machine_is_told(measured: tuple[Any, Path]) -> None:

@@ -15,6 +15,7 @@ from antiphon.types import Config
 OPTIONS: dict[str, tuple[str, Any, Any]] = {
     "served_model_name": ("model.served_name", "it", "it"),
     "quantize": ("model.quantize", "none", "none"),
+    "dtype": ("model.dtype", "fp16", "fp16"),
     "max_model_len": ("model.max_model_len", 99, 99),
     "kv_memory": ("kv.memory_bytes", "3GiB", 3 * 2**30),
     "page_tokens": ("kv.page_tokens", 32, 32),
@@ -28,6 +29,7 @@ OPTIONS: dict[str, tuple[str, Any, Any]] = {
     "port": ("http.port", 9, 9),
     "api_key_file": ("http.api_key_file", "k", "k"),
     "cores": ("engine.cores", "0-2", (0, 1, 2)),
+    "device": ("engine.device", "cuda:1", "cuda:1"),
     "store": ("store.enabled", "off", False),
     "store_memory": ("store.memory_bytes", "5GiB", 5 * 2**30),
     "store_disk": ("store.disk_bytes", "3GiB", 3 * 2**30),

@@ -95,6 +95,11 @@ def valid_values(draw: st.DrawFn) -> dict[str, dict[str, Any]]:
     values.setdefault("cluster", {}).update(
         prefill=draw(workers), decode=draw(workers), mixed=draw(st.integers(1, MAX_WORKERS // 3))
     )
+    device = draw(st.sampled_from(["cpu", "cuda", "cuda:0", "cuda:255"]))
+    values.setdefault("engine", {})["device"] = device
+    model = values.setdefault("model", {})
+    if model.get("quantize") == "int8" and (device != "cpu" or "dtype" in model):
+        model["quantize"] = "none"
     fetch_s = draw(st.floats(0.001, 60.0))
     values.setdefault("store", {}).update(
         fetch_timeout_s=fetch_s, lease_ttl_s=draw(st.floats(max(0.1, 1.5 * fetch_s), 3600.0))
@@ -201,7 +206,8 @@ def test_the_defaults_are_the_dataclasses_defaults() -> None:
         ({"http": {"port": 65536}}, "http.port = 65536: must be an integer from 0 to 65535"),
         ({"http": {"port": "80"}}, 'http.port = "80": must be an integer'),
         ({"model": {"quantize": "fp8"}}, 'model.quantize = "fp8": must be one of "int8", "none"'),
-        ({"model": {"dtype": "fp32"}}, 'model.dtype is called model.quantize now: "int8" stays'),
+        ({"model": {"dtype": "int8"}}, 'model.dtype = "int8": write model.quantize = "int8" now'),
+        ({"model": {"dtype": "f16"}}, 'model.dtype = "f16": must be one of "fp32", "bf16", "fp16"'),
         ({"kv": {"memory_bytes": "lots"}}, 'a size such as "512MB" or "2GiB"'),
         ({"kv": {"memory_bytes": "1KB"}}, 'kv.memory_bytes = "1KB"'),
         ({"kv": {"page_tokens": 48}}, "kv.block_tokens = 64: must be a multiple of"),

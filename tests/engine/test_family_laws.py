@@ -6,7 +6,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tiny_llama import DTYPES, Alone, Bench, model_of, random_tokens
+from tiny_llama import DTYPES, Alone, Bench, model_of, random_tokens, same_in_any_steps
 
 from antiphon.engine import quantized_llama
 from antiphon.engine.kv_memory import KvDtype
@@ -44,16 +44,7 @@ def test_bits_depend_on_neither_neighbours_nor_chunking_nor_page_size(
         model(family, dtype), page_tokens, 3 * (CONTEXT // page_tokens + 1), len(lengths), kv_dtype
     )
     ones = [alone(family, dtype, number, kv_dtype) for number in range(len(lengths))]
-    lanes = [bench.lane(one.tokens[:length]) for one, length in zip(ones, lengths, strict=True)]
-    sizes = st.one_of(st.integers(1, 20), st.integers(20, CONTEXT))
-    while any(lane.done < len(lane.tokens) for lane in lanes):
-        ready = [n for n, lane in enumerate(lanes) if lane.done < len(lane.tokens)]
-        chosen = data.draw(st.lists(st.sampled_from(ready), min_size=1, unique=True), "step")
-        logits = bench.step([(lanes[n], data.draw(sizes, "chunk")) for n in chosen])
-        for row, n in zip(logits, chosen, strict=True):
-            assert torch.equal(row, ones[n].logits[lanes[n].done - 1])
-    for lane, one in zip(lanes, ones, strict=True):
-        assert torch.equal(bench.kv(lane), one.kv[: lane.done])
+    same_in_any_steps(bench, ones, lengths, data, CONTEXT)
 
 
 @EACH

@@ -1,9 +1,12 @@
 """Tiny random Llama models in memory, the oracle's copy of them, and a bench to run tokens."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Protocol
 
 import numpy as np
 import torch
+from hypothesis import strategies as st
 from transformers import LlamaConfig, LlamaForCausalLM
 
 from antiphon.checkpoint import ModelSpec
@@ -118,3 +121,27 @@ class Alone:
         lane = bench.lane(self.tokens)
         self.logits = torch.cat([bench.step([(lane, 1)]) for _ in range(count)])
         self.kv = bench.kv(lane)
+
+
+class Computed(Protocol):
+    """One sequence and what it computes to, at every position."""
+
+    tokens: list[int]
+    logits: torch.Tensor
+    kv: torch.Tensor
+
+
+def same_in_any_steps(
+    bench: Bench, ones: Sequence[Computed], lengths: list[int], data: st.DataObject, most: int
+) -> None:
+    """Law: whatever chunks of whichever sequences share a step, bits are those of each alone."""
+    lanes = [bench.lane(one.tokens[:length]) for one, length in zip(ones, lengths, strict=True)]
+    sizes = st.one_of(st.integers(1, 20), st.integers(20, most))
+    while any(lane.done < len(lane.tokens) for lane in lanes):
+        ready = [n for n, lane in enumerate(lanes) if lane.done < len(lane.tokens)]
+        chosen = data.draw(st.lists(st.sampled_from(ready), min_size=1, unique=True), "step")
+        logits = bench.step([(lanes[n], data.draw(sizes, "chunk")) for n in chosen])
+        for row, n in zip(logits, chosen, strict=True):
+            assert torch.equal(row, ones[n].logits[lanes[n].done - 1])
+    for lane, one in zip(lanes, ones, strict=True):
+        assert torch.equal(bench.kv(lane), one.kv[: lane.done])

@@ -80,7 +80,8 @@ class StoreWorker:
                 "cluster": {"heartbeat_s": 0.05, "lost_after_s": how.pop("lost_after_s", 20.0)},
             }
         )
-        self.loaded = loaded(folder, store_pool=how.pop("pool", {}))
+        sections = how.pop("sections", {})
+        self.loaded = loaded(folder, store_pool=how.pop("pool", {}), **sections)
         self.region = self.loaded.region
         assert self.region is not None
         self.info = WorkerInfo(
@@ -167,9 +168,11 @@ async def store_worker(folder: Path, name: str = "w0", **how: Any) -> AsyncItera
         yield side
 
 
-async def said_alone(folder: Path, asked: Request, fetch: int = 0) -> tuple[TokenId, ...]:
+async def said_alone(
+    folder: Path, asked: Request, fetch: int = 0, **sections: Any
+) -> tuple[TokenId, ...]:
     """What a worker says that has its memory to itself, and nothing to do with a store."""
-    one = loaded(folder, shares_kv=False)
+    one = loaded(folder, shares_kv=False, **sections)
     info = WorkerInfo(
         id=WorkerId("lone"),
         incarnation=Incarnation("lone-1"),

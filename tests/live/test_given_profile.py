@@ -75,6 +75,17 @@ def test_a_profile_of_something_else_is_refused(tmp_path: Path, engine, problem:
         router_times(config(file), IDENTITY)
 
 
+def test_how_to_measure_what_is_computed_is_said(tmp_path: Path) -> None:
+    file = tmp_path / "p.json"
+    write_profile(measured(dtype="fp32"), file)
+    values = {"router": {"profile": str(file)}}
+    with pytest.raises(UsageError, match=r"\(antiphon profile --quantize int8\)"):
+        router_times(build(values), IDENTITY)
+    with pytest.raises(UsageError, match=r"\(antiphon profile --dtype bf16\)"):
+        router_times(build({**values, "model": {"dtype": "bf16"}}), IDENTITY)
+    router_times(build({**values, "model": {"quantize": "none"}}), IDENTITY)
+
+
 def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"none\.json"):
         router_times(config(tmp_path / "none.json"), IDENTITY)

@@ -40,7 +40,7 @@ from .worker import worker
 
 _NOWHERE_TO_WRITE = (errno.ENOSPC, errno.EDQUOT)
 _RENAMED = {"--dtype": "is called --quantize now: int8 stays, fp32 is none"}
-"""Options of earlier versions, and what to write instead."""
+"""Options of earlier versions that a command has no more, and what to write instead."""
 _CommandLineError: Any = typer.BadParameter.__bases__[0]
 """What is wrong with a command line, in the parser that typer brings along."""
 
@@ -57,7 +57,7 @@ class Commands(TyperGroup):
             raise typer.Exit(2 if isinstance(error, UsageError) else 1) from None
         except _CommandLineError as error:
             name = getattr(error, "option_name", None)
-            if name not in _RENAMED:
+            if name not in _RENAMED or type(error).__name__ != "NoSuchOption":
                 raise
             typer.echo(f"antiphon: {name} {_RENAMED[name]}", err=True)
             raise typer.Exit(2) from None

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from antiphon.core.arithmetic import dtype_of
+from antiphon.core.arithmetic import dtype_of, kernel_dtype
 from antiphon.core.number_text import number_text, plural
 from antiphon.errors import UsageError
 from antiphon.types import Config
@@ -96,13 +96,14 @@ def _measure(
     config: Config, text: str, reference: str | None, positions: int, window: int
 ) -> dict[str, Any]:
     """Load both, compare them; what `--json` prints."""
+    dtype = kernel_dtype(config)
     from antiphon.checkpoint import open_checkpoint, resolve
     from antiphon.engine import compare, kv_dtype_of, load_llama, use_cores
     from antiphon.live.cache_folder import cache_folder
     from antiphon.text import Tokenizer
 
     use_cores(config.engine.cores)
-    kv_dtype = kv_dtype_of(config.kv.dtype, dtype_of(config.model.quantize))
+    kv_dtype = kv_dtype_of(config.kv.dtype, dtype)
     with Progress() as progress:
         progress.say(f"Opening {config.model.name}")
         candidate = open_checkpoint(resolve(config.model.name))
@@ -120,7 +121,7 @@ def _measure(
         cache = cache_folder(config.engine)
         models = (
             load_llama(other, dtype="fp32", cache_dir=cache),
-            load_llama(candidate, dtype=dtype_of(config.model.quantize), cache_dir=cache),
+            load_llama(candidate, dtype=dtype, cache_dir=cache),
         )
     with bar("comparing") as advance:
         agreement = compare(*models, prompts, kv_dtype=kv_dtype, advance=advance)

@@ -15,6 +15,28 @@ Model: TypeAlias = Annotated[
 Quantize: TypeAlias = Annotated[
     str | None, typer.Option(help="What weights are rounded to: int8 (fast), or none: fp32.")
 ]
+EngineQuantize: TypeAlias = Annotated[
+    str | None,
+    typer.Option(
+        help="What weights are rounded to: int8 (fast, on a processor), or none.",
+        show_default="int8, with --dtype or on CUDA none",
+    ),
+]
+Dtype: TypeAlias = Annotated[
+    str | None,
+    typer.Option(
+        help="What is computed in where nothing is rounded: fp32, bf16 or fp16.",
+        show_default="fp32, on CUDA bf16",
+    ),
+]
+Device: TypeAlias = Annotated[
+    str | None,
+    typer.Option(
+        help="Where the model runs: cpu, cuda or cuda:N.",
+        metavar="DEVICE",
+        show_default="cpu",
+    ),
+]
 MaxModelLen: TypeAlias = Annotated[
     int | None, typer.Option(help="Longest prompt plus output, in tokens.")
 ]

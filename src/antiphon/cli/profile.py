@@ -21,12 +21,14 @@ if TYPE_CHECKING:
 
 def profile(
     model: options.Model = None,
-    quantize: options.Quantize = None,
+    quantize: options.EngineQuantize = None,
+    dtype: options.Dtype = None,
     max_model_len: options.MaxModelLen = None,
     kv_memory: options.KvMemory = None,
     page_tokens: options.PageTokens = None,
     kv_dtype: options.KvDtype = None,
     cores: options.Cores = None,
+    device: options.Device = None,
     budget: Annotated[
         str, typer.Option(help="How long to measure, such as 60s or 5min.", metavar="TIME")
     ] = "60s",
@@ -51,12 +53,15 @@ def profile(
     \b
     antiphon profile smollm2-135m
     antiphon profile ./model.gguf --cores 0 --budget 5min -o model.json
+    antiphon profile ./folder --device cuda:0
     """
     budget_s = budget_seconds(budget)
     if output is not None:
         check_writable(output)
     given = {
-        **engine_options(model, quantize, max_model_len, kv_memory, page_tokens, kv_dtype, cores),
+        **engine_options(
+            model, quantize, dtype, max_model_len, kv_memory, page_tokens, kv_dtype, cores, device
+        ),
     }
     settings = load(config, given, reaches_hosts=False)
     measured = _measure(settings, budget_s)
@@ -64,7 +69,8 @@ def profile(
     from antiphon.live.cache_folder import cache_folder
     from antiphon.perf import encode_profile, write_profile
 
-    path = output or cache_folder(settings.engine) / "profiles" / default_name(measured)
+    name = default_name(measured, settings.engine.device)
+    path = output or cache_folder(settings.engine) / "profiles" / name
     write_profile(measured, path)
     if as_json:
         typer.echo(encode_profile(measured).decode(), nl=False)
@@ -97,10 +103,11 @@ def check_writable(path: Path) -> None:
         raise UsageError(f"{path}: can't be written: give another file (--output)")
 
 
-def default_name(measured: "Profile") -> str:
-    """The file's name for a profile of this model, arithmetic and number of cores."""
+def default_name(measured: "Profile", device: str) -> str:
+    """The file's name for a profile of this model, arithmetic and number of cores, or device."""
     engine = measured.engine
-    name = re.sub(r"[^\w.-]+", "_", f"{engine.model}-{engine.dtype}-{engine.cores}cores")
+    where = f"{engine.cores}cores" if device == "cpu" else device
+    name = re.sub(r"[^\w.-]+", "_", f"{engine.model}-{engine.dtype}-{where}")
     return f"{name}.json"
 
 

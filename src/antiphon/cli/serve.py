@@ -16,7 +16,8 @@ def serve(
     port: serve_options.Port = None,
     api_key_file: serve_options.ApiKeyFile = None,
     served_model_name: serve_options.ServedModelName = None,
-    quantize: options.Quantize = None,
+    quantize: options.EngineQuantize = None,
+    dtype: options.Dtype = None,
     max_model_len: options.MaxModelLen = None,
     kv_memory: options.KvMemory = None,
     page_tokens: options.PageTokens = None,
@@ -24,6 +25,7 @@ def serve(
     max_num_seqs: serve_options.MaxNumSeqs = None,
     max_batched_tokens: serve_options.MaxBatchedTokens = None,
     cores: options.Cores = None,
+    device: options.Device = None,
     store: serve_options.Store = None,
     store_memory: options.StoreMemory = None,
     store_disk: options.StoreDisk = None,
@@ -47,6 +49,7 @@ def serve(
     antiphon serve ./model.gguf --port 9000 --kv-memory 4GiB
     antiphon serve ./folder --host 0.0.0.0 --api-key-file keys.txt
     antiphon serve smollm2-135m --prefill 1 --decode 2 --cores 0-5
+    antiphon serve ./folder --device cuda --kv-memory 20GiB
     antiphon serve smollm2-135m --store-memory 4GiB --store-disk 20GiB
     antiphon serve smollm2-135m --prefill 1 --decode 1 --planner act --cores 0-7
     antiphon serve cluster.toml

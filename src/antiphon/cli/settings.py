@@ -59,28 +59,41 @@ def load(
         raise ConfigError(f"{file}: {error}" if file else str(error)) from None
 
 
-ENGINE_OPTIONS = ("quantize", "max_model_len", "kv_memory", "page_tokens", "kv_dtype", "cores")
+ENGINE_OPTIONS = (
+    "quantize",
+    "dtype",
+    "max_model_len",
+    "kv_memory",
+    "page_tokens",
+    "kv_dtype",
+    "cores",
+    "device",
+)
 """Of `engine_options`, besides the model."""
 
 
 def engine_options(
     model: str | None,
     quantize: str | None,
+    dtype: str | None,
     max_model_len: int | None,
     kv_memory: str | None,
     page_tokens: int | None,
     kv_dtype: str | None,
     cores: str | None,
+    device: str | None,
 ) -> Options:
     """What commands that run an engine have in common. Raises `ConfigError`."""
     return {
         ("model", "name"): model,
         ("model", "quantize"): quantize,
+        ("model", "dtype"): dtype,
         ("model", "max_model_len"): max_model_len,
         ("kv", "memory_bytes"): kv_memory,
         ("kv", "page_tokens"): page_tokens,
         ("kv", "dtype"): kv_dtype,
         ("engine", "cores"): parse_cores(cores),
+        ("engine", "device"): device,
     }
 
 

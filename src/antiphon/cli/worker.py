@@ -55,12 +55,14 @@ def worker(
     prefill: _Prefill = None,
     decode: _Decode = None,
     mixed: _Mixed = None,
-    quantize: options.Quantize = None,
+    quantize: options.EngineQuantize = None,
+    dtype: options.Dtype = None,
     max_model_len: options.MaxModelLen = None,
     kv_memory: options.KvMemory = None,
     page_tokens: options.PageTokens = None,
     kv_dtype: options.KvDtype = None,
     cores: options.Cores = None,
+    device: options.Device = None,
     store: Store = None,
     store_memory: options.StoreMemory = None,
     store_disk: options.StoreDisk = None,
@@ -100,7 +102,9 @@ def worker(
 
     host = read_host_keys(folder).host
     given = {
-        **engine_options(name, quantize, max_model_len, kv_memory, page_tokens, kv_dtype, cores),
+        **engine_options(
+            name, quantize, dtype, max_model_len, kv_memory, page_tokens, kv_dtype, cores, device
+        ),
         ("cluster", "prefill"): prefill,
         ("cluster", "decode"): decode,
         ("cluster", "mixed"): mixed,

@@ -16,6 +16,7 @@ from typing import Any, get_args, get_type_hints
 from antiphon.errors import BugError, ConfigError
 from antiphon.types import Config, Key, KvConfig, Role, StoreConfig
 
+from .arithmetic import with_arithmetic
 from .cluster_rules import check_cluster
 from .host_names import is_loopback
 from .number_text import number_text
@@ -38,10 +39,10 @@ _UNITS = {"B": 1, "kB": 1000, "MB": 1000**2, "GB": 1000**3, "TB": 1000**4} | {
     "TiB": 1024**4,
 }
 _LISTS: dict[Any, type] = {tuple[int, ...]: tuple, tuple[str, ...]: list}
-_RENAMED: Mapping[tuple[object, object], str] = {
-    ("model", "dtype"): 'is called model.quantize now: "int8" stays, "fp32" is "none"'
+_MOVED: Mapping[tuple[str, str, object], str] = {
+    ("model", "dtype", "int8"): 'write model.quantize = "int8" now (--quantize int8)'
 }
-"""Keys of earlier versions, and what to write instead."""
+"""Values of earlier versions, and what to write instead."""
 _MOST_STRINGS, _LONGEST_STRING = 1024, 256
 _SHOWN = 60
 """Longest quoted value in a message: a file may hold anything."""
@@ -125,6 +126,8 @@ def build(values: Mapping[str, object]) -> Config:
             raise ConfigError(f"[{table}] = {_show(content)}: must be a table of keys")
         parts[table] = _part(table, content)
     config = Config(**parts)
+    model = values.get("model")
+    config = with_arithmetic(config, model if isinstance(model, Mapping) else {})
     _check_agreement(config)
     return config
 
@@ -198,6 +201,8 @@ def _value(entry: Entry, value: object) -> object:
         case _:
             good = False
     if not good:
+        if isinstance(value, str) and (now := _MOVED.get((entry.table, entry.name, value))):
+            raise ConfigError(f"{entry.table}.{entry.name} = {_show(value)}: {now}")
         raise ConfigError(f"{entry.table}.{entry.name} = {_show(value)}: must be {entry.allowed}")
     return value
 
@@ -347,8 +352,6 @@ def _kv_endpoint(name: str, text: str, workers: int, *, exposed: bool) -> TcpEnd
 
 def _unknown(table: str | None, name: object) -> str:
     """Names the nearest known key, in the same table if there is one there, and its table."""
-    if (now := _RENAMED.get((table, name))) is not None:
-        return f"{table}.{name} {now}"
     where = f"unknown key {_show(name)} in [{table}]" if table else f"unknown table {_show(name)}"
     text = name[:_SHOWN] if isinstance(name, str) else ""
     if table is None and (near := get_close_matches(text, (*_TABLES, *_HOST_TABLES), n=1)):

@@ -2,8 +2,27 @@
 
 from . import spin_limit  # noqa: F401  (before torch)
 from .agreement import Agreement, compare
+from .device import (
+    DeviceKv,
+    DeviceLlama,
+    check_room,
+    device_numerics_id,
+    device_title,
+    device_weight_bytes,
+    load_on_device,
+    open_device,
+)
 from .first_use import first_use
-from .kv_memory import KvArea, KvDtype, KvLayout, KvMemory, check_available, kv_dtype_of, layout_of
+from .kv_memory import (
+    KvArea,
+    KvDtype,
+    KvLayout,
+    KvMemory,
+    PagedKv,
+    check_available,
+    kv_dtype_of,
+    layout_of,
+)
 from .llama import LlamaModel
 from .model import Model, load_llama
 from .numerics import numerics_id
@@ -16,24 +35,33 @@ from .weights import StoredTensors, load_quantized, load_weights, weight_bytes
 
 __all__ = [
     "Agreement",
+    "DeviceKv",
+    "DeviceLlama",
     "KvArea",
     "KvDtype",
     "KvLayout",
     "KvMemory",
     "LlamaModel",
     "Model",
+    "PagedKv",
     "QuantizedLlama",
     "StoredTensors",
     "TorchEngine",
     "check_available",
+    "check_room",
     "compare",
+    "device_numerics_id",
+    "device_title",
+    "device_weight_bytes",
     "first_use",
     "kv_dtype_of",
     "layout_of",
     "load_llama",
+    "load_on_device",
     "load_quantized",
     "load_weights",
     "numerics_id",
+    "open_device",
     "rotary_frequencies",
     "runs_long",
     "use_cores",

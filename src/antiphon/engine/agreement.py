@@ -56,7 +56,7 @@ def compare(
     """
     sums = _Sums()
     for number, text in enumerate(texts, 1):
-        tokens = torch.tensor(text)
+        tokens = torch.tensor(text, device="cpu")
         expected, found = _logits(reference, text), _logits(candidate, text, kv_dtype)
         for first in range(0, len(text) - 1, _ROWS):
             rows = slice(first, min(first + _ROWS, len(text) - 1))

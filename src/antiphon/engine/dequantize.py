@@ -81,7 +81,7 @@ def _nibbles(packed: torch.Tensor) -> torch.Tensor:
 
 def _fives(high: torch.Tensor, packed: torch.Tensor) -> torch.Tensor:
     """4 bytes of fifth bits and 16 of halves → (blocks, 32) float32 of 0…31."""
-    bits = (high.unsqueeze(2) >> torch.arange(8, dtype=torch.uint8)) & 1
+    bits = (high.unsqueeze(2) >> torch.arange(8, dtype=torch.uint8, device="cpu")) & 1
     return _nibbles(packed).add_(bits.flatten(1) << 4).float()
 
 

@@ -62,10 +62,10 @@ def mix(
     mixed = torch.zeros_like(normed)
     for number in np.unique(chosen).tolist():
         at, slot = map(torch.from_numpy, np.nonzero(chosen == number))
-        taken = torch.zeros(padded_rows(len(at)), normed.shape[1])
+        taken = normed.new_zeros(padded_rows(len(at)), normed.shape[1])
         taken[: len(at)] = normed[at]
         gate_up = weights.gate_up[number](taken)
-        inner = torch.empty(len(taken), gate_up.shape[1] // 2)
+        inner = taken.new_empty(len(taken), gate_up.shape[1] // 2)
         gated(gate_up.numpy(), inner.numpy())
         given = weights.down[number](inner)[: len(at)]
         mixed[at] += given * torch.from_numpy(shares)[at, slot, None]

@@ -15,7 +15,7 @@ def take_experts(spec: ModelSpec, experts: Experts, tensors: Tensors, number: in
     prefix = f"model.layers.{number}.mlp."
     width = whole_vectors(spec.hidden)
     router = widen(tensors.pop(f"{prefix}gate.weight"), (experts.count, width))
-    correction = torch.zeros(experts.count)
+    correction = torch.zeros(experts.count, device=router.device)
     if experts.corrected:
         correction = tensors.pop(f"{prefix}correction.bias")
     linears = list(_linears(spec, experts, tensors, prefix))

@@ -48,7 +48,7 @@ def _halves(packed: torch.Tensor, run: int) -> torch.Tensor:
 
 def _shifted(packed: torch.Tensor, shifts: tuple[int, ...]) -> torch.Tensor:
     """[blocks, rows, n] → [blocks, rows · shifts, n]: each row, shifted right by each number."""
-    by = torch.tensor(shifts, dtype=torch.uint8).view(-1, 1)
+    by = torch.tensor(shifts, dtype=torch.uint8, device="cpu").view(-1, 1)
     return (packed.unsqueeze(2) >> by).flatten(1, 2)
 
 

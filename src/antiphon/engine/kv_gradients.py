@@ -64,9 +64,9 @@ class KvGradients:
                 f"{self.spec.context_len}"
             )
         with torch.no_grad():
-            _, known = self._forward(torch.tensor(prompt), None)
+            _, known = self._forward(torch.tensor(prompt, device="cpu"), None)
         leaves = [(key.requires_grad_(), value.requires_grad_()) for key, value in known]
-        hidden, _ = self._forward(torch.tensor(following), leaves)
+        hidden, _ = self._forward(torch.tensor(following, device="cpu"), leaves)
         scores = self._scores(hidden)
         draw = torch.multinomial(
             scores.detach().exp(), 1, generator=torch.Generator().manual_seed(seed)
@@ -123,7 +123,8 @@ class KvGradients:
         turned = rotate(keys, self._cosines[: len(keys)], self._sines[: len(keys)])
         ends = slice(start, len(keys))
         query = rotate(query, self._cosines[ends], self._sines[ends])
-        visible = torch.arange(len(keys)) <= torch.arange(start, len(keys))[:, None]
+        places = torch.arange(len(keys), device=keys.device)
+        visible = places <= places[start:, None]
         group = spec.heads // spec.kv_heads
         attended = F.scaled_dot_product_attention(
             query.transpose(0, 1),

@@ -1,6 +1,7 @@
 """KV memory: pages of keys and values, one page one contiguous run over all layers."""
 
 import mmap
+from abc import ABC, abstractmethod
 from contextlib import suppress
 from dataclasses import dataclass
 from enum import Enum
@@ -84,6 +85,11 @@ class KvLayout:
         return np.array(homes if self.split is None else self.split.homes, np.int64)
 
     @property
+    def page_shape(self) -> tuple[int, ...]:
+        """[layers, 2 (keys, values), kv_heads, page_tokens, head_width]."""
+        return self.layers, 2, self.kv_heads, self.page_tokens, self.head_width
+
+    @property
     def layer_stride(self) -> int:
         """Elements of one layer of a page."""
         return 2 * self.kv_heads * self.page_tokens * self.head_width
@@ -154,36 +160,22 @@ class KvArea(Protocol):
         ...
 
 
-class KvMemory:
-    """`pages` pages of one layout, in `area` or, without one, in memory of this process alone.
+class PagedKv(ABC):
+    """`pages` pages of one layout, wherever they lie; the kernels that read them know how.
 
-    `tensor` [pages, layers, 2, kv_heads, page_tokens, head_width] of the layout's dtype; `flat` is
-    the same in one dimension, `elements` the same for kernels: float32, or bfloat16 as uint16.
-    Whoever writes through them calls `begin_write` first. Zero at first.
+    `tensor` [pages, layers, 2, kv_heads, page_tokens, head_width] of the layout's dtype. Whoever
+    writes to it calls `begin_write` first.
     """
 
-    def __init__(self, layout: KvLayout, pages: int, area: KvArea | None = None) -> None:
-        """Raises `UsageError` without `area` if there is no page or not enough memory."""
-        if area is None:
-            check_available(layout, pages)
-            content = _anonymous(pages * layout.page_bytes)
-        else:
-            content = torch.from_numpy(area.content[: pages * layout.page_bytes])
-        self._area = area
+    def __init__(self, layout: KvLayout, pages: int, tensor: torch.Tensor) -> None:
         self.layout = layout
         self.homes = layout.homes
         self.pages = pages
-        self.flat = content.view(layout.dtype.torch_dtype)
-        bits = self.flat if layout.dtype is KvDtype.FP32 else self.flat.view(torch.uint16)
-        self.elements: np.ndarray = bits.numpy()
-        self.tensor = self.flat.view(
-            pages, layout.layers, 2, layout.kv_heads, layout.page_tokens, layout.head_width
-        )
+        self.tensor = tensor
 
+    @abstractmethod
     def begin_write(self, pages: npt.NDArray[np.int64]) -> None:
         """Say that `pages`, of which some may repeat, are about to be written."""
-        if self._area is not None:
-            self._area.begin_write(pages)
 
     def copy(self, copies: tuple[PageCopy, ...]) -> None:
         """Copy whole pages, in order. Raises `BugError` for a page that does not exist."""
@@ -200,6 +192,32 @@ class KvMemory:
         """Raise `BugError` unless `page` exists: a kernel would read or write other memory."""
         if not 0 <= page < self.pages:
             raise BugError(f"page {page} does not exist: the KV memory has {self.pages} pages")
+
+
+class KvMemory(PagedKv):
+    """Pages in `area` or, without one, in memory of this process alone.
+
+    `flat` is `tensor` in one dimension, `elements` the same for kernels: float32, or bfloat16 as
+    uint16. Zero at first.
+    """
+
+    def __init__(self, layout: KvLayout, pages: int, area: KvArea | None = None) -> None:
+        """Raises `UsageError` without `area` if there is no page or not enough memory."""
+        if area is None:
+            check_available(layout, pages)
+            content = _anonymous(pages * layout.page_bytes)
+        else:
+            content = torch.from_numpy(area.content[: pages * layout.page_bytes])
+        self._area = area
+        self.flat = content.view(layout.dtype.torch_dtype)
+        bits = self.flat if layout.dtype is KvDtype.FP32 else self.flat.view(torch.uint16)
+        self.elements: np.ndarray = bits.numpy()
+        super().__init__(layout, pages, self.flat.view(pages, *layout.page_shape))
+
+    def begin_write(self, pages: npt.NDArray[np.int64]) -> None:
+        """See `PagedKv`."""
+        if self._area is not None:
+            self._area.begin_write(pages)
 
 
 def check_available(layout: KvLayout, pages: int) -> None:

@@ -81,8 +81,10 @@ class LlamaModel:
         hidden = weights.embedding[torch.from_numpy(tokens)]
         hidden *= self.spec.embedding_scale
         normed = torch.empty_like(hidden)
-        attended = torch.zeros(len(tokens), self.spec.heads * whole_vectors(self.spec.head_dim))
-        gated = torch.empty(len(tokens), whole_vectors(self.spec.intermediate))
+        attended = hidden.new_zeros(
+            len(tokens), self.spec.heads * whole_vectors(self.spec.head_dim)
+        )
+        gated = hidden.new_empty(len(tokens), whole_vectors(self.spec.intermediate))
         for number, layer in enumerate(weights.layers):
             if not ready(number):
                 return None
@@ -146,8 +148,8 @@ class LlamaModel:
 
     def _logits(self, hidden: torch.Tensor, sampled: np.ndarray) -> torch.Tensor:
         if len(sampled) == 0:
-            return torch.empty(0, self.spec.vocab_size)
-        last = torch.zeros(padded_rows(len(sampled)), hidden.shape[1])
+            return hidden.new_empty(0, self.spec.vocab_size)
+        last = hidden.new_zeros(padded_rows(len(sampled)), hidden.shape[1])
         last[: len(sampled)] = hidden[torch.from_numpy(sampled)]
         normed = torch.empty_like(last)
         self._normalise(last, self._weights.norm, normed)
@@ -156,5 +158,5 @@ class LlamaModel:
     def _thread_scratch(self, geometry: Geometry) -> list[np.ndarray]:
         """One array a thread; torch aligns them to whole vectors."""
         while len(self._scratch) < torch.get_num_threads():
-            self._scratch.append(torch.empty(scratch_floats(geometry)).numpy())
+            self._scratch.append(torch.empty(scratch_floats(geometry), device="cpu").numpy())
         return self._scratch

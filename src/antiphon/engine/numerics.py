@@ -29,9 +29,7 @@ def numerics_id(dtype: str, kv_dtype: KvDtype = KvDtype.FP32, *, long_rope: bool
     """
     parts = (
         "cpu",
-        platform.machine().lower(),
-        _processor_maker(),
-        torch.backends.cpu.get_cpu_capability().lower().replace(" ", ""),
+        *processor(),
         dtype,
         _QUANTISATION[dtype],
         f"kv{kv_dtype.value}",
@@ -41,6 +39,12 @@ def numerics_id(dtype: str, kv_dtype: KvDtype = KvDtype.FP32, *, long_rope: bool
         f"r{KERNEL_REVISION}",
     )
     return "-".join(parts)
+
+
+def processor() -> tuple[str, str, str]:
+    """Its architecture, its maker, and the instruction set that torch's BLAS uses."""
+    capability = torch.backends.cpu.get_cpu_capability().lower().replace(" ", "")
+    return platform.machine().lower(), _processor_maker(), capability
 
 
 def _processor_maker() -> str:

@@ -127,7 +127,7 @@ class QuantizedLlama:
     def _thread_scratch(self, geometry: Geometry) -> list[np.ndarray]:
         """One array a thread; torch aligns them to whole vectors."""
         while len(self._scratch) < torch.get_num_threads():
-            self._scratch.append(torch.empty(scratch_floats(geometry)).numpy())
+            self._scratch.append(torch.empty(scratch_floats(geometry), device="cpu").numpy())
         return self._scratch
 
 
@@ -266,5 +266,5 @@ class _Buffers:
         count = torch.Size(shape).numel()
         flat = self._flat.get(name)
         if flat is None or len(flat) < count:
-            flat = self._flat[name] = torch.zeros(count, dtype=dtype)
+            flat = self._flat[name] = torch.zeros(count, dtype=dtype, device="cpu")
         return flat[:count].view(shape).numpy()

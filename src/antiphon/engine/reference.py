@@ -46,13 +46,13 @@ def attend(
     page, layer = memory.homes[layer].tolist()
     output = torch.empty_like(queries)
     for first_row, rows, position, table in batch.blocks.tolist():
-        places = torch.arange(position + rows)
+        places = torch.arange(position + rows, device="cpu")
         pages = torch.from_numpy(batch.tables[page])[table + places // page_tokens]
         keys, values = (
             memory.tensor[pages, layer, part, :, places % page_tokens].float().transpose(0, 1)
             for part in (0, 1)
         )
-        behind = torch.arange(position, position + rows)[:, None] - places
+        behind = torch.arange(position, position + rows, device="cpu")[:, None] - places
         visible = (behind >= 0) & (behind < (window or position + rows))
         block = queries[first_row : first_row + rows].transpose(0, 1)
         group = len(block) // len(keys)

@@ -27,7 +27,7 @@ def frequencies(spec: ModelSpec, context_len: int | None = None) -> torch.Tensor
 
     `context_len`: how far the model is to run (default: its own context). Only LongRoPE asks.
     """
-    steps = torch.arange(0, spec.turning, 2, dtype=torch.int64).float() / spec.turning
+    steps = torch.arange(0, spec.turning, 2, dtype=torch.int64, device="cpu").float() / spec.turning
     plain = 1.0 / spec.rope_theta**steps
     match spec.rope_scaling:
         case None:
@@ -40,9 +40,9 @@ def frequencies(spec: ModelSpec, context_len: int | None = None) -> torch.Tensor
             return _yarn(plain, scaling, spec)
         case LongRopeScaling() as scaling:
             factors = scaling.long if runs_long(spec, context_len) else scaling.short
-            return plain / torch.tensor(factors, dtype=torch.float32)
+            return plain / torch.tensor(factors, dtype=torch.float32, device="cpu")
         case FrequencyFactors(factors=factors):
-            return plain / torch.tensor(factors, dtype=torch.float32)
+            return plain / torch.tensor(factors, dtype=torch.float32, device="cpu")
         case other:
             assert_never(other)
 
@@ -82,7 +82,9 @@ def _yarn(plain: torch.Tensor, scaling: YarnScaling, spec: ModelSpec) -> torch.T
         low, high = math.floor(low), math.ceil(high)
     low, high = max(low, 0), min(high, spec.turning - 1)
     steepness = max(high - low, 0.001)
-    ramp = ((torch.arange(len(plain), dtype=torch.float32) - low) / steepness).clamp(0, 1)
+    ramp = ((torch.arange(len(plain), dtype=torch.float32, device="cpu") - low) / steepness).clamp(
+        0, 1
+    )
     return plain / scaling.factor * ramp + plain * (1 - ramp)
 
 
@@ -93,7 +95,7 @@ def rotation_table(spec: ModelSpec, context_len: int) -> tuple[torch.Tensor, tor
     multiplied by the scaling's attention factor and rounded once, so that a position's values do
     not depend on the length of the table (but see `runs_long`).
     """
-    positions = torch.arange(context_len, dtype=torch.float32)
+    positions = torch.arange(context_len, dtype=torch.float32, device="cpu")
     angles = torch.outer(positions, frequencies(spec, context_len)).numpy().astype(np.float64)
     factor = getattr(spec.rope_scaling, "attention_factor", 1.0)
     cosines, sines = np.cos(angles) * factor, np.sin(angles) * factor

@@ -3,7 +3,7 @@
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TypeAlias
+from typing import Generic, TypeVar
 
 import numpy as np
 import torch
@@ -24,11 +24,11 @@ from antiphon.types import (
 )
 
 from .batch import Batch, PageTable, Run
-from .kv_memory import KvMemory
+from .kv_memory import PagedKv
 from .model import Model
 from .sampler import Draw, sample
 
-_Forward: TypeAlias = Callable[[Batch, KvMemory], torch.Tensor | None]
+Kv = TypeVar("Kv", bound=PagedKv)
 
 
 @dataclass(slots=True)
@@ -50,10 +50,10 @@ class _Sequence:
         self.outputs[index : index + len(tokens)] = tokens
 
 
-class TorchEngine:
+class TorchEngine(Generic[Kv]):
     """Runs one model on one KV memory. Not thread-safe: one `forward` at a time."""
 
-    def __init__(self, model: Model, memory: KvMemory) -> None:
+    def __init__(self, model: Model[Kv], memory: Kv) -> None:
         self._model = model
         self._memory = memory
         self._sequences: dict[SequenceKey, _Sequence] = {}
@@ -74,7 +74,7 @@ class TorchEngine:
     def forward_as_it_comes(self, plan: StepPlan, coming: ComingKv) -> StepResult:
         """See `LayeredEngine`."""
 
-        def forward(batch: Batch, memory: KvMemory) -> torch.Tensor | None:
+        def forward(batch: Batch, memory: Kv) -> torch.Tensor | None:
             return self._model.forward_as_it_comes(batch, memory, coming)
 
         return self._step(plan, forward)
@@ -87,7 +87,9 @@ class TorchEngine:
         """What was computed so far was for nobody."""
         self._model.expert_counts.forget()
 
-    def _step(self, plan: StepPlan, forward: _Forward) -> StepResult:
+    def _step(
+        self, plan: StepPlan, forward: Callable[[Batch, Kv], torch.Tensor | None]
+    ) -> StepResult:
         started = time.perf_counter()
         for key in plan.ended:
             self._sequences.pop(key, None)
@@ -102,7 +104,7 @@ class TorchEngine:
         )
 
     def _compute(
-        self, chunks: tuple[Chunk, ...], forward: _Forward
+        self, chunks: tuple[Chunk, ...], forward: Callable[[Batch, Kv], torch.Tensor | None]
     ) -> list[Sample | SequenceFault] | None:
         batch = Batch.of([self._run(chunk) for chunk in chunks], self._memory.layout)
         self._memory.begin_write(batch.places.ravel() // self._memory.layout.page_stride)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from antiphon.checkpoint import open_checkpoint, resolve
-from antiphon.core.arithmetic import dtype_of
+from antiphon.core.arithmetic import kernel_dtype
 from antiphon.core.number_text import plural
 from antiphon.engine import kv_dtype_of, load_llama, use_cores
 from antiphon.errors import BugError, UsageError
@@ -52,6 +52,7 @@ def try_levels(
     Raises `UsageError`: no such model, a profile of another one, one that is needed and not there
     or does not have the level, or a text that is too short.
     """
+    dtype = kernel_dtype(config)
     use_cores(config.engine.cores)
     say(f"Opening {config.model.name}")
     checkpoint = open_checkpoint(resolve(config.model.name))
@@ -65,9 +66,9 @@ def try_levels(
     contexts = contexts_of(tokens, sizes)
     say("Loading weights (the first time converts them)")
     cache_dir = cache_folder(config.engine)
-    model = load_llama(checkpoint, dtype=dtype_of(config.model.quantize), cache_dir=cache_dir)
+    model = load_llama(checkpoint, dtype=dtype, cache_dir=cache_dir)
     say(f"Computing {plural(len(contexts), 'context')} of {sizes.tokens} tokens")
-    kv_dtype = kv_dtype_of(config.kv.dtype, dtype_of(config.model.quantize))
+    kv_dtype = kv_dtype_of(config.kv.dtype, dtype)
     share = 1 / (len(levels) + 1)
     tried = KvTrial(model, kv_dtype, contexts, sizes.following, lambda done: advance(done * share))
     say("Preparing the codec (the first time compiles it, which takes up to a minute)")

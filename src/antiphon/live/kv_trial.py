@@ -86,7 +86,7 @@ class KvTrial:
             expected, found = self._exact[number], self._next(memory, context)
             divergences.append((expected.exp() * (expected - found)).sum(1).double())
             same.append((expected.argmax(1) == found.argmax(1)).double())
-            truth = torch.tensor(context[-self._following :])[1:, None]
+            truth = torch.tensor(context[-self._following :], device="cpu")[1:, None]
             before.append(-expected[:-1].gather(1, truth).double())
             after.append(-found[:-1].gather(1, truth).double())
         return Trial(

@@ -9,28 +9,14 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from antiphon.checkpoint import Checkpoint
-from antiphon.core.arithmetic import dtype_of
 from antiphon.core.scheduler import Scheduler
-from antiphon.engine import (
-    KvLayout,
-    KvMemory,
-    Model,
-    TorchEngine,
-    check_available,
-    first_use,
-    kv_dtype_of,
-    layout_of,
-    load_llama,
-    numerics_id,
-    runs_long,
-)
+from antiphon.engine import TorchEngine, first_use
 from antiphon.errors import ConfigError
 from antiphon.host import give_back_freed_memory
 from antiphon.store.transfer import OwnedRegion
 from antiphon.types import (
     Chunk,
     Config,
-    KvShape,
     ModelInfo,
     Request,
     RequestId,
@@ -40,6 +26,7 @@ from antiphon.types import (
 )
 
 from .cache_folder import cache_folder
+from .engine_parts import EngineParts, load_parts
 from .kv_commit import KvCommit
 from .kv_lineage import numerics_with_lineage
 from .kv_listeners import KvListeners
@@ -56,6 +43,7 @@ class LoadedEngine:
     the scheduler's own limit, which KV memory may have made shorter than the configuration's.
     `region` is where the engine's KV lies; None: in memory of this process alone. `heard` passes
     on what the scheduler's page pool says. `commit` takes the region's memory from the system.
+    `layers`: the parts in which a page can come, one after the other.
     """
 
     info: ModelInfo
@@ -74,11 +62,13 @@ def load_engine(
     say: Callable[[str], None],
     *,
     shares_kv: bool = False,
+    number: int = 0,
 ) -> LoadedEngine:
     """Load what runs the model of `config`; `say` gets a line before each long part.
 
     `shares_kv`: other workers, or a store, are to read this one's KV, and it theirs. Its memory is
-    taken from the system beside all this (see `KvCommit`).
+    taken from the system beside all this (see `KvCommit`). `number`: which of this host's workers
+    it is, from 0: they take devices in turn.
 
     Of several processes that do so for the first time, one converts weights and compiles kernels,
     and the others wait for it. Warns in the log if the KV memory is too small for the longest
@@ -86,19 +76,18 @@ def load_engine(
     """
     max_model_len = _max_model_len(config, checkpoint)
     say("Loading weights (the first time converts them)")
-    memory, region = _memory(config, checkpoint, shares_kv)
-    commit = KvCommit(region) if region is not None else None
-    engine = TorchEngine(_model(config, checkpoint, max_model_len), memory)
-    info = _info(config, checkpoint, memory, max_model_len)
+    parts = load_parts(checkpoint, config, max_model_len, number, shares_kv=shares_kv)
+    commit = KvCommit(parts.region) if parts.region is not None else None
+    info = _info(config, checkpoint, parts)
     say("Preparing kernels (the first time compiles them)")
     with first_use(cache_folder(config.engine), info.numerics, checkpoint.identity.hex()):
-        warm_up(engine, memory.layout.entry_pages)
+        warm_up(parts.engine, parts.memory.layout.entry_pages)
     give_back_freed_memory()
     heard = KvListeners()
     scheduler = Scheduler(
         config=config.scheduler,
         kv=config.kv,
-        pages=memory.pages,
+        pages=parts.memory.pages,
         model=info,
         max_model_len=max_model_len,
         lease_ttl_s=config.cluster.lease_ttl_s,
@@ -115,9 +104,9 @@ def load_engine(
         info=info,
         max_model_len=scheduler.max_model_len,
         scheduler=scheduler,
-        engine=engine,
-        layers=checkpoint.spec.layers,
-        region=region,
+        engine=parts.engine,
+        layers=checkpoint.spec.layers if parts.layer_groups else 1,
+        region=parts.region,
         heard=heard,
         commit=commit,
     )
@@ -148,53 +137,15 @@ def _max_model_len(config: Config, checkpoint: Checkpoint) -> int:
     return asked
 
 
-def _memory(
-    config: Config, checkpoint: Checkpoint, shares_kv: bool
-) -> tuple[KvMemory, OwnedRegion | None]:
-    """Memory comes first: if there is too little, nobody waits for weights."""
-    kv_dtype = kv_dtype_of(config.kv.dtype, dtype_of(config.model.quantize))
-    layout = layout_of(checkpoint.spec, config.kv.page_tokens, kv_dtype, windows_apart=True)
-    pages = config.kv.memory_bytes // layout.page_bytes
-    check_available(layout, pages)
-    region = OwnedRegion(_shape(config, layout, pages), commit=False) if shares_kv else None
-    return KvMemory(layout, pages, region), region
-
-
-def _model(config: Config, checkpoint: Checkpoint, max_model_len: int) -> Model:
-    return load_llama(
-        checkpoint,
-        dtype=dtype_of(config.model.quantize),
-        cache_dir=cache_folder(config.engine),
-        context_len=max_model_len,
-    )
-
-
-def _shape(config: Config, layout: KvLayout, pages: int) -> KvShape:
-    return KvShape(
-        layout=layout.name,
-        page_tokens=layout.page_tokens,
-        block_tokens=config.kv.block_tokens,
-        page_bytes=layout.page_bytes,
-        pages=pages,
-        entry_pages=layout.entry_pages,
-    )
-
-
-def _info(
-    config: Config, checkpoint: Checkpoint, memory: KvMemory, max_model_len: int
-) -> ModelInfo:
+def _info(config: Config, checkpoint: Checkpoint, parts: EngineParts) -> ModelInfo:
     spec = checkpoint.spec
-    long_rope = runs_long(spec, max_model_len)
-    numerics = numerics_id(
-        dtype_of(config.model.quantize), memory.layout.dtype, long_rope=long_rope
-    )
     return ModelInfo(
         name=model_name(checkpoint, config),
         identity=checkpoint.identity,
-        numerics=numerics_with_lineage(numerics, config.store_pool, checkpoint.identity),
+        numerics=numerics_with_lineage(parts.numerics, config.store_pool, checkpoint.identity),
         vocab_size=spec.vocab_size,
         context_len=spec.context_len,
         eos_token_ids=spec.eos_token_ids,
-        kv_bytes_per_token=memory.layout.token_bytes,
-        kv_groups=memory.layout.groups,
+        kv_bytes_per_token=parts.memory.layout.token_bytes,
+        kv_groups=parts.memory.layout.groups,
     )

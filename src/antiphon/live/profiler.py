@@ -7,9 +7,10 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from antiphon.core.arithmetic import dtype_of
+from antiphon.core.device_name import parse_device
 from antiphon.core.kv import entry_pages
 from antiphon.core.number_text import plural
-from antiphon.engine import use_cores
+from antiphon.engine import device_title, open_device, use_cores
 from antiphon.perf import Limits, Point, Profile, ProfiledEngine, accuracy, fit_step_time
 from antiphon.types import Config, Seconds
 
@@ -41,18 +42,20 @@ def profile(
         entry_pages=together,
     )
     load = _load_per_core()
-    say(f"Measuring {config.model.name} on {plural(cores, 'core')} for at most {budget_s:g} s")
+    where = _where(config)
+    place = where or plural(cores, "core")
+    say(f"Measuring {config.model.name} on {place} for at most {budget_s:g} s")
     survey = StepSurvey(model.engine, limits, model.info.vocab_size, seed)
     steps = survey.run(budget_s, time.monotonic, advance)
     engine = ProfiledEngine(
         model=model.info.name,
         identity=model.info.identity.hex(),
         numerics=model.info.numerics,
-        dtype=dtype_of(config.model.quantize),
+        dtype=dtype_of(config.model.quantize, config.model.dtype),
         cores=cores,
         page_tokens=limits.page_tokens,
         max_model_len=limits.max_model_len,
-        machine=_machine(),
+        machine=where or _machine(),
     )
     return fitted(steps, engine, measured_at, load, left_out=survey.count - len(steps))
 
@@ -90,6 +93,12 @@ def fitted(
         held_out=accuracy(model, unseen),
         points=points,
     )
+
+
+def _where(config: Config) -> str:
+    """The device's name, if it is no processor."""
+    name = parse_device(config.engine.device)
+    return device_title(open_device(config.engine.device)) if name and name.cuda else ""
 
 
 def _load_per_core() -> float:

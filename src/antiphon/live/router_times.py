@@ -32,11 +32,12 @@ def router_times(config: Config, identity: bytes) -> str:
             f"router.profile {file}: was measured for another model ({measured.model}): "
             "measure this one (antiphon profile)"
         )
-    if measured.dtype != dtype_of(config.model.quantize):
+    dtype = dtype_of(config.model.quantize, config.model.dtype)
+    if measured.dtype != dtype:
         raise ConfigError(
             f"router.profile {file}: was measured with {measured.dtype} arithmetic, but "
-            f"model.quantize is {config.model.quantize}: measure it so (antiphon profile "
-            f"--quantize {config.model.quantize})"
+            f"workers compute in {dtype} (model.quantize, model.dtype): measure it so (antiphon "
+            f"profile {'--quantize' if dtype == 'int8' else '--dtype'} {dtype})"
         )
     return write_times(profile.step_time, link_time)
 

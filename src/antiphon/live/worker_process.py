@@ -56,7 +56,13 @@ def work(parent: Parent) -> int:
         parent.say(f"Opening {config.model.name}")
         checkpoint = open_checkpoint(resolve(config.model.name))
         shares_kv = most_workers(config) > 1 or config.store.enabled or door is not None
-        loaded = load_engine(checkpoint, config, parent.say, shares_kv=shares_kv)
+        loaded = load_engine(
+            checkpoint,
+            config,
+            parent.say,
+            shares_kv=shares_kv,
+            number=_number(config, launch.name),
+        )
         if log is not None:
             log.begin(_setup(parent, loaded, _name(launch, door)))
         return uvloop.run(serve_worker(parent, loaded, log and DecisionLog(log), door))
@@ -243,8 +249,13 @@ def _door(config: Config, name: str) -> WorkerDoor | None:
     reach = reach_of(config.network)
     if reach is None:
         return None
+    return worker_door(reach, _number(config, name))
+
+
+def _number(config: Config, name: str) -> int:
+    """Which of this host's workers it is; those that come later are behind all others."""
     names = [spec.id for spec in worker_specs(config.cluster, ())]
-    return worker_door(reach, names.index(WorkerId(name)) if name in names else len(names))
+    return names.index(WorkerId(name)) if name in names else len(names)
 
 
 def _name(launch: Launch, door: WorkerDoor | None) -> WorkerId:

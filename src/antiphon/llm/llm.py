@@ -42,16 +42,18 @@ class LLM:
     time: a second thread waits. Use it in `with`, or `close` it, to give its memory back.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913  one argument an option
         self,
         model: str | None = None,
         *,
         config: Mapping[str, Mapping[str, object]] | None = None,
         quantize: str | None = None,
+        dtype: str | None = None,
         kv_memory: int | str | None = None,
         max_model_len: int | None = None,
         max_num_seqs: int | None = None,
         cores: Sequence[int] | None = None,
+        device: str | None = None,
     ) -> None:
         values = {table: dict(content) for table, content in (config or {}).items()}
         for table in _OF_SERVERS:
@@ -62,10 +64,12 @@ class LLM:
         for table, key, value in (
             ("model", "name", model),
             ("model", "quantize", quantize),
+            ("model", "dtype", dtype),
             ("model", "max_model_len", max_model_len),
             ("kv", "memory_bytes", kv_memory),
             ("scheduler", "max_num_seqs", max_num_seqs),
             ("engine", "cores", cores),
+            ("engine", "device", device),
         ):
             if value is not None:
                 values.setdefault(table, {})[key] = value

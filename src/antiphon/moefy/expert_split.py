@@ -41,7 +41,7 @@ def split_mlp(gate: torch.Tensor, gain: torch.Tensor, count: int, active: int) -
     felt = torch.nn.functional.normalize(gate * gain, dim=1)
     labels = balanced_clusters(felt.numpy(), count)
     neurons = torch.from_numpy(np.argsort(labels, kind="stable").reshape(count, -1))
-    router = torch.zeros(count, gate.shape[1])
+    router = gate.new_zeros(count, gate.shape[1])
     if active < count:
         router = torch.nn.functional.normalize(gate, dim=1)[neurons].mean(1)
         longest_row = gain.abs().max().item() * gate.shape[1] ** 0.5

@@ -28,7 +28,7 @@ from antiphon.checkpoint import (
     open_checkpoint,
 )
 from antiphon.checkpoint.hf_config import Arrays
-from antiphon.engine import KvMemory, Model, layout_of, load_llama
+from antiphon.engine import KvMemory, Model, PagedKv, layout_of, load_llama
 from antiphon.engine.batch import Batch, PageTable, Run
 from antiphon.engine.rope import frequencies
 
@@ -95,11 +95,12 @@ def oracle_logits(folder: Path, tokens: list[int]) -> torch.Tensor:
         return oracle_of(folder)(torch.tensor([tokens]), use_cache=False).logits[0]
 
 
-def engine_logits(model: Model, tokens: list[int]) -> torch.Tensor:
-    """The engine's logits float32 [tokens, vocabulary], computed in chunks over fp32 pages."""
-    layout = layout_of(model.spec, _PAGE_TOKENS)
+def engine_logits(model: Model, tokens: list[int], memory: PagedKv | None = None) -> torch.Tensor:
+    """The engine's logits float32 [tokens, vocabulary], computed in chunks over pages of `memory`,
+    without it fp32."""
     pages = -(-len(tokens) // _PAGE_TOKENS)
-    memory, table = KvMemory(layout, pages), PageTable()
+    memory = memory or KvMemory(layout_of(model.spec, _PAGE_TOKENS), pages)
+    layout, table = memory.layout, PageTable()
     table.extend(0, list(range(pages))[::-1])
     found = []
     for start in range(0, len(tokens), _CHUNK):

@@ -24,10 +24,19 @@ class ModelConfig:
     quantize: Annotated[
         str,
         Key(
-            "What weights are rounded to: int8 (fast), or none: all in fp32, the reference.",
+            "What weights are rounded to: int8 (fast, on a processor), or none; without it: int8, "
+            "on CUDA or with a dtype none.",
             choices=("int8", "none"),
         ),
     ] = "int8"
+    dtype: Annotated[
+        str | None,
+        Key(
+            "What is computed in where nothing is rounded: fp32, the reference, or, by torch, bf16 "
+            "or fp16; without it: fp32, on CUDA bf16.",
+            choices=("fp32", "bf16", "fp16"),
+        ),
+    ] = None
     max_model_len: Annotated[
         int | None,
         Key("Longest prompt plus output in tokens; without it: the model's context.", 2, 2**24),
@@ -47,7 +56,7 @@ class KvConfig:
     dtype: Annotated[
         str,
         Key(
-            "What keys and values are kept as; auto: bf16 with int8 arithmetic, fp32 with fp32.",
+            "What keys and values are kept as; auto: fp32 with fp32 arithmetic, else bf16.",
             choices=("auto", "fp32", "bf16"),
         ),
     ] = "auto"
@@ -121,6 +130,13 @@ class SchedulerConfig:
 class EngineConfig:
     """Where the forward pass runs."""
 
+    device: Annotated[
+        str,
+        Key(
+            "Device: cpu, cuda (workers take CUDA's devices in turn) or cuda:N. Needs a build of "
+            "torch for it."
+        ),
+    ] = "cpu"
     cores: Annotated[
         tuple[int, ...], Key("CPU cores to use; empty: all that the process may use.", 0, 65535)
     ] = ()
