@@ -43,6 +43,7 @@ _COUNTS = (
     "running_sequences",
     "context_tokens",
     "pulling",
+    "roomless",
     "offered_pages",
     "leases",
     "fetched_tokens_total",

@@ -118,6 +118,8 @@ class WorkerView:
     """Tokens in the KV of all running sequences: what a decode step reads."""
     pulling: int = 0
     """Requests whose KV is on its way here, or waits for room."""
+    roomless: int = 0
+    """Requests that wait or are to come here and have no memory yet."""
     offered_pages: int = 0
     """Pages kept for others under leases; part of `held_pages`."""
     leases: int = 0

@@ -213,7 +213,7 @@ class Prospect:
         tpot_s = self._tpot_s(worker, after_s, sharers, computes=False)
         if not self.decode_s:
             return tpot_s
-        waits_s = max(0.0, self._short_s(worker, sharers) - after_s)
+        waits_s = self.ahead.caution * max(0.0, self._short_s(worker, sharers) - after_s)
         return tpot_s * (1 + waits_s / self.decode_s)
 
     def _left(self, after_s: Seconds) -> float:
@@ -225,11 +225,12 @@ class Prospect:
         load = worker.load
         if not (self.predicts and load.sequences):
             return 0.0
-        wanted = 1 + self.ahead.requests / sharers
+        wanted = 1 + load.roomless + self.ahead.requests / sharers
         share = 0.0
         pages, total = worker.running_pages_of(self.forecast.demand), worker.total_pages
         if pages is not None and total is not None and load.pages:
-            pages = max(pages, load.pages / load.sequences)  # with what it will grow by
+            have_room = max(1, load.sequences - load.roomless)
+            pages = max(pages, load.pages / have_room)  # with what it will grow by
             usable = total * self.usable_share
             share = (load.pages + wanted * pages - usable) / load.pages
         if self.max_sequences is not None:

@@ -57,6 +57,8 @@ class Load(NamedTuple):
     """Predicted peak of all that it has."""
     handover_pages: int
     """Offered, or of prompts that will be offered."""
+    roomless: int
+    """Requests that have no memory yet, by the last report."""
 
 
 class WorkerBelief:
@@ -245,6 +247,7 @@ class WorkerBelief:
             context_tokens=context,
             pages=pages,
             handover_pages=handover + self._just_offered_pages,
+            roomless=0 if view is None else view.roomless,
         )
 
     def _pages(self, tokens: int) -> int:

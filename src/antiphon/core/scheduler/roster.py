@@ -58,6 +58,11 @@ class Roster:
             bool(owner.alive) for owner in fetching
         )
 
+    @property
+    def receiving_requests(self) -> int:
+        """Requests that have room for what is on its way."""
+        return len({request for request, _ in self.receiving})
+
     def present(self) -> Collection[SequenceState]:
         """Who takes part in memory: what runs, and the first of each party that receives."""
         if not self.receiving:
