@@ -124,7 +124,8 @@ def check_causality(log: RunLog, arrivals: Mapping[RequestId, Seconds]) -> None:
 
 def check_drained(view: WorkerView) -> None:
     """I4: when nothing is left to do, nothing runs, waits or holds a page."""
-    if view.running or view.waiting or view.held_pages or view.pulling or view.leases:
+    here = view.running, view.waiting, view.pulling, view.roomless
+    if any(here) or view.held_pages or view.leases:
         raise LawBroken(f"I4: something is left over in {view}")
 
 

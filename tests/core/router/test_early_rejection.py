@@ -124,6 +124,20 @@ def test_room_that_comes_too_late_counts() -> None:
     assert refused.reason is RejectReason.TTFT_UNREACHABLE
 
 
+def test_who_waits_for_room_where_it_is_to_decode_counts() -> None:
+    """As it was, four of five of a split fleet's tokens were in vain at twice what it can do."""
+    made = sheds(info("p", Role.PREFILL), info("d", Role.DECODE, pages=1000))
+    learned(made, 10.0)
+    many = {"running": 70, "running_sequences": 70, "context_tokens": 70}
+    full = {"total_pages": 1000, "held_pages": 980, "peak_pages": 980}
+    report(made, "d", **many, **full)
+    assert made.in_vain(asked(tokens=160), 0.0) is None
+    report(made, "d", pulling=20, roomless=20, **many, **full)
+    refused = made.in_vain(asked(tokens=160), 0.0)
+    assert refused is not None
+    assert refused.reason is RejectReason.TPOT_UNREACHABLE
+
+
 def test_nobody_is_refused_for_what_nobody_has_seen_and_what_lasts_is_found_out() -> None:
     """No request has ended yet: a place was taken to be free after a minute, whatever was asked."""
     made = sheds(info("a", pages=100))

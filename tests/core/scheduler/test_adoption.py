@@ -21,8 +21,10 @@ PROMPT = (1, 2, 3, 4, 5, 6, 7)
 def test_an_adopted_request_decodes_at_once_and_never_computes_its_prompt() -> None:
     pair = Pair(SETUP)
     entry = adopted(pair, request(prompt=PROMPT, max_tokens=4))
+    assert pair.decode.scheduler.view(0.0).roomless == 1
     assert pair.step(pair.decode) is None
     view = pair.decode.scheduler.view(0.0)
+    assert view.roomless == 0, "it has room, though its KV is not here yet"
     assert (view.pulling, view.waiting, view.running, view.held_pages) == (1, 0, 0, 4)
     (pull,) = pair.pulls
     assert [page.source.page for page in pull.pages] == list(pull.offer.sequences[0].table)
