@@ -70,3 +70,19 @@ def test_a_time_that_never_comes_is_found() -> None:
     loop.call_at(0.0, again)
     with pytest.raises(BugError, match="does not come"):
         loop.run_until(1.0, max_actions=100)
+
+
+def test_after_an_error_what_has_run_does_not_run_again() -> None:
+    loop = VirtualLoop()
+    ran: list[str] = []
+
+    def fails() -> None:
+        ran.append("fails")
+        raise RuntimeError
+
+    for action in (lambda: ran.append("first"), fails, lambda: ran.append("last")):
+        loop.call_at(1.0, action)
+    with pytest.raises(RuntimeError):
+        loop.run()
+    loop.run()
+    assert ran == ["first", "fails", "last"]

@@ -48,11 +48,16 @@ class VirtualLoop:
         times, due = self._times, self._due
         while times and times[0] <= end:
             self.now = now = times[0]
-            actions = due[now]
-            for action in actions:  # those that are scheduled for now on the way among them
-                if not max_actions:
-                    return False
-                max_actions -= 1
-                action()
-            del due[heappop(times)]
+            actions, begun = due[now], 0
+            try:
+                for action in actions:  # those that are scheduled for now on the way among them
+                    if not max_actions:
+                        return False
+                    max_actions -= 1
+                    begun += 1
+                    action()
+            finally:
+                del actions[:begun]
+                if not actions:
+                    del due[heappop(times)]
         return True

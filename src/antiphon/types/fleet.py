@@ -119,7 +119,7 @@ class WorkerView:
     pulling: int = 0
     """Requests whose KV is on its way here, or waits for room."""
     roomless: int = 0
-    """Requests that wait or are to come here and have no memory yet."""
+    """Of those, the ones whose KV waits at another worker for room here."""
     offered_pages: int = 0
     """Pages kept for others under leases; part of `held_pages`."""
     leases: int = 0

@@ -17,6 +17,7 @@ from hypothesis.stateful import (
 )
 
 from antiphon.core.handover import LeaseBook
+from antiphon.core.said_by_workers import wrong_in_view
 from antiphon.core.scheduler.receiving import Receiving
 from antiphon.errors import BugError
 from antiphon.sim.law import check_pages
@@ -141,6 +142,7 @@ class HandoverMachine(RuleBasedStateMachine):
         for side in (self.pair.prefill, self.pair.decode):
             view = side.scheduler.view(self.pair.now)
             check_pages(view)
+            assert not wrong_in_view(view), "its gateway would drop it"
             assert 2 * view.offered_pages <= view.total_pages, "more than half is offered"
         self.pair.check_sealed()
 

@@ -16,6 +16,7 @@ from hypothesis.stateful import (
 )
 from test_scheduler_laws import alone
 
+from antiphon.core.said_by_workers import wrong_in_view
 from antiphon.core.scheduler import admission, batching
 from antiphon.core.scheduler.receiving import Receiving
 from antiphon.errors import BugError
@@ -143,7 +144,9 @@ class SchedulerMachine(RuleBasedStateMachine):
     @invariant()
     def i3_pages_are_conserved(self) -> None:
         if hasattr(self, "scheduler"):
-            check_pages(self.scheduler.view(self.now))
+            view = self.scheduler.view(self.now)
+            check_pages(view)
+            assert not wrong_in_view(view), "its gateway would drop it"
 
     def teardown(self) -> None:
         """I1, I2, I4, I9: run to the end; all has ended once, and nothing is left."""

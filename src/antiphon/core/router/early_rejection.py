@@ -225,14 +225,14 @@ class Prospect:
         load = worker.load
         if not (self.predicts and load.sequences):
             return 0.0
-        wanted = 1 + load.roomless + self.ahead.requests / sharers
+        wanted = 1 + self.ahead.requests / sharers
         share = 0.0
         pages, total = worker.running_pages_of(self.forecast.demand), worker.total_pages
         if pages is not None and total is not None and load.pages:
-            have_room = max(1, load.sequences - load.roomless)
-            pages = max(pages, load.pages / have_room)  # with what it will grow by
+            counted = max(1, load.sequences - load.roomless)
+            pages = max(pages, load.pages / counted)  # with what it will grow by
             usable = total * self.usable_share
-            share = (load.pages + wanted * pages - usable) / load.pages
+            share = (load.pages + (wanted + load.roomless) * pages - usable) / load.pages
         if self.max_sequences is not None:
             sequences = load.sequences + wanted * self.forecast.demand.sequences
             share = max(share, (sequences - self.max_sequences) / load.sequences)

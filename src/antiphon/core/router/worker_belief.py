@@ -58,7 +58,7 @@ class Load(NamedTuple):
     handover_pages: int
     """Offered, or of prompts that will be offered."""
     roomless: int
-    """Requests that have no memory yet, by the last report."""
+    """Requests that wait for room to decode here, by the last report: no part of `pages`."""
 
 
 class WorkerBelief:

@@ -59,9 +59,12 @@ class Roster:
         )
 
     @property
-    def receiving_requests(self) -> int:
-        """Requests that have room for what is on its way."""
-        return len({request for request, _ in self.receiving})
+    def roomless(self) -> int:
+        """Requests whose KV waits at another worker for room here."""
+        return sum(
+            state.adoption is not None and (id, state.request.attempt) not in self.receiving
+            for id, state in self.requests.items()
+        )
 
     def present(self) -> Collection[SequenceState]:
         """Who takes part in memory: what runs, and the first of each party that receives."""

@@ -327,7 +327,7 @@ class Scheduler:
             running_sequences=len(sequences),
             context_tokens=sum(one.computed for one in sequences),
             pulling=arriving,
-            roomless=len(roster.requests) - running - roster.receiving_requests,
+            roomless=roster.roomless,
             offered_pages=len(self.leases.pages),
             leases=len(self.leases),
             busy_s_total=self._stepping.busy_s,
