@@ -115,11 +115,12 @@ class WorkerBelief:
         return demand.pages(kv.page_tokens, kv.block_tokens, new) * kv.entry_pages
 
     def running_pages_of(self, demand: Demand) -> int | None:
-        """Pages that it fills here as it runs: of sliding windows, what they span.
+        """Pages that it fills here as it runs: of sliding windows, what they span; but what changes
+        hands is offered and taken whole.
 
         None: page size not known.
         """
-        if self._groups is None or demand.sequences != 1:
+        if self._groups is None or demand.sequences != 1 or self.role is not Role.MIXED:
             return self.pages_of(demand)
         return self._groups.most_pages(demand.longest, step_tokens=1)
 
