@@ -9,8 +9,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from antiphon.checkpoint import Checkpoint
+from antiphon.core.arithmetic import on_torch_device
 from antiphon.core.scheduler import Scheduler
-from antiphon.engine import TorchEngine, first_use
+from antiphon.engine import TorchEngine, first_use, open_device
 from antiphon.errors import ConfigError
 from antiphon.host import give_back_freed_memory
 from antiphon.store.transfer import OwnedRegion
@@ -75,6 +76,10 @@ def load_engine(
     sequence. Raises `UsageError`: a file that can't be used, or too little memory.
     """
     max_model_len = _max_model_len(config, checkpoint)
+    if on_torch_device(config):
+        device = open_device(config.engine.device, number)
+        if device.type == "cpu":
+            say("Computing by torch, to see what a GPU would say: int8 serves far faster here")
     say("Loading weights (the first time converts them)")
     parts = load_parts(checkpoint, config, max_model_len, number, shares_kv=shares_kv)
     commit = KvCommit(parts.region) if parts.region is not None else None
