@@ -2,6 +2,7 @@
 stays where it was asked for (I51)."""
 
 import asyncio
+import threading
 from pathlib import Path
 
 import numpy as np
@@ -152,6 +153,30 @@ async def test_a_damaged_blob_is_a_miss(folder: Path, monkeypatch: pytest.Monkey
         async with asyncio.timeout(30):
             while not await whole():  # a peer that was wrong is left alone for a while
                 await asyncio.sleep(0.1)
+
+
+@pytest.mark.usefixtures("nothing_goes_home")
+async def test_who_encodes_too_long_lends_as_it_is(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its encoder hangs: the asker has what it asked for, and the peer has not failed."""
+    encode, go = BlockCoder.encode, threading.Event()
+
+    def hangs(self: BlockCoder, content: np.ndarray, level: str, start: int) -> bytes | None:
+        assert go.wait(60)
+        return encode(self, content, level, start)
+
+    monkeypatch.setattr(BlockCoder, "encode", hangs)
+    async with encoded_pool(folder, "int8") as (a, b):
+        try:
+            keys = await a.worker.put(4)
+            await b.knows(keys)
+            got, lossy = await b.worker.get_all(keys)
+            assert (got, lossy) == ([content_at(at, 0) for at in range(4)], set())
+            [peer] = (await b.peers()).peers
+            assert peer.failed_reads_total == 0
+        finally:
+            go.set()
 
 
 @pytest.mark.usefixtures("nothing_goes_home")
