@@ -271,7 +271,7 @@ async def test_what_is_lent_when_nobody_waits_is_given_back(cancelled: bool) -> 
         )
         running = asyncio.create_task(link.run())
         await until(lambda: link.present)
-        borrowing = asyncio.create_task(link.borrow([KEY], 0.0, 20.0 if cancelled else 0.05))
+        borrowing = asyncio.create_task(link.borrow({KEY: 0}, 0.0, 20.0 if cancelled else 0.05))
         await until(lambda: len(peer.heard) == 1)
         if cancelled:
             borrowing.cancel()
