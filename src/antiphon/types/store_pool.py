@@ -75,12 +75,14 @@ class LentBlock:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PoolLent:
     """Those of the blocks that there are; they stay until `ttl_s` after this was sent, or
-    `Release`. No blocks: then there is no lease. `encode_s`: what encoding took, if it did."""
+    `Release`. No blocks: then there is no lease. `encode_s`: what encoding took the lender's
+    threads, for this answer; `encoded`: how many blocks that was."""
 
     lease: LeaseId | None
     ttl_s: Seconds
     blocks: tuple[LentBlock, ...]
     encode_s: Seconds = 0.0
+    encoded: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from antiphon.core.kv.lineage import EXACT_LEVELS, lineage_of
 from antiphon.core.store_pool import EXACT, Chosen, FetchTerms, LevelBook, LevelGuess
+from antiphon.types import StoreName
 
 TOKENS = 64
 LINEAGE = lineage_of("adaptive")
@@ -78,9 +79,27 @@ def test_what_is_measured_counts() -> None:
         slow.decoded("int8", 8, 8.0)
     assert choose(slow, 12 * MEGABYTE).level == "entropy-3"
     for _ in range(10):
-        slow.came("int8", 8, 400, 0.0)
+        slow.came("int8", 8, 400)
         slow.decoded("int8", 8, 0.0)
     assert choose(slow, 12 * MEGABYTE).level == "int8"
+
+
+def test_how_long_a_peer_encodes_counts_for_that_peer() -> None:
+    """Whatever it says; and what it had on its shelf says nothing of how long encoding takes."""
+    mine, slow, good = book(), StoreName("slow"), StoreName("good")
+    terms = FetchTerms(lineage=LINEAGE, due=2.0)
+
+    def level(peer: StoreName) -> str:
+        return mine.choose(40, terms, 0, 12 * MEGABYTE, 0.0, peer).level
+
+    for _ in range(10):
+        mine.encoded_there("int8", 8, 1e12, slow)
+    assert (level(slow), level(good)) == ("entropy-3", "int8")
+    before_s = mine.encode_s("int8", 1, slow)
+    mine.encoded_there("int8", 0, 0.0, slow)
+    assert mine.encode_s("int8", 1, slow) == before_s
+    mine.encoded_there("int8", 1, 0.0, slow)
+    assert mine.encode_s("int8", 1, slow) == before_s / 2
 
 
 def test_computing_is_a_choice_where_it_is_better() -> None:
@@ -94,7 +113,7 @@ def test_computing_is_a_choice_where_it_is_better() -> None:
 def test_counts_are_of_what_was_done() -> None:
     mine = book("int8", lineage_of("int8"))
     mine.choose(20, FetchTerms(lineage=mine.lineage), 0, 1e6, 0.0)
-    mine.came("int8", 8, 4096, 0.5)
+    mine.came("int8", 8, 4096)
     mine.decoded("int8", 8, 0.25)
     mine.damaged("int8", 2)
     mine.encoded("int8", 512, 0.125)

@@ -128,6 +128,27 @@ def test_a_peer_that_lacks_a_block_has_not_failed() -> None:
     assert sources.waiting_bytes(A) == 0
 
 
+def test_a_peer_whose_speed_is_a_guess_is_given_half_of_the_time() -> None:
+    """8 MiB over 50 Mbit/s, which was taken for 10 Gbit/s: what was late teaches what it needs."""
+    sources, size, speed = Sources(1.25e9), 8 << 20, 6.25e6
+    assert sources.patience_s(A, size, 20.0) == 5.0
+    patience_s = sources.patience_s(A, size, 2.0)
+    assert patience_s == 1.0
+    sources.asked(A, size)
+    sources.failed(A, size, 0.0, came_bytes=int(speed * patience_s), took_s=patience_s)
+    assert sources.bytes_per_s(A) == speed
+    assert sources.patience_s(A, size, 2.0) > size / speed
+
+
+def test_what_turns_out_to_be_another_size_ends_with_that_one() -> None:
+    sources = Sources(1e6)
+    sources.asked(A, SIZE)
+    sources.turned_out(A, SIZE, 4 * SIZE)
+    assert sources.waiting_bytes(A) == 4 * SIZE
+    sources.came(A, 4 * SIZE, 1.0)
+    assert (sources.waiting_bytes(A), sources.bytes_per_s(A)) == (0, 4 * SIZE)
+
+
 @given(st.lists(st.tuples(st.sampled_from([A, B, C]), st.sampled_from("cmf")), max_size=60))
 def test_what_was_asked_is_settled_once_it_ended(calls: list[tuple[StoreName, str]]) -> None:
     """Law: nothing waits when all reads have ended; patience and speed stay within bounds."""
@@ -141,7 +162,7 @@ def test_what_was_asked_is_settled_once_it_ended(calls: list[tuple[StoreName, st
                 sources.missed(name, SIZE)
             case _:
                 sources.failed(name, SIZE, float(now))
-        assert 0.5 <= sources.patience_s(name, SIZE) <= 5.0
+        assert 0.5 <= sources.patience_s(name, SIZE, 2.0) <= 5.0
         assert 0 < sources.bytes_per_s(name) <= 1e6
     assert all(sources.waiting_bytes(name) == 0 for name in (A, B, C))
 

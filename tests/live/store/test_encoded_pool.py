@@ -2,6 +2,7 @@
 stays where it was asked for (I51)."""
 
 import asyncio
+import threading
 from pathlib import Path
 
 import numpy as np
@@ -21,6 +22,7 @@ from store_callers import NUMERICS, FakeGateway, FakeWorker
 from store_kit import served
 
 from antiphon.errors import PeerError, UsageError
+from antiphon.live.store.pool import peer_reads
 from antiphon.live.store.pool.block_coder import BlockCoder, Coding
 from antiphon.live.store.pool.home_moves import HomeMoves
 from antiphon.types import BlockKey, PlacedBlock, StoreOp, StorePoolConfig, Tier
@@ -28,6 +30,12 @@ from antiphon.types import BlockKey, PlacedBlock, StoreOp, StorePoolConfig, Tier
 pytestmark = pytest.mark.timeout(120)
 BLOCKS = 12
 WORST = {"lossless": 0.0, "int8": 0.02, "int4": 0.2, "entropy-2": 0.2, "adaptive": 0.3}
+
+
+@pytest.fixture(autouse=True)
+def time_to_encode(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A busy machine is late, and what is not encoded in time comes as it is."""
+    monkeypatch.setattr(peer_reads, "_CODING_PATIENCE", 1e6)
 
 
 @pytest.fixture
@@ -152,6 +160,31 @@ async def test_a_damaged_blob_is_a_miss(folder: Path, monkeypatch: pytest.Monkey
         async with asyncio.timeout(30):
             while not await whole():  # a peer that was wrong is left alone for a while
                 await asyncio.sleep(0.1)
+
+
+@pytest.mark.usefixtures("nothing_goes_home")
+async def test_who_encodes_too_long_lends_as_it_is(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its encoder hangs: the asker has what it asked for, and the peer has not failed."""
+    encode, go = BlockCoder.encode, threading.Event()
+
+    def hangs(self: BlockCoder, content: np.ndarray, level: str, start: int) -> bytes | None:
+        assert go.wait(60)
+        return encode(self, content, level, start)
+
+    monkeypatch.setattr(peer_reads, "_CODING_PATIENCE", 1.0)
+    monkeypatch.setattr(BlockCoder, "encode", hangs)
+    async with encoded_pool(folder, "int8") as (a, b):
+        try:
+            keys = await a.worker.put(4)
+            await b.knows(keys)
+            got, lossy = await b.worker.get_all(keys)
+            assert (got, lossy) == ([content_at(at, 0) for at in range(4)], set())
+            [peer] = (await b.gateway.ask(StoreOp.STATS)).pool
+            assert peer.failed_reads_total == 0
+        finally:
+            go.set()
 
 
 @pytest.mark.usefixtures("nothing_goes_home")

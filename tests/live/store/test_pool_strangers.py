@@ -8,6 +8,7 @@ import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
+from math import inf, nan
 from pathlib import Path
 from typing import Any, cast
 
@@ -16,7 +17,7 @@ from pool_kit import free_ports, pool_table, pooled
 from store_callers import IDENTITY, SHAPE, FakeWorker, contents, until
 from store_kit import served
 
-from antiphon.core.store_pool import Placing, Sources
+from antiphon.core.store_pool import RAW, LevelBook, LevelGuess, Placing, Sources
 from antiphon.core.store_pool.peer_address import PeerAddress
 from antiphon.errors import PeerError, UsageError
 from antiphon.live import socket_folder
@@ -24,7 +25,7 @@ from antiphon.live.store.pool import home_moves
 from antiphon.live.store.pool.home_moves import HomeMoves
 from antiphon.live.store.pool.peer_reads import PeerReads
 from antiphon.live.store.pool.pool_dial import dial_by, pool_socket
-from antiphon.live.store.pool.pool_link import PoolLink
+from antiphon.live.store.pool.pool_link import PoolLink, ReadCounts
 from antiphon.live.store.pool.pool_session import MOST_READS, PoolSession
 from antiphon.types import (
     STORE,
@@ -58,6 +59,7 @@ from antiphon.wire import (
 
 GOOD = DataAccess(endpoints=("tcp://127.0.0.1:9",), key_id=bytes(16), key=bytes(32))
 KEY = cast("BlockKey", bytes(32))
+NO_LEVEL = LevelGuess(name=RAW, rank=0, block_bytes=0, encode_s=0, decode_s=0)
 
 
 @dataclass
@@ -174,8 +176,9 @@ class LinkOf:
         self.address = PeerAddress(StoreName("b"), "127.0.0.1", 7420)
         self.answer = answer
         self.released: list[LeaseId] = []
+        self.read = ReadCounts()
 
-    async def borrow(self, *_: object) -> PoolLent:
+    async def borrow(self, *_: object, **__: object) -> PoolLent:
         return self.answer
 
     def release(self, lease: LeaseId) -> None:
@@ -198,12 +201,44 @@ async def test_a_lease_is_given_back_whatever_it_was_for(blocks: tuple[LentBlock
         cast("Any", None),
         cast("Any", SlotsOf(1)),
         Sources(1e9),
+        LevelBook(RAW, [NO_LEVEL], block_tokens=1),
         threads=cast("Any", None),
         spawn=asyncio.create_task,
         clock=time.monotonic,
     )
     assert await reads.read(KEY, cast("Any", 0), time.monotonic() + 5.0) is None
     assert link.released == [LeaseId("7")]
+
+
+ODD_CODING = [(inf, 1), (-inf, 1), (nan, 1), (-1.0, 1), (1e12, 1), (0.0, -1), (0.0, 2)]
+
+
+@pytest.mark.parametrize(("encode_s", "encoded"), ODD_CODING)
+async def test_what_a_peer_says_of_encoding_has_to_be_possible(
+    encode_s: float, encoded: int
+) -> None:
+    """Or all else that it says counts for nothing."""
+    lent = PoolLent(
+        lease=LeaseId("7"),
+        ttl_s=1.0,
+        blocks=(_lent((cast("Any", None),)),),
+        encode_s=encode_s,
+        encoded=encoded,
+    )
+    link, sources = LinkOf(lent), Sources(1e9)
+    reads = PeerReads(
+        cast("Any", link),
+        cast("Any", None),
+        cast("Any", SlotsOf(1)),
+        sources,
+        LevelBook(RAW, [NO_LEVEL], block_tokens=1),
+        threads=cast("Any", None),
+        spawn=asyncio.create_task,
+        clock=time.monotonic,
+    )
+    assert await reads.read(KEY, cast("Any", 0), time.monotonic() + 5.0) is None
+    assert link.released == [LeaseId("7")]
+    assert (link.read.failed, sources.waiting_bytes(StoreName("b"))) == (1, 0)
 
 
 class Hears:
@@ -236,7 +271,7 @@ async def test_what_is_lent_when_nobody_waits_is_given_back(cancelled: bool) -> 
         )
         running = asyncio.create_task(link.run())
         await until(lambda: link.present)
-        borrowing = asyncio.create_task(link.borrow([KEY], 0.0, 20.0 if cancelled else 0.05))
+        borrowing = asyncio.create_task(link.borrow({KEY: 0}, 0.0, 20.0 if cancelled else 0.05))
         await until(lambda: len(peer.heard) == 1)
         if cancelled:
             borrowing.cancel()

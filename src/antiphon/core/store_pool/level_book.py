@@ -4,6 +4,8 @@
     adaptive      `codec_choice.choose_level`, over what was measured: bytes a block takes at each
                   level, how long it takes to encode and to decode one, how fast the peer sends
 
+How long a block takes to be encoded is each peer's own word, and counts for what that peer sends.
+
 Until a peer's speed was measured, one block is read as it is: a guess that is wrong by a factor of
 a hundred, which networks differ by, would cost more.
 """
@@ -14,7 +16,7 @@ from dataclasses import dataclass, replace
 from antiphon.core.codec_choice import FetchLevel, FetchState, choose_level
 from antiphon.core.kv.lineage import ADAPTIVE, EXACT_LEVELS
 from antiphon.core.tiers import BLOCKS_A_TURN
-from antiphon.types import LevelStats, Seconds
+from antiphon.types import LevelStats, Seconds, StoreName
 
 from .fetch_terms import FetchTerms
 
@@ -22,6 +24,7 @@ RAW = "raw"
 _WEIGHT = 0.5
 """Of the newest chunk: what a machine does for others changes within seconds."""
 _NO_TIME_S = 1e-9
+_NOBODY = StoreName("")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,6 +68,8 @@ class LevelBook:
         self.computed_blocks = 0
         """How many were left to be computed."""
         self._seen = {one.name: one for one in levels}
+        self._encode_s: dict[tuple[str, StoreName], Seconds] = {}
+        """Of a level and who encodes; the guess holds for those that have said nothing."""
         self._stats = {one.name: LevelStats(level=one.name) for one in levels}
         self._block_tokens = block_tokens
         self._due_s = due_s
@@ -91,11 +96,12 @@ class LevelBook:
         here_rank: int,
         bytes_per_s: float | None,
         now: Seconds,
+        peer: StoreName = _NOBODY,
     ) -> Chosen:
-        """What to do about the next of `blocks` (at least 1) that a peer has. `here_rank`: of the
+        """What to do about the next of `blocks` (at least 1) that `peer` has. `here_rank`: of the
         worst that was read for the same; `bytes_per_s`: the peer's speed, None: not known yet.
         Mutates only what it counts."""
-        chosen = self._choose(blocks, terms, here_rank, bytes_per_s, now)
+        chosen = self._choose(blocks, terms, here_rank, bytes_per_s, now, peer)
         if chosen.blocks:
             self._count(chosen.level, chosen_total=1)
         return chosen
@@ -107,6 +113,7 @@ class LevelBook:
         here_rank: int,
         bytes_per_s: float | None,
         now: Seconds,
+        peer: StoreName,
     ) -> Chosen:
         chunk = min(blocks, BLOCKS_A_TURN)
         if self.level != ADAPTIVE:
@@ -115,7 +122,7 @@ class LevelBook:
         if bytes_per_s is None:
             return Chosen(RAW, 1)
         levels = [
-            self._fetch_level(one)
+            self._fetch_level(one, peer)
             for name, one in self._seen.items()
             if self._may_have(terms, name)
         ]
@@ -155,8 +162,8 @@ class LevelBook:
         """Of a block that came at that level."""
         return b"" if level in EXACT_LEVELS else self.lineage
 
-    def _fetch_level(self, seen: LevelGuess) -> FetchLevel:
-        slower_s = max(seen.encode_s, seen.decode_s, _NO_TIME_S)
+    def _fetch_level(self, seen: LevelGuess, peer: StoreName) -> FetchLevel:
+        slower_s = max(self.encode_s(seen.name, 1, peer), seen.decode_s, _NO_TIME_S)
         return FetchLevel(
             name=seen.name,
             rank=seen.rank,
@@ -166,20 +173,31 @@ class LevelBook:
 
     # ── what came of it ──────────────────────────────────────────────────────────────────────
 
-    def coding_s(self, level: str, blocks: int) -> Seconds:
-        """How long so many take to be encoded there and decoded here, each on one thread."""
-        seen = self._seen[level]
-        return blocks * (seen.encode_s + seen.decode_s)
+    def encode_s(self, level: str, blocks: int, peer: StoreName = _NOBODY) -> Seconds:
+        """How long so many take that peer to encode, on one thread."""
+        return blocks * self._encode_s.get((level, peer), self._seen[level].encode_s)
+
+    def decode_s(self, level: str, blocks: int) -> Seconds:
+        """How long so many take to be decoded here, on one thread."""
+        return blocks * self._seen[level].decode_s
 
     def block_bytes(self, level: str) -> int:
         """What a block takes at that level, about."""
         return int(self._seen[level].block_bytes)
 
-    def came(self, level: str, blocks: int, size_bytes: int, encode_s: Seconds) -> None:
-        """So many came in so many bytes; the peer says how long it has encoded. Mutates."""
+    def came(self, level: str, blocks: int, size_bytes: int) -> None:
+        """So many came, of so many bytes together. Mutates."""
         self._count(level, read_blocks_total=blocks, read_bytes_total=size_bytes)
         if blocks and level != RAW:
-            self._see(level, block_bytes=size_bytes / blocks, encode_s=encode_s / blocks)
+            self._see(level, block_bytes=size_bytes / blocks)
+
+    def encoded_there(self, level: str, blocks: int, seconds: Seconds, peer: StoreName) -> None:
+        """That peer says that it has encoded so many, in so long (a number that can be: at least
+        0, finite). What it had encoded before is not among them. Mutates."""
+        if blocks:
+            before_s = self.encode_s(level, 1, peer)
+            mixed_s = before_s + _WEIGHT * (seconds / blocks - before_s)
+            self._encode_s[level, peer] = mixed_s
 
     def decoded(self, level: str, blocks: int, seconds: Seconds) -> None:
         """So long a thread took. Mutates."""

@@ -4,7 +4,8 @@
 
 Speed is a moving average of what reads brought, per peer. A peer that fails is left alone for a
 while (`core.tiers.breaker`), and so is one that is too slow: a read has a deadline of its own, a
-few times what it should take, so that there is time left to ask somebody else.
+few times what it should take, so that there is time left to ask somebody else. Where nothing is
+known of a peer's speed its read has half of what the asker has left.
 """
 
 from collections.abc import Collection, Sequence
@@ -65,10 +66,13 @@ class Sources:
         again_at = self._peer(name).breaker.ask_again_at()
         return again_at is not None and now < again_at
 
-    def patience_s(self, name: StoreName, size_bytes: int) -> Seconds:
-        """How long a read of so much may take there before it counts as failed, if it is asked
-        for now."""
+    def patience_s(self, name: StoreName, size_bytes: int, left_s: Seconds) -> Seconds:
+        """How long a read of so much, beside what waits there, may take before it counts as failed,
+        if it is asked for now and wanted in `left_s`. A speed that is only guessed may be a hundred
+        times too high: then it has half of that."""
         peer = self._peer(name)
+        if not peer.seen:
+            return min(max(left_s / 2, _LEAST_PATIENCE_S), _MOST_PATIENCE_S)
         expected_s = (peer.waiting_bytes + size_bytes) / peer.bytes_per_s
         return min(max(_PATIENCE * expected_s, _LEAST_PATIENCE_S), _MOST_PATIENCE_S)
 
@@ -84,8 +88,13 @@ class Sources:
         """A read begins, and ends with `came`, `missed` or `failed`. Mutates, as those do."""
         self._peer(name).waiting_bytes += size_bytes
 
+    def turned_out(self, name: StoreName, size_bytes: int, really_bytes: int) -> None:
+        """What was asked as `size_bytes` is another size: it ends with that one. Mutates."""
+        peer = self._peer(name)
+        peer.waiting_bytes = max(0, peer.waiting_bytes + really_bytes - size_bytes)
+
     def came(self, name: StoreName, size_bytes: int, took_s: Seconds) -> None:
-        """It brought all of that."""
+        """It brought all of that; `took_s`: moving it alone, not what came before and after."""
         peer = self._ended(name, size_bytes)
         peer.breaker.succeeded()
         peer.saw(size_bytes, took_s)

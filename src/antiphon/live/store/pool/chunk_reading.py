@@ -3,31 +3,32 @@
 from collections.abc import Callable, Sequence
 
 from antiphon.core.store_pool import Chosen, FetchTerms, LevelBook
-from antiphon.types import BlockKey, Seconds
+from antiphon.types import BlockKey, Seconds, StoreName
 
 
 class ChunkReading:
     """Implements `Reading`. Remembers the worst that was read so far, since KV behind lossy KV is
-    worth no more than that. `speed`: of who would be asked for a block; None: not measured yet."""
+    worth no more than that. `sender`: who would be asked for a block (empty: nobody), and its
+    speed; None: not measured yet."""
 
     def __init__(
         self,
         book: LevelBook,
         terms: FetchTerms,
         *,
-        speed: Callable[[BlockKey], float | None],
+        sender: Callable[[BlockKey], tuple[StoreName, float | None]],
         clock: Callable[[], Seconds],
     ) -> None:
         self._book = book
-        self._speed = speed
+        self._sender = sender
         self._clock = clock
         self._terms = book.terms(terms, clock())
         self._rank = 0
 
     def choose(self, keys: Sequence[BlockKey]) -> Chosen:
         """See `Reading`."""
-        speed = self._speed(keys[0])
-        chosen = self._book.choose(len(keys), self._terms, self._rank, speed, self._clock())
+        peer, speed = self._sender(keys[0])
+        chosen = self._book.choose(len(keys), self._terms, self._rank, speed, self._clock(), peer)
         self._rank = max(self._rank, chosen.rank)
         return chosen
 

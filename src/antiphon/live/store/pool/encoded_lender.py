@@ -92,12 +92,12 @@ class EncodedLender:
         await asyncio.to_thread(self._server.close)
         self._threads.shutdown(wait=False)
 
-    async def lend(
-        self, level: str, starts: Mapping[BlockKey, int], lease: LeaseId, ttl_s: Seconds
-    ) -> tuple[dict[BlockKey, LentBlock], Seconds]:
-        """Those of the blocks that are here exactly and can be had at that level, `starts` being
-        the positions of their first tokens; and how long encoding them took the threads. They stay
-        for `ttl_s` from now on, or until `release`."""
+    async def encode(
+        self, level: str, starts: Mapping[BlockKey, int], wait_s: Seconds
+    ) -> tuple[Sequence[BlobName], Sequence[Seconds]]:
+        """Encode those of the blocks that are here exactly and can be had at that level, `starts`
+        being the positions of their first tokens; for `wait_s` at most, others go on. What they are
+        called, for `lend`; and how long each that was encoded for this took its thread."""
         names, seconds = list[BlobName](), list[Seconds]()
         for key, start in starts.items():
             name = self._named(key, level, start, seconds)
@@ -105,15 +105,21 @@ class EncodedLender:
                 names.append(name)
         waiting = [self._under_way[name] for name in names if name in self._under_way]
         if waiting:
-            await asyncio.wait(waiting)
+            await asyncio.wait(waiting, timeout=wait_s)
+        return names, tuple(seconds)
+
+    def lend(
+        self, names: Sequence[BlobName], lease: LeaseId, ttl_s: Seconds
+    ) -> dict[BlockKey, LentBlock]:
+        """Those of them that are encoded now. They stay for `ttl_s` from now on, or until
+        `release`."""
         there = [name for name in names if self._shelf.get(name) and name in self._blobs]
         self._shelf.hold(there, lease, self._clock() + ttl_s)
         blobs = [(name.key, self._blobs[name]) for name in there]
-        lent = {
+        return {
             key: LentBlock(key=key, pages=blob.pages, encoded_bytes=blob.size_bytes)
             for key, blob in blobs
         }
-        return lent, sum(seconds)
 
     def _named(
         self, key: BlockKey, level: str, start: int, seconds: list[Seconds]

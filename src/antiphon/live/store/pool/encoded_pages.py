@@ -40,13 +40,16 @@ class EncodedInbox:
         self.region = encoded_region(block_bytes, 0)
         self._free = list(range(self.region.shape.pages))
         self._given = asyncio.Event()
+        self._turn = asyncio.Lock()
 
     async def take(self, count: int) -> Sequence[PageId]:
-        """So many pages, once there are: cancel it where that takes too long."""
-        while len(self._free) < count:
-            self._given.clear()
-            await self._given.wait()
-        return [self._free.pop() for _ in range(count)]
+        """So many pages, once there are: cancel it where that takes too long. Whoever came first
+        is served first, however much it wants."""
+        async with self._turn:
+            while len(self._free) < count:
+                self._given.clear()
+                await self._given.wait()
+            return [self._free.pop() for _ in range(count)]
 
     def give(self, pages: Sequence[PageId]) -> None:
         """Nothing is written to these any more."""

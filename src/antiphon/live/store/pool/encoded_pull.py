@@ -18,6 +18,7 @@ from antiphon.types import BlockKey, LentBlock, OfferedPage, PageId, PagePull, S
 
 from .block_coder import BlockCoder
 from .encoded_pages import PAGE_BYTES, EncodedInbox, pages_for
+from .pull_speed import Moving
 
 Pages = tuple[OfferedPage, ...]
 
@@ -37,10 +38,11 @@ class Encoded:
 
 @dataclass(frozen=True, slots=True)
 class Pulled:
-    """`came`: decoded, sealed in its slot. `size_bytes`: all that was moved."""
+    """`came`: decoded, sealed in its slot. `tried` False: the peer was not asked, for there was no
+    room here."""
 
     came: dict[BlockKey, Pages]
-    size_bytes: int
+    tried: bool = True
 
 
 class EncodedPull:
@@ -70,24 +72,22 @@ class EncodedPull:
         level: str,
         timeout_s: Seconds,
         threads: Executor,
-        on_moved: Callable[[int], None],
+        moving: Moving,
     ) -> Pulled:
         """Those that came and are what was lent. Nothing is written any more when it returns.
-        `on_moved` is called once, on this loop: so many bytes came, or none, and no more will."""
+        `moving` hears when the pull begins, once there is room, and what it brought."""
         began, count = time.monotonic(), sum(len(one.lent.pages) for one in blocks)
         try:
             async with asyncio.timeout(timeout_s):
                 targets = await self._inbox.take(count)
-        except BaseException as error:
-            on_moved(0)
-            if isinstance(error, TimeoutError):
-                return Pulled({}, 0)
-            raise
+        except TimeoutError:
+            return Pulled({}, tried=False)
+        moving.began()
         left_s = max(0.001, timeout_s - (time.monotonic() - began))
         loop = asyncio.get_running_loop()
 
         def moved(size_bytes: int) -> None:
-            loop.call_soon_threadsafe(on_moved, size_bytes)
+            loop.call_soon_threadsafe(moving.ended, size_bytes)
 
         work = loop.run_in_executor(threads, self._pull, blocks, targets, level, left_s, moved)
         try:
@@ -129,8 +129,7 @@ class EncodedPull:
                 else:
                     came[one.lent.key] = sealed
             at = end
-        pulled = Pulled(came, sum(good) * PAGE_BYTES)
-        return pulled, time.thread_time() - decoding, damaged
+        return Pulled(came), time.thread_time() - decoding, damaged
 
     def _decoded(self, one: Encoded, pages: Sequence[PageId], level: str) -> Pages | None:
         data = self._inbox.read(pages, one.lent.encoded_bytes)

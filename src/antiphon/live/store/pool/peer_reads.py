@@ -14,7 +14,6 @@ from typing import Any
 from antiphon.core.said_of_links import told_problem
 from antiphon.core.store_pool import RAW, LevelBook, Sources, StorePool
 from antiphon.core.tiers import Slot
-from antiphon.core.transfer import PathSpeed
 from antiphon.errors import PeerError
 from antiphon.live.path_uses import path_uses
 from antiphon.live.store.host_memory import HostMemory
@@ -32,14 +31,20 @@ from antiphon.types import (
     Seconds,
 )
 
+from .encoded_lender import THREADS
+from .encoded_pages import PAGE_BYTES
 from .encoded_pull import Encoded, EncodedPull
 from .pool_link import PoolLink
+from .pull_speed import Moving, PullSpeed
 
 BLOCKS_AT_ONCE = 64
 _ANSWER_SHARE = 0.5
 """Of a read's time: so long the peer may bring blocks up from its disk."""
 _CODING_PATIENCE = 4.0
 """So many times what encoding and decoding should take may pass, beside the transfer."""
+
+_CLOCK_STEP_S = 0.1
+"""So much more a lender's threads may have counted than they had."""
 
 Pages = tuple[OfferedPage, ...]
 
@@ -83,13 +88,11 @@ class PeerReads:
         self._name = link.address.name
         self._wanted: list[_Wanted] = []
         self._running: set[asyncio.Task[None]] = set()
-        self._speed = PathSpeed()
-        self._last_bytes_per_s: float | None = None
-        self._pulls = 0
+        self._speed = PullSpeed(clock)
 
     def bytes_per_s(self) -> float | None:
         """How fast the peer sends, as it was measured last; None: nothing has come yet."""
-        return self._speed.bytes_per_s(self._clock()) or self._last_bytes_per_s
+        return self._speed.bytes_per_s()
 
     async def read(
         self, key: BlockKey, slot: Slot, deadline: Seconds, level: str = RAW, position: int = 0
@@ -139,18 +142,19 @@ class PeerReads:
                     one.filled.set_result(None)
 
     async def _come(self, batch: Sequence[_Wanted], level: str) -> dict[BlockKey, Filled]:
-        raw = level == RAW
-        block_bytes = self._memory.slot_bytes if raw else self._book.block_bytes(level)
-        size, began = len(batch) * block_bytes, self._clock()
-        coding_s = 0.0 if raw else self._book.coding_s(level, len(batch))
+        size, began = self._expected_bytes(batch, level), self._clock()
         most_s = max(one.deadline for one in batch) - began
-        patience_s = self._sources.patience_s(self._name, size) + _CODING_PATIENCE * coding_s
-        ends_at = began + min(most_s, patience_s)
+        encode_s = self._book.encode_s(level, len(batch), self._name)
+        coding_s = encode_s + self._book.decode_s(level, len(batch))
+        patience_s = self._sources.patience_s(self._name, size, most_s)
+        ends_at = began + min(most_s, patience_s + _CODING_PATIENCE * coding_s)
+        moving = Moving(self._speed)
         self._sources.asked(self._name, size)
         try:
             answer = await self._lent(batch, level, ends_at)
+            size, ends_at = self._known(answer, level, size, began + most_s)
             try:
-                come, size_bytes = await self._pulled(batch, answer, level, ends_at)
+                come, tried = await self._pulled(batch, answer, level, ends_at, moving)
             finally:
                 if answer.lease is not None:
                     self._link.release(answer.lease)
@@ -160,17 +164,37 @@ class PeerReads:
         except BaseException:
             self._sources.missed(self._name, size)
             raise
-        self._settle(size, size_bytes, len(come), len(answer.blocks), self._clock() - began)
+        self._settle(size, len(come), tried, moving)
         return come
 
-    def _settle(self, size: int, came_bytes: int, come: int, lent: int, took_s: Seconds) -> None:
-        """What the peer is worth from now on."""
-        if come < lent:
-            self._failed(size, came_bytes, took_s)
-        elif not lent:
+    def _expected_bytes(self, batch: Sequence[_Wanted], level: str) -> int:
+        raw = level == RAW
+        return len(batch) * (self._memory.slot_bytes if raw else self._book.block_bytes(level))
+
+    def _known(
+        self, answer: PoolLent, level: str, asked_bytes: int, deadline: Seconds
+    ) -> tuple[int, Seconds]:
+        """How much it is that comes, and until when it may take: what was asked was an estimate,
+        and the peer may lend as it is what was to be encoded."""
+        encoded = [len(one.pages) for one in answer.blocks if one.encoded_bytes]
+        raw = len(answer.blocks) - len(encoded)
+        size = raw * self._memory.slot_bytes + sum(encoded) * PAGE_BYTES
+        self._sources.turned_out(self._name, asked_bytes, size)
+        now = self._clock()
+        patience_s = self._sources.patience_s(self._name, 0, deadline - now)
+        decode_s = self._book.decode_s(level, len(encoded))
+        return size, min(deadline, now + patience_s + _CODING_PATIENCE * decode_s)
+
+    def _settle(self, size: int, come: int, tried: int, moving: Moving) -> None:
+        """What the peer is worth from now on, by those that it was asked for: what found no room
+        here is no fault of its own."""
+        if come < tried:
+            self._failed(size, moving.size_bytes, moving.seconds)
+        elif not tried:
             self._sources.missed(self._name, size)
         else:
-            self._sources.came(self._name, size, took_s)
+            self._sources.turned_out(self._name, size, moving.size_bytes)
+            self._sources.came(self._name, moving.size_bytes, moving.seconds)
 
     def _failed(self, size: int, came_bytes: int = 0, took_s: Seconds = 0.0) -> None:
         self._link.read.failed += 1
@@ -183,8 +207,11 @@ class PeerReads:
         if left_s <= 0:
             raise PeerError("there is no time left to ask")
         positions = {one.key: one.position for one in batch}
+        began = self._clock()
         answer = await self._link.borrow(positions, _ANSWER_SHARE * left_s, left_s, level=level)
-        if problem := self._wrong(positions, level, answer):
+        most_s = THREADS * (self._clock() - began) + _CLOCK_STEP_S
+        wrong = self._wrong(positions, level, answer)
+        if problem := wrong or wrong_encoding(answer, len(positions), most_s):
             if answer.lease is not None:
                 self._link.release(answer.lease)
             raise PeerError(problem)
@@ -206,66 +233,67 @@ class PeerReads:
         return ""
 
     async def _pulled(
-        self, batch: Sequence[_Wanted], answer: PoolLent, level: str, ends_at: Seconds
+        self,
+        batch: Sequence[_Wanted],
+        answer: PoolLent,
+        level: str,
+        ends_at: Seconds,
+        moving: Moving,
     ) -> tuple[dict[BlockKey, Filled], int]:
-        """Those that came and are what was lent, and the bytes that were moved for them. Nothing is
-        written any more when it returns."""
+        """Those that came and are what was lent, and how many were tried. Nothing is written any
+        more when it returns."""
         slots = {one.key: one.slot for one in batch}
         raw = [block for block in answer.blocks if not block.encoded_bytes]
         encoded = [Encoded(one, slots[one.key]) for one in answer.blocks if one.encoded_bytes]
         timeout_s = max(0.001, ends_at - self._clock())
-        both = await asyncio.gather(
-            self._pull_raw(raw, slots, timeout_s),
-            self._pull_encoded(encoded, level, answer.encode_s, timeout_s),
+        if level != RAW:
+            self._book.encoded_there(level, answer.encoded, answer.encode_s, self._name)
+        plain, coded = await asyncio.gather(
+            self._pull_raw(raw, slots, timeout_s, moving),
+            self._pull_encoded(encoded, level, timeout_s, moving),
         )
-        return {**both[0][0], **both[1][0]}, both[0][1] + both[1][1]
+        return {**plain, **coded[0]}, len(raw) + coded[1]
 
     async def _pull_raw(
-        self, blocks: Sequence[LentBlock], slots: dict[BlockKey, Slot], timeout_s: Seconds
-    ) -> tuple[dict[BlockKey, Filled], int]:
+        self,
+        blocks: Sequence[LentBlock],
+        slots: dict[BlockKey, Slot],
+        timeout_s: Seconds,
+        moving: Moving,
+    ) -> dict[BlockKey, Filled]:
         if not blocks:
-            return {}, 0
-        self._began()
+            return {}
+        moving.began()
         loop = asyncio.get_running_loop()
         work = loop.run_in_executor(self._threads, self._pull, blocks, slots, timeout_s)
-        come: dict[BlockKey, Filled] = {}
+        size_bytes = 0
         try:
-            come = await asyncio.shield(work)
+            come, size_bytes = await asyncio.shield(work)
         except asyncio.CancelledError:
             await asyncio.wait([work])
             raise
         finally:
-            size_bytes = len(come) * self._memory.slot_bytes
-            self._ended(size_bytes)
-        self._book.came(RAW, len(come), size_bytes, 0.0)
-        return come, size_bytes
+            moving.ended(size_bytes)
+        self._book.came(RAW, len(come), len(come) * self._memory.slot_bytes)
+        return come
 
     async def _pull_encoded(
-        self, blocks: Sequence[Encoded], level: str, encode_s: Seconds, timeout_s: Seconds
+        self, blocks: Sequence[Encoded], level: str, timeout_s: Seconds, moving: Moving
     ) -> tuple[dict[BlockKey, Filled], int]:
         if not blocks or self._encoded is None:
             return {}, 0
-        self._began()
-        pulled = await self._encoded.pull(blocks, level, timeout_s, self._threads, self._ended)
-        self._book.came(level, len(pulled.came), pulled.size_bytes, encode_s)
+        pulled = await self._encoded.pull(blocks, level, timeout_s, self._threads, moving)
+        pages = sum(len(one.lent.pages) for one in blocks if one.lent.key in pulled.came)
+        self._book.came(level, len(pulled.came), pages * PAGE_BYTES)
         lineage = self._book.lineage_of(level)
         come = {key: Filled(pages, lineage) for key, pages in pulled.came.items()}
-        return come, pulled.size_bytes
-
-    def _began(self) -> None:
-        self._speed.began(self._clock())
-        self._pulls += 1
-
-    def _ended(self, size_bytes: int) -> None:
-        now = self._clock()
-        self._pulls -= 1
-        self._speed.came(size_bytes, now, busy=self._pulls > 0)
-        self._last_bytes_per_s = self._speed.bytes_per_s(now) or self._last_bytes_per_s
+        return come, len(blocks) if pulled.tried else 0
 
     def _pull(
         self, blocks: Sequence[LentBlock], slots: dict[BlockKey, Slot], timeout_s: Seconds
-    ) -> dict[BlockKey, Filled]:
-        """On a thread."""
+    ) -> tuple[dict[BlockKey, Filled], int]:
+        """On a thread. With the bytes of all good pages: a block that is late has told, too, how
+        fast the peer is."""
         count = self._memory.slot_pages
         pulls = [
             PagePull(page, slots[block.key] * count + number)
@@ -280,7 +308,17 @@ class PeerReads:
                 sealed = self._memory.region.seal(range(first, first + count))
                 if [page.checksum for page in sealed] == [page.checksum for page in block.pages]:
                     come[block.key] = Filled(sealed)
-        return come
+        return come, sum(good) * (self._memory.slot_bytes // count)
+
+
+def wrong_encoding(answer: PoolLent, blocks: int, most_s: Seconds) -> str:
+    """Why what it says of encoding can't be, `blocks` being wanted and threads having had so long;
+    empty: it can."""
+    if not 0 <= answer.encoded <= blocks:
+        return f"it has encoded {answer.encoded} of {blocks} blocks"
+    if not 0.0 <= answer.encode_s <= most_s:  # not a number is neither
+        return f"it has encoded for {answer.encode_s:g} s, in which nobody waited that long"
+    return ""
 
 
 def peer_view(link: PoolLink, reads: PeerReads | None, pool: StorePool, now: Seconds) -> PoolPeer:

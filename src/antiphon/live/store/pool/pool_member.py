@@ -294,12 +294,14 @@ class PoolMember:
         book = self._coded.book
         if not book.codes:
             return None
-        return ChunkReading(book, terms, speed=self._speed, clock=self._clock)
+        return ChunkReading(book, terms, sender=self._sender, clock=self._clock)
 
-    def _speed(self, key: BlockKey) -> float | None:
+    def _sender(self, key: BlockKey) -> tuple[StoreName, float | None]:
         holder = self.pool.source(key, self._clock())
-        reads = None if holder is None else self._reads.get(holder.name)
-        return None if reads is None else reads.bytes_per_s()
+        if holder is None:
+            return StoreName(""), None
+        reads = self._reads.get(holder.name)
+        return holder.name, None if reads is None else reads.bytes_per_s()
 
     def levels(self) -> TierStats | None:
         """Of this tenancy."""

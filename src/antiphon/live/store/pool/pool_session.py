@@ -132,11 +132,14 @@ class PoolSession:
             self._answer(stream, read.keys, number)
             return
 
+        until = asyncio.get_running_loop().time() + read.wait_s
+
         async def answer() -> None:
             if on_disk:
                 await self._blocks.bringing_up.bring_up_own(read.keys, read.wait_s)
             if encodes:
-                await self._answer_encoded(stream, read, number)
+                wait_s = max(0.0, until - asyncio.get_running_loop().time())
+                await self._answer_encoded(stream, read, number, wait_s)
             else:
                 self._answer(stream, read.keys, number)
 
@@ -166,13 +169,13 @@ class PoolSession:
         lease, blocks = self._lent(keys)
         self._send(stream, PoolLent(lease=lease, ttl_s=self._lease_ttl_s, blocks=blocks), number)
 
-    async def _answer_encoded(self, stream: FrameStream, read: PoolRead, number: int) -> None:
-        """What can't be encoded is lent as it is."""
+    async def _answer_encoded(
+        self, stream: FrameStream, read: PoolRead, number: int, wait_s: Seconds
+    ) -> None:
+        """What can't be encoded, or not within `wait_s`, is lent as it is. The lease that is said
+        begins once it is said; another keeps the blocks until then."""
         assert self._encoded is not None
-        lease, blocks = self._lent(read.keys)
-        if lease is None:
-            self._send(stream, PoolLent(lease=None, ttl_s=self._lease_ttl_s, blocks=()), number)
-            return
+        before, blocks = self._lent(read.keys)
         there = {block.key for block in blocks}
         size = self._blocks.tenancy.kv.block_tokens
         starts = {
@@ -180,17 +183,25 @@ class PoolSession:
             for key, position in zip(read.keys, read.positions, strict=True)
             if key in there
         }
-        sent = False
         try:
-            encoded, seconds = await self._encoded.lend(
-                read.level, starts, lease, self._lease_ttl_s
-            )
-            lent = tuple(encoded.get(block.key, block) for block in blocks)
-            said = PoolLent(lease=lease, ttl_s=self._lease_ttl_s, blocks=lent, encode_s=seconds)
-            sent = self._send(stream, said, number)
+            names, seconds = await self._encoded.encode(read.level, starts, wait_s)
+            lease, blocks = self._lent(read.keys)
         finally:
-            if not sent:
-                self._release(lease)
+            if before is not None:
+                self._release(before)
+        coded = {}
+        if lease is not None:
+            keys = {block.key for block in blocks}
+            mine = [name for name in names if name.key in keys]
+            coded = self._encoded.lend(mine, lease, self._lease_ttl_s)
+        lent = PoolLent(
+            lease=lease,
+            ttl_s=self._lease_ttl_s,
+            blocks=tuple(coded.get(block.key, block) for block in blocks),
+            encode_s=sum(seconds),
+            encoded=len(seconds),
+        )
+        self._send(stream, lent, number)
 
     def _lent(self, keys: tuple[BlockKey, ...]) -> tuple[LeaseId | None, tuple[LentBlock, ...]]:
         """What is here to the bit: a copy of lossy KV is never passed on."""
