@@ -282,8 +282,7 @@ class PoolMember:
     def changed(self, change: KvChange) -> None:
         """Told to the peers, if it is ours to say."""
         if change.tier in POOLED_TIERS and not self._closed:
-            self.announced.changed(change)
-            self.pool.changed(change)
+            self.pool.changed(change, exact=self.announced.changed(change))
 
     def inexact(self, key: BlockKey, there: bool) -> None:
         """Peers never hear of it."""
