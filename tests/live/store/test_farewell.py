@@ -39,9 +39,7 @@ def key_of(number: int) -> BlockKey:
 
 
 def placed(keys: Sequence[BlockKey]) -> list[PlacedBlock]:
-    return [
-        PlacedBlock(key=key, parent=None, position=0, tenant=b"", numerics="") for key in keys
-    ]
+    return [PlacedBlock(key=key, parent=None, position=0, tenant=b"", numerics="") for key in keys]
 
 
 def pool_with_peer() -> StorePool:
