@@ -44,7 +44,8 @@ class BlobShelf(Generic[Name]):
 
     def place(self, name: Name, count: int, now: Seconds) -> tuple[PageId, ...] | None:
         """Pages for a new blob, which is held until `written`; None: too much of what is there is
-        held, and nothing goes. Takes out what was not used for longest. Mutates. Raises `BugError` for a blob that is there."""
+        held, and nothing goes. Takes out what was not used for longest. Mutates. Raises `BugError`
+        for a blob that is there."""
         if name in self._blobs:
             raise BugError("an encoded block is placed twice")
         self.expire(now)
