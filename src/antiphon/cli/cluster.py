@@ -87,7 +87,7 @@ def check(
 
     With --dial each address of each host is called from here, at its gateway, its store and, if
     `worker_port` says where, its workers: both sides show their certificates, and it is told how
-    long an answer takes, how fast the way is (at least: over one TLS stream), and how far the clock
+    long an answer takes, how fast the way is (at least: of one answer), and how far the clock
     there is ahead. Hosts' clocks need not agree, but certificates are dated.
 
     \b

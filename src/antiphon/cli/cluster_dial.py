@@ -77,7 +77,8 @@ def _as_row(door: _Door, found: "Found") -> dict[str, Any]:
 def _summary(found: "Found") -> str:
     if found.round_trip_s is None or found.bytes_per_s is None:
         return f"no answer: {found.problem}"
-    text = f"answers in {found.round_trip_s * 1e3:.1f} ms, {found.bytes_per_s * 8e-9:.2f} Gbit/s"
+    speed = f"at least {found.bytes_per_s * 8e-9:.2f} Gbit/s"
+    text = f"answers in {found.round_trip_s * 1e3:.1f} ms, {speed}"
     ahead_s = found.clock_ahead_s or 0.0
     if abs(ahead_s) < _NOTABLE_S:
         return text

@@ -37,10 +37,12 @@ class Shelf(RuleBasedStateMachine):
             return
         self.held = {lease: one for lease, one in self.held.items() if one[0] > self.now}
         before = self.busy()
+        there = {one: self.shelf.pages_of([one]) for one in range(6)}
         pages = self.shelf.place(name, count, self.now)
         taken = {page for mine in before.values() for page in mine}
         if pages is None:
             assert PAGES - len(taken) < count
+            assert there == {one: self.shelf.pages_of([one]) for one in range(6)}, "nothing went"
             return
         assert len(set(pages)) == count
         assert not set(pages) & taken
@@ -83,6 +85,17 @@ class Shelf(RuleBasedStateMachine):
         assert (
             sum(map(len, of_blobs)) == len(set[int]().union(*of_blobs)) == PAGES - self.shelf.free
         )
+
+
+def test_nothing_goes_for_a_blob_that_finds_no_room() -> None:
+    shelf: BlobShelf[str] = BlobShelf(4)
+    shelf.place("written", 2, 0.0)
+    shelf.place("idle", 2, 0.0)
+    shelf.written("idle")
+    assert shelf.place("large", 4, 0.0) is None
+    assert shelf.get("idle")
+    assert shelf.place("small", 2, 0.0) is not None
+    assert "idle" not in shelf
 
 
 TestShelf: Callable = Shelf.TestCase

@@ -4,10 +4,12 @@ import asyncio
 import time
 from pathlib import Path
 
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from network_kit import address_of, gateway_on_tls, keys_of, make_keys, open_door
 
 from antiphon.live.network import GATEWAY_NAME, dial, tls_name
-from antiphon.live.network.probe import MOST_PROBE_BYTES, probe
+from antiphon.live.network.probe import MOST_PROBE_BYTES, probe, speed
 from antiphon.types import Probe
 from antiphon.wire import FROM_PROBED, Ending, FrameStream, Kind
 
@@ -28,6 +30,30 @@ async def test_a_door_says_how_far_how_fast_and_at_what_time(tmp_path: Path) -> 
         assert "not box3" in other.problem
         assert other.round_trip_s is None
     assert (await probe(address_of(port, keys))).problem != ""
+
+
+@given(
+    link=st.floats(1e5, 1e11),
+    trip_s=st.floats(1e-4, 0.3),
+    jitter=st.lists(st.floats(0.0, 1.0), min_size=1, max_size=40),
+)
+@settings(max_examples=60, deadline=None)
+def test_no_link_is_said_to_be_faster_than_it_is(
+    link: float, trip_s: float, jitter: list[float]
+) -> None:
+    """Round trips vary, so that some answers come sooner than the one they'd be compared with."""
+    now, turn = 0.0, 0
+
+    async def ask(size: int) -> float:
+        nonlocal now, turn
+        took_s = trip_s * (0.1 + 0.9 * jitter[turn % len(jitter)]) + size / link
+        now, turn = now + took_s, turn + 1
+        return took_s
+
+    found = asyncio.run(speed(ask, lambda: now))
+    assert 0 < found <= link * (1 + 1e-9)
+    if trip_s < 0.1 * 2**20 / link and 2**20 / link < 0.1:
+        assert found > 0.5 * link, "nor much slower, where a round trip is short"
 
 
 async def test_a_stranger_is_told_nothing(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@ stays where it was asked for (I51)."""
 
 import asyncio
 import threading
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -18,14 +19,14 @@ from encoded_kit import (
     profile_file,
 )
 from pool_kit import free_ports, pool_table
-from store_callers import NUMERICS, FakeGateway, FakeWorker
+from store_callers import NUMERICS, FakeGateway, FakeWorker, until
 from store_kit import served
 
 from antiphon.errors import PeerError, UsageError
 from antiphon.live.store.pool import peer_reads
 from antiphon.live.store.pool.block_coder import BlockCoder, Coding
 from antiphon.live.store.pool.home_moves import HomeMoves
-from antiphon.types import BlockKey, PlacedBlock, StoreOp, StorePoolConfig, Tier
+from antiphon.types import BlockKey, PlacedBlock, StoreName, StoreOp, StorePoolConfig, Tier
 
 pytestmark = pytest.mark.timeout(120)
 BLOCKS = 12
@@ -116,6 +117,38 @@ async def test_what_came_lossy_is_nobody_elses(folder: Path) -> None:
         a.worker.doubt(*keys)
         await a.gateway.until(lambda: not set(keys) & a.gateway.on(Tier.HOST))
         assert not set(keys) & a.gateway.on(Tier.PEER), "b has said that it has them"
+
+
+async def test_an_exact_block_takes_the_place_of_a_lossy_copy_at_its_home(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The home has read it lossy by the time it is asked to take it."""
+    asked, late = HomeMoves.asked, list[tuple[HomeMoves, StoreName, Sequence[PlacedBlock]]]()
+
+    def noted(self: HomeMoves, peer: StoreName, blocks: Sequence[PlacedBlock]) -> None:
+        late.append((self, peer, blocks))
+
+    monkeypatch.setattr(HomeMoves, "asked", noted)
+    async with encoded_pool(folder, "int8") as (a, b):
+        keys = await a.worker.put(BLOCKS)
+        await b.knows(keys)
+        _, lossy = await b.worker.get_all(keys)
+        assert lossy == set(keys)
+        await until(lambda: len({one.key for _, _, some in late for one in some} & set(keys)) > 0)
+        monkeypatch.setattr(HomeMoves, "asked", asked)
+        mine = [(moves, some) for moves, peer, some in late if peer == a.name]
+        home = {one.key for _, some in mine for one in some} & set(keys)
+        assert home
+
+        def taken() -> bool:  # asked again where the copy is still being read
+            for moves, some in mine:
+                moves.asked(a.name, some)
+            return home <= a.gateway.on(Tier.PEER)
+
+        await until(taken)
+        got, still_lossy = await b.worker.get_all(keys)
+        assert still_lossy == set(keys) - home
+        assert all(got[keys.index(key)] == content_at(keys.index(key), 0) for key in home)
 
 
 @pytest.mark.usefixtures("nothing_goes_home")

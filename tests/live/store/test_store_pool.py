@@ -1,6 +1,7 @@
 """Stores of a pool, over real sockets: blocks are found wherever they are, and are right."""
 
 import asyncio
+import threading
 from pathlib import Path
 
 import pytest
@@ -19,7 +20,8 @@ from store_callers import FakeGateway, FakeWorker, content_of, contents, until
 from store_kit import on_disk, served
 
 from antiphon.core.store_pool import home_of
-from antiphon.errors import PeerError
+from antiphon.errors import PeerError, UsageError
+from antiphon.live.store.pool.coded_blocks import CodedBlocks
 from antiphon.live.store.pool.pool_dial import pool_socket
 from antiphon.types import BlockKey, StoreOp, Tier
 from antiphon.wire import Frame
@@ -226,3 +228,31 @@ async def test_a_store_that_leaves_in_order_leaves_what_only_it_had(folder: Path
             await gateway.until(lambda: set(keys) <= gateway.on(Tier.PEER))
         assert await there.fetch(keys, wait_s=10.0) == contents(keys)
         assert set(keys) <= gateway.on(Tier.HOST)
+
+
+async def test_a_pool_that_can_not_be_served_leaves_nothing_behind(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Workers ask again and again; once it can be served, all is there, the disk too."""
+
+    def fails(self: CodedBlocks, *_: object, **__: object) -> None:
+        raise UsageError("no port is left")
+
+    [port] = free_ports(1)
+    opened = CodedBlocks.open
+    disk = on_disk(folder)
+    async with served(folder, pool=pool_table("a", port, []), **disk) as path:
+        before = _kv_threads()
+        monkeypatch.setattr(CodedBlocks, "open", fails)
+        for _ in range(3):
+            with pytest.raises(PeerError, match="no port is left"):
+                await FakeWorker(path).open()
+        await until(lambda: _kv_threads() <= before)
+        monkeypatch.setattr(CodedBlocks, "open", opened)
+        async with FakeWorker(path) as worker, FakeGateway(path) as gateway:
+            keys = await worker.put_prompt(blocks=4)
+            await gateway.until(lambda: set(keys) <= gateway.on(Tier.DISK))
+
+
+def _kv_threads() -> int:
+    return sum(one.name.startswith("kv-") for one in threading.enumerate())

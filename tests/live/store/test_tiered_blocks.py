@@ -91,6 +91,7 @@ class Scene:
             spawn=asyncio.create_task,
             clock=lambda: self.now,
         )
+        self.blocks.start()
         self.worker = FakeWorker(Path("/nowhere"))
         memory = MappedRegion(self.worker.region.fd, self.blocks.memory.region)
         self.source = Source("writer", NUMERICS, memory)

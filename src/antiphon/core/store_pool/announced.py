@@ -42,19 +42,20 @@ class Announced:
         else:
             self._inexact.pop(key, None)
 
-    def changed(self, change: KvChange) -> None:
-        """A block came to a tier of this node, or left it. Mutates."""
+    def changed(self, change: KvChange) -> bool:
+        """A block came to a tier of this node, or left it; whether that was said. Mutates."""
         if change.tier not in POOLED_TIERS:
-            return
+            return False
         if change.tier is Tier.DISK and change.key in self._unproven:
             if not change.stored:
                 del self._unproven[change.key]
-            return
+            return False
         if change.tier is Tier.HOST and change.key in self._inexact:
             if not change.stored:
                 del self._inexact[change.key]
-            return
+            return False
         self._listen(change)
+        return True
 
     def to_prove(self, most: int) -> Sequence[BlockKey]:
         """The next blocks that are to be read and compared. Does not mutate."""

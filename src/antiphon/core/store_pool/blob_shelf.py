@@ -43,17 +43,19 @@ class BlobShelf(Generic[Name]):
         return pages
 
     def place(self, name: Name, count: int, now: Seconds) -> tuple[PageId, ...] | None:
-        """Pages for a new blob, which is held until `written`; None: what is there is held. Takes
-        out what was not used for longest. Mutates. Raises `BugError` for a blob that is there."""
+        """Pages for a new blob, which is held until `written`; None: too much of what is there is
+        held, and nothing goes. Takes out what was not used for longest. Mutates. Raises `BugError`
+        for a blob that is there."""
         if name in self._blobs:
             raise BugError("an encoded block is placed twice")
         self.expire(now)
-        for old in [old for old in self._blobs if not self._holds.get(old)]:
+        idle = [old for old in self._blobs if not self._holds.get(old)]
+        if len(self._free) + sum(len(self._blobs[old]) for old in idle) < count:
+            return None
+        for old in idle:
             if len(self._free) >= count:
                 break
             self._free += self._blobs.pop(old)
-        if len(self._free) < count:
-            return None
         pages = tuple(self._free.pop() for _ in range(count))
         self._blobs[name] = pages
         self._holds[name] = 1

@@ -104,6 +104,10 @@ class PooledHostTier(HostTier):
         block = self._blocks.get(key)
         return b"" if block is None else block.account.tenant
 
+    def drop_idle(self, key: BlockKey) -> bool:
+        """`drop`, unless somebody reads it, or it is pinned."""
+        return self._is_idle(key) and self.drop(key)
+
     def _is_idle(self, key: BlockKey) -> bool:
         block = self._blocks.get(key)
         return (

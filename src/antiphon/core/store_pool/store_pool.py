@@ -87,6 +87,8 @@ class StorePool:
         )
         self._listen = listen
         self._own: dict[BlockKey, None] = {}
+        self._inexact: set[BlockKey] = set()
+        """Those of them that are lossy copies: nobody's to pass on."""
         self._told: dict[BlockKey, None] = {}
         self._unreviewed: dict[BlockKey, bool] = {}
         """Whether it is to be placed, too."""
@@ -125,12 +127,15 @@ class StorePool:
 
     # ── what is here ─────────────────────────────────────────────────────────────────────────
 
-    def changed(self, change: KvChange) -> None:
+    def changed(self, change: KvChange, *, exact: bool = True) -> None:
         """A block came to a tier of this node, or left it. Mutates."""
         if change.tier is not Tier.HOST:
             return
+        self._inexact.discard(change.key)
         if change.stored:
             self._own[change.key] = None
+            if not exact:
+                self._inexact.add(change.key)
         else:
             self._own.pop(change.key, None)
         self._review(change.key, place=False)
@@ -177,11 +182,18 @@ class StorePool:
         holders = self.index.holders(key)
         return self.sources.choose(holders, self.rules.block_bytes, now, tried)
 
-    def sole_copies(self, most: int = REVIEWED_AT_ONCE) -> Mapping[StoreName, Sequence[BlockKey]]:
-        """So many of the blocks in this node's memory that no peer has, by the peer that each will
-        live at once this node is gone; none if it is alone. Does not mutate."""
+    def is_sole(self, key: BlockKey) -> bool:
+        """Whether it is in this node's memory, to the bit, and no peer has it."""
+        mine = key in self._own and key not in self._inexact
+        return mine and not self.index.holders(key)
+
+    def sole_copies(
+        self, but: Collection[BlockKey] = (), most: int = REVIEWED_AT_ONCE
+    ) -> Mapping[StoreName, Sequence[BlockKey]]:
+        """So many of the blocks that are sole, `but` these, by the peer that each will live at once
+        this node is gone; none if it is alone. Does not mutate."""
         found: dict[StoreName, list[BlockKey]] = {}
-        sole = (key for key in self._own if not self.index.holders(key))
+        sole = (key for key in self._own if key not in but and self.is_sole(key))
         for key in islice(sole, most):
             if (heir := self.members.heir(key)) is not None:
                 found.setdefault(heir, []).append(key)
@@ -213,7 +225,7 @@ class StorePool:
             self.placing.discard(key)
         else:
             self.replicas.discard(key)
-            if place:
+            if place and key not in self._inexact:
                 self.placing.offer(key, self.members.home(key))
 
     def _tell(self, key: BlockKey, there: bool) -> None:

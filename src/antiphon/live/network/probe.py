@@ -8,6 +8,7 @@ stream that asks faster than it reads.
 
 import asyncio
 import time
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
 from antiphon.errors import PeerError, UsageError
@@ -35,6 +36,8 @@ _MEASURE_S: Seconds = 0.6
 _LONG_ENOUGH_S: Seconds = 0.1
 """An answer that took so long tells the speed; after a shorter one twice the size is asked for."""
 _ROUND_TRIPS = 3
+_LEAST_S: Seconds = 1e-6
+"""No answer takes less: a clock that did not move."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,7 +45,8 @@ class Found:
     """What a probe found. `problem`: why nobody can be joined there, and then all else is None.
 
     `clock_ahead_s`: how far the clock there is ahead of the one here, to about a round trip.
-    `bytes_per_s`: over one TLS stream, so that the way itself is at least that fast.
+    `bytes_per_s`: of one answer over one TLS stream, its round trip included, so that the way
+    itself is at least that fast.
     """
 
     problem: str = ""
@@ -88,7 +92,7 @@ async def probe(address: TlsAddress) -> Found:
         return Found(
             round_trip_s=round_trip_s,
             clock_ahead_s=ahead_s,
-            bytes_per_s=await _speed(calls, round_trip_s),
+            bytes_per_s=await speed(lambda size: _took(calls, size), time.monotonic),
         )
     except OSError as error:
         return Found(problem=why(error))
@@ -109,15 +113,22 @@ async def _near(calls: Calls) -> tuple[Seconds, Seconds]:
     return min(trips)
 
 
-async def _speed(calls: Calls, round_trip_s: Seconds) -> float:
-    """Of larger and larger answers the fastest one, in bytes a second."""
-    size, best, began = _FIRST_BYTES, 0.0, time.monotonic()
-    while time.monotonic() - began < _MEASURE_S:
-        took_s, _ = await _asked(calls, size)
-        best = max(best, size / max(took_s - round_trip_s, 1e-6))
+async def speed(ask: Callable[[int], Awaitable[Seconds]], clock: Callable[[], Seconds]) -> float:
+    """Of larger and larger answers the fastest one, in bytes a second of all the time it took: the
+    way is at least that fast, however its round trips vary. `ask` has that many bytes sent, and
+    returns how long that took."""
+    size, best, began = _FIRST_BYTES, 0.0, clock()
+    while clock() - began < _MEASURE_S:
+        took_s = await ask(size)
+        best = max(best, size / max(took_s, _LEAST_S))
         if took_s < _LONG_ENOUGH_S:
             size = min(2 * size, MOST_PROBE_BYTES)
     return best
+
+
+async def _took(calls: Calls, size: int) -> Seconds:
+    took_s, _ = await _asked(calls, size)
+    return took_s
 
 
 async def _asked(calls: Calls, size: int) -> tuple[Seconds, Probed]:

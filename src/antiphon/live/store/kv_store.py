@@ -240,19 +240,26 @@ class KvStore:
                 self.journal.note(change)
                 peers.changed(change)
 
-            self._blocks = TieredBlocks(
-                tenancy,
-                self._config,
-                note=note,
-                open_slower=lambda host: (
-                    self._disk(tenancy, host, note, peers),
-                    self._remote(tenancy, host),
-                ),
-                peers=peers,
-                spawn=self.spawn,
-                clock=self._clock,
-            )
-            return self._blocks
+            made: Peers | TieredBlocks = peers
+            try:
+                made = blocks = TieredBlocks(
+                    tenancy,
+                    self._config,
+                    note=note,
+                    open_slower=lambda host: (
+                        self._disk(tenancy, host, note, peers),
+                        self._remote(tenancy, host),
+                    ),
+                    peers=peers,
+                    spawn=self.spawn,
+                    clock=self._clock,
+                )
+                blocks.start()
+            except BaseException:  # workers ask again: each time anew
+                await asyncio.shield(self.spawn(made.close()))
+                raise
+            self._blocks = blocks
+            return blocks
 
     def _peers(self, tenancy: Tenancy) -> Peers:
         if self._pooled is None:
@@ -288,7 +295,11 @@ class KvStore:
         except UsageError as error:
             _log.warning("no blocks are kept on disk: %s", error)
             return None
-        return DiskBlocks(tier, host, note=note, recovered=peers.recovered)
+        try:
+            return DiskBlocks(tier, host, note=note, recovered=peers.recovered)
+        except UsageError:
+            tier.close()
+            raise
 
     def _remote(self, tenancy: Tenancy, host: HostBlocks) -> RemoteBlocks | None:
         if self._values is None:

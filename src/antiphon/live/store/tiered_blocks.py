@@ -12,14 +12,7 @@ from typing import Any, TypeVar
 
 from antiphon.core.store_joining import Tenancy
 from antiphon.core.store_pool import EXACT, FetchTerms, PooledHostTier
-from antiphon.core.tiers import (
-    Declined,
-    PutQueue,
-    Slot,
-    Waiting,
-    policy_named,
-    tiers_to_write,
-)
+from antiphon.core.tiers import Declined, PutQueue, Slot, Waiting, policy_named, tiers_to_write
 from antiphon.live.slices import slices
 from antiphon.live.started_threads import started_threads
 from antiphon.store.record import RecordedBlock
@@ -67,7 +60,7 @@ class Source:
 class TieredBlocks:
     """The tiers of one tenancy. `note` hears of each change of what they hold, in order.
 
-    Lives from its making to `close`. `spawn` runs its tasks, and hears if one breaks a law.
+    Lives from `start` to `close`. `spawn` runs its tasks, and hears if one breaks a law.
     """
 
     def __init__(
@@ -82,10 +75,10 @@ class TieredBlocks:
         clock: Callable[[], Seconds],
     ) -> None:
         """Raises `UsageError`: a shape that no memory can be made for, or no threads are left."""
-        self.copying = started_threads(1, "kv-copy")
         self.tenancy = tenancy
         self.peers: Peers = peers or Alone()
         self.memory = HostMemory(tenancy, config.memory_bytes)
+        self.copying = started_threads(1, "kv-copy")
         self.host = PooledHostTier(
             first_to_go=self.peers.first_to_go,
             slots=self.memory.slots,
@@ -112,9 +105,13 @@ class TieredBlocks:
         self.bringing_up = BringingUp(
             self.own_work, self.disk, self.peers, self.remote, arrived=self._arrived, spawn=spawn
         )
-        self.peers.attach(self)  # it may fail: nothing runs yet
-        self._running = [spawn(self._carry_out_puts())]
-        self._running += [spawn(tier.run()) for tier in self._slower.values()]
+        self._running: list[asyncio.Task[None]] = []
+
+    def start(self) -> None:
+        """Once, before all else. Raises `UsageError`: peers can't be served; `close` is owed."""
+        self.peers.attach(self)
+        work = [self._carry_out_puts(), *(tier.run() for tier in self._slower.values())]
+        self._running = [self._spawn(one) for one in work]
 
     def now(self) -> Seconds:
         """The clock of leases."""

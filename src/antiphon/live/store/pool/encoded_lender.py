@@ -159,6 +159,7 @@ class EncodedLender:
         pages = self._shelf.place(name, pages_for(len(data)), self._clock())
         if pages is None:
             return
+        self._blobs.pop(name, None)  # of an earlier life on the shelf
         self._blobs = {old: blob for old, blob in self._blobs.items() if old in self._shelf}
         try:
             sealed = await loop.run_in_executor(self._threads, self._write, pages, data)

@@ -29,17 +29,18 @@ async def hand_over(
     within_s: Seconds,
 ) -> None:
     """Tell heirs of this store's sole copies, until they have them or time is over. The store must
-    still be read from. Of each block it is told once."""
-    told: set[BlockKey] = set()
+    still be read from. Of each block it is told once; one that can't be told is not waited for."""
+    looked_at, told = set[BlockKey](), set[BlockKey]()
     try:
         async with asyncio.timeout(within_s):
-            while sole := pool.sole_copies():
+            while (sole := pool.sole_copies(but=looked_at)) or any(map(pool.is_sole, told)):
                 for heir, keys in sole.items():
-                    new = [key for key in keys if key not in told][:_TOLD_AT_ONCE]
+                    new = keys[:_TOLD_AT_ONCE]
+                    looked_at.update(new)
                     link = link_of(heir)
-                    if new and link is not None:
-                        told.update(new)
-                        await link.place(placed(new))
+                    if link is not None and (blocks := placed(new)):
+                        told.update(block.key for block in blocks)
+                        await link.place(blocks)
                 await asyncio.sleep(_LOOK_S)
     except TimeoutError:
         _log.info("some blocks that only this store had were not taken within %s s", within_s)

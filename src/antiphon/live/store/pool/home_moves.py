@@ -112,6 +112,7 @@ class HomeMoves:
         if link is None or not link.present:
             return
         host = self._blocks.host
+        self._make_way([one.block.key for one in waiting])
         keys = [one.block.key for one in waiting if one.block.key not in host]
         records = [self._record(self._placed_here[key]) for key in keys]
         for record in records:
@@ -122,6 +123,19 @@ class HomeMoves:
         finally:
             for record in records:
                 self._from.pop(record.key, None)
+
+    def _make_way(self, keys: Sequence[BlockKey]) -> None:
+        """For exact blocks: lossy copies of them go, if nobody reads them."""
+        assert self._blocks is not None
+        work = self._blocks.own_work
+        for key in keys:
+            held = work.hold(key, _HOLDER)
+            if held is None:
+                continue
+            lossy = bool(held.sealed.record.lineage)
+            work.release(held)
+            if lossy:
+                self._blocks.host.drop_idle(key)
 
     def _record(self, placed: PlacedBlock) -> RecordedBlock:
         assert self._blocks is not None

@@ -54,7 +54,7 @@ from .coded_blocks import CodedBlocks
 from .encoded_pages import PAGE_BYTES
 from .farewell import hand_over
 from .home_moves import HomeMoves
-from .known_peers import KnownPeers
+from .known_peers import KnownPeers, Said
 from .peer_reads import PeerReads, peer_view
 from .pool_link import PoolLink, clear_all
 from .pool_session import PoolSession
@@ -120,7 +120,7 @@ class PoolMember:
         self._server = PageServer(blocks.memory.region, data, must_seal=must_seal)
         self._coded.open(blocks.own_work, data, must_seal=must_seal, spawn=self._spawn)
         for text in self._config.store_pool.peers:
-            self._known.hear_of(text)
+            self._known.hear_of(text, Said.IN_CONFIG)
         self._moves.attach(blocks)
         work = (self._review(), self._prove(), self._moves.place(), self._moves.take_in())
         self._running = [self._spawn(one) for one in work]
@@ -181,7 +181,7 @@ class PoolMember:
         )
         self._sessions[session] = None
         known = [link.address for name, link in self._known.links.items() if name != hello.name]
-        self._known.hear_of(hello.address, name=hello.name)
+        self._known.hear_of(hello.address, Said.BY_ITSELF, name=hello.name)
         welcome = PoolWelcome(
             name=self.node.name,
             incarnation=self.node.incarnation,
@@ -231,7 +231,7 @@ class PoolMember:
         self.pool.joined(node)
         self._changed_some.set()
         for text in welcome.known[:MOST_PEERS]:
-            self._known.hear_of(text)
+            self._known.hear_of(text, Said.BY_OTHERS)
 
     def news(self, link: PoolLink, node: PoolNode, news: KvNews) -> KvReplay | None:
         """See `Listener`."""
@@ -282,8 +282,7 @@ class PoolMember:
     def changed(self, change: KvChange) -> None:
         """Told to the peers, if it is ours to say."""
         if change.tier in POOLED_TIERS and not self._closed:
-            self.announced.changed(change)
-            self.pool.changed(change)
+            self.pool.changed(change, exact=self.announced.changed(change))
 
     def inexact(self, key: BlockKey, there: bool) -> None:
         """Peers never hear of it."""

@@ -78,8 +78,8 @@ class PageServer:
         self._streams: set[ServedStream] = set()
         self._ended = Counter[str]()
         self._closed = False
-        self._bell, self._waker = socket.socketpair()
         self._listeners = _listening(endpoints)
+        self._bell, self._waker = socket.socketpair()
         self.endpoints = tuple(str(_endpoint_of(one)) for one in self._listeners)
         self._threads: set[threading.Thread] = set()
         self._acceptor = threading.Thread(target=self._accept, name="kv-accept", daemon=True)
