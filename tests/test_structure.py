@@ -37,7 +37,7 @@ def loaded_by(statement: str) -> set[str]:
         ("antiphon.live.gateway", {"torch", "numba"}),
         ("antiphon.live.admin", {"torch", "numba"}),
         ("antiphon.live.supervisor", {"torch", "numba", "numpy", "fastapi", "uvicorn", "uvloop"}),
-        ("antiphon.cli.app", {"torch", "numba", "asyncio", "fastapi", "antiphon.live"}),
+        ("antiphon.cli", {"torch", "numba", "asyncio", "fastapi", "antiphon.live"}),
     ],
 )
 def test_a_part_loads_no_more_than_it_needs(module: str, never: set[str]) -> None:
