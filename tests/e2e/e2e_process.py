@@ -89,7 +89,7 @@ class Served:
         return self._until(self.metrics, condition, WAIT_S)
 
     def _until(
-        self, look: Callable[[], Any], condition: Callable[[Any], bool], wait_s: float
+        self, look: Callable[[], Any], condition: Callable[[Any], bool], wait_s: float = WAIT_S
     ) -> Any:
         end = time.monotonic() + wait_s
         seen = None
