@@ -2,8 +2,12 @@
 
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
+
+if TYPE_CHECKING:
+    from link_kit import PuppetWorker
 
 _HERE = Path(__file__).parent
 sys.path[:0] = [
@@ -19,3 +23,18 @@ def on_the_thread(monkeypatch) -> None:
     from antiphon.live import store_fetch
 
     monkeypatch.setattr(store_fetch, "SHORT_COPY_S", 0.0)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """Private, as whoever listens in it wants it."""
+    tmp_path.chmod(0o700)
+    return tmp_path
+
+
+@pytest.fixture
+def worker() -> "PuppetWorker":
+    """One that a test speaks for."""
+    from link_kit import PuppetWorker, worker_info
+
+    return PuppetWorker(worker_info())

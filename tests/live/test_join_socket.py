@@ -45,12 +45,6 @@ from antiphon.wire.frame import HEADER_BYTES
 pytestmark = pytest.mark.timeout(60)
 
 
-@pytest.fixture
-def folder(tmp_path):
-    tmp_path.chmod(0o700)
-    return tmp_path
-
-
 def hello(info: WorkerInfo) -> bytes:
     return encode(Kind.HELLO, Hello(info, PuppetWorker(info).view()))
 

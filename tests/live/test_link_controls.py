@@ -4,7 +4,6 @@ from collections.abc import Sequence
 
 import pytest
 import test_remote_worker_faults as laws
-from link_kit import PuppetWorker, worker_info
 
 from antiphon.live import join_gateway, join_socket, worker_calls
 from antiphon.live.life import Life
@@ -13,17 +12,6 @@ from antiphon.wire import FrameStream
 
 pytestmark = pytest.mark.timeout(60)
 FOUND = (AssertionError, pytest.fail.Exception, TimeoutError)
-
-
-@pytest.fixture
-def folder(tmp_path):
-    tmp_path.chmod(0o700)
-    return tmp_path
-
-
-@pytest.fixture
-def worker() -> PuppetWorker:
-    return PuppetWorker(worker_info())
 
 
 class Talkative(Life):

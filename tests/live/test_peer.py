@@ -37,12 +37,6 @@ LEASE = LeaseId("lease")
 GONE = LeaseRefused(LEASE, LeaseRefusal.GONE)
 
 
-@pytest.fixture
-def folder(tmp_path):
-    tmp_path.chmod(0o700)
-    return tmp_path
-
-
 async def test_a_lease_is_taken_renewed_and_acknowledged(folder: Path) -> None:
     async with Owner(folder) as owner:
         taker = Taker(owner.path)

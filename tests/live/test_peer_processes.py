@@ -21,12 +21,6 @@ CHILD = Path(__file__).with_name("peer_child.py")
 LEASE = LeaseId("1")
 
 
-@pytest.fixture
-def folder(tmp_path):
-    tmp_path.chmod(0o700)
-    return tmp_path
-
-
 @asynccontextmanager
 async def owner_process(folder: Path, life: str) -> AsyncIterator[asyncio.subprocess.Process]:
     process = await asyncio.create_subprocess_exec(

@@ -47,17 +47,6 @@ pytestmark = pytest.mark.timeout(60)
 LEASE = LeaseId("lease")
 
 
-@pytest.fixture
-def folder(tmp_path):
-    tmp_path.chmod(0o700)
-    return tmp_path
-
-
-@pytest.fixture
-def worker() -> PuppetWorker:
-    return PuppetWorker(worker_info())
-
-
 async def test_every_call_reaches_the_worker_and_its_answer_comes_back(folder, worker) -> None:
     async with Door(folder) as door, port(worker, door.path):
         link = await door.link()

@@ -15,7 +15,6 @@ from link_kit import (
     request,
     token,
     until,
-    worker_info,
 )
 
 from antiphon.errors import PeerError
@@ -36,17 +35,6 @@ from antiphon.wire import Kind
 
 pytestmark = pytest.mark.timeout(60)
 QUICK = replace(WELCOME, heartbeat_s=0.02, lost_after_s=1.0)
-
-
-@pytest.fixture
-def folder(tmp_path):
-    tmp_path.chmod(0o700)
-    return tmp_path
-
-
-@pytest.fixture
-def worker() -> PuppetWorker:
-    return PuppetWorker(worker_info())
 
 
 class Skew:

@@ -5,7 +5,6 @@ from dataclasses import replace
 import pytest
 from link_kit import (
     Door,
-    PuppetWorker,
     ends,
     next_batch,
     offer,
@@ -13,7 +12,6 @@ from link_kit import (
     request,
     token,
     until,
-    worker_info,
 )
 
 from antiphon.errors import PeerError
@@ -30,17 +28,6 @@ from antiphon.wire import Kind, codec
 
 pytestmark = pytest.mark.timeout(60)
 LEASE = LeaseId("lease")
-
-
-@pytest.fixture
-def folder(tmp_path):
-    tmp_path.chmod(0o700)
-    return tmp_path
-
-
-@pytest.fixture
-def worker() -> PuppetWorker:
-    return PuppetWorker(worker_info())
 
 
 def shrink(monkeypatch, kind: Kind, max_bytes: int) -> None:

@@ -21,12 +21,6 @@ pytestmark = pytest.mark.timeout(120)
 CHILD = Path(__file__).with_name("link_child.py")
 
 
-@pytest.fixture
-def folder(tmp_path):
-    tmp_path.chmod(0o700)
-    return tmp_path
-
-
 class Child:
     """A process, and the lines that it has said."""
 

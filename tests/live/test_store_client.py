@@ -47,12 +47,6 @@ KEY = b"k" * 32
 
 
 @pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    tmp_path.chmod(0o700)
-    return tmp_path
-
-
-@pytest.fixture
 def region() -> Iterator[OwnedRegion]:
     made = OwnedRegion(SHAPE)
     yield made
