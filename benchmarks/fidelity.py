@@ -10,13 +10,14 @@ calls at the same times, of as many tokens. Goals: attainment within 5 points, m
 within 10 %, the 99th percentiles within 25 %. Load generator, gateway and workers share the two
 cores; the simulator knows of the workers only, and of what HTTP and text add to a call: that is
 what calls with nobody else there take longer than their steps (`front_s`), measured before each
-rate with other calls.
+rate with other calls. `pace` is how long a token took those calls, by what the profile says: far
+from 1, and the machine has not kept its speed since the profile was made: make another.
 """
 
 import argparse
 import asyncio
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from statistics import median
@@ -34,18 +35,19 @@ from antiphon.sim.fleet.token_sessions import answer_tokens
 from antiphon.types import CallRecord, Role, Slo
 from antiphon.workload import Constant, Poisson, parse_workload, timed
 
-PROMPT = 200
+PROMPT, ANSWER = 200, 40
 CHATS = parse_workload(
-    f"chat:input=lognormal:mean={PROMPT},sd={PROMPT},min=8,output=lognormal:mean=40,sd=30,min=8"
+    f"chat:input=lognormal:mean={PROMPT},sd={PROMPT},min=8,"
+    f"output=lognormal:mean={ANSWER},sd=30,min=8"
 )
 SLO = Slo(ttft_s=1.0, tpot_s=0.03)
 WARMUP_S = 3.0
 FULL_S, FULL_CALLS = 60.0, 60
 """Of each rate's load, at least."""
-ALONE_CALLS, ALONE_EVERY_S = 15, 1.0
-"""Calls that have the cluster for themselves: answered within a second."""
-FIRST_CALLS = 3
-"""Of these: a process that just began is slower."""
+FIRST_CALLS, ALONE_CALLS = 5, 12
+"""Calls that have the cluster for themselves; those of a process that just began do not count."""
+ALONE_EVERY_CALLS = 3.0
+"""From one of them to the next: as long as so many usual ones take by the profile."""
 KV_BYTES = 2**30
 
 
@@ -73,9 +75,9 @@ SETUPS = (
 
 
 async def live(
-    setup: Setup, rate: float, profile: Path, seconds: float
+    setup: Setup, rate: float, profile: Path, seconds: float, every_s: float
 ) -> tuple[Sequence[CallRecord], Sequence[CallRecord]]:
-    """What clients of a real cluster saw: some who came one by one, and those of the load."""
+    """What clients of a real cluster saw: some who came `every_s`, and those of the load."""
     with tempfile.TemporaryDirectory() as folder:
         config = Path(folder) / "cluster.toml"
         config.write_text(
@@ -86,23 +88,29 @@ async def live(
             probed = await probe(Server(url=target.url, model=target.model))
             found: list[list[CallRecord]] = []
             for arrivals, seed, for_s in (
-                (Constant(1 / ALONE_EVERY_S), 2, ALONE_CALLS * ALONE_EVERY_S),
+                (Constant(1 / every_s), 3, FIRST_CALLS * every_s),
+                (Constant(1 / every_s), 2, ALONE_CALLS * every_s),
                 (Poisson(rate), 1, seconds),
             ):
                 found.append([])
                 sessions = timed(CHATS, arrivals, seed=seed, duration_s=for_s)
                 limits = LoadLimits(timeout_s=60.0)
                 await run_load(probed.server, sessions, observe=found[-1].append, limits=limits)
-            return found[0], found[1]
+            return found[1], found[2]
 
 
-def besides_steps_s(setup: Setup, calls: Sequence[CallRecord], profile: Path) -> float:
-    """What calls that came one by one took besides their steps, up to the first token (median)."""
+def besides_steps(setup: Setup, calls: Sequence[CallRecord], profile: Path) -> tuple[float, float]:
+    """Of calls that came one by one, medians: seconds besides their steps up to the first token;
+    and their time of a token, by that of the profile."""
     served = sorted((one for one in calls if one.prompt_tokens), key=lambda one: one.due_at_s)
     steps = sorted(simulated(setup, served, profile, 0.0), key=lambda one: one.due_at_s)
-    both = zip(map(ttft_s, served), map(ttft_s, steps), strict=True)
-    more = [real - ours for real, ours in both if real is not None and ours is not None]
-    return max(0.0, median(more[FIRST_CALLS:]))
+
+    def both(of: Callable[[CallRecord], float | None]) -> list[tuple[float, float]]:
+        pairs = zip(map(of, served), map(of, steps), strict=True)
+        return [(real, ours) for real, ours in pairs if real is not None and ours is not None]
+
+    front_s = median(real - ours for real, ours in both(ttft_s))
+    return max(0.0, front_s), median(real / ours for real, ours in both(tpot_s))
 
 
 def simulated(
@@ -191,7 +199,9 @@ async def main() -> None:
     parser.add_argument("--seconds", type=float, help="of load at each rate; nothing is kept")
     options = parser.parse_args()
     profile = read_profile(options.profile)
-    a_prompt_s = FittedPhaseTime(step_time=profile.step_time, step_tokens=PROMPT).prefill_s(PROMPT)
+    phases = FittedPhaseTime(step_time=profile.step_time, step_tokens=PROMPT)
+    a_prompt_s = phases.prefill_s(PROMPT)
+    every_s = ALONE_EVERY_CALLS * (a_prompt_s + ANSWER * phases.decode_step_s(1, PROMPT))
     machine = profile.engine.machine
     if result.cpu_model() not in machine:
         print(f"The profile is of another machine ({machine}): measure one of this, see --help")
@@ -202,15 +212,17 @@ async def main() -> None:
         for share in setup.prompts_share:
             rate = share / a_prompt_s
             seconds = options.seconds or max(FULL_S, FULL_CALLS / rate)
-            alone, calls = await live(setup, rate, options.profile.resolve(), seconds)
-            real, front = facts(calls), besides_steps_s(setup, alone, options.profile)
+            alone, calls = await live(setup, rate, options.profile.resolve(), seconds, every_s)
+            real, (front, pace) = facts(calls), besides_steps(setup, alone, options.profile)
             ours = facts(simulated(setup, calls, options.profile, front))
-            print(row(setup, rate, real, ours), f"front {front * 1e3:.0f} ms", flush=True)
+            besides = f"front {front * 1e3:.0f} ms, pace {pace:.2f}"
+            print(row(setup, rate, real, ours), besides, flush=True)
             told = {
                 "cluster": setup.name,
                 "prompts_share": share,
                 "rate_per_s": rate,
                 "front_s": front,
+                "pace": pace,
             }
             found.append({**told, "live": real, "sim": ours})
     if options.seconds is None:

@@ -2,6 +2,7 @@
 
     .venv/bin/python benchmarks/fleet_speed.py               16 workers; about a minute
     .venv/bin/python benchmarks/fleet_speed.py --all         200 and 1,000 too: an hour
+    .venv/bin/python benchmarks/fleet_speed.py --workers 1000 --cells 2    a gateway for each 500
     .venv/bin/python benchmarks/fleet_speed.py --profile     where the time goes, of ten minutes
 
 The trace (12,031 requests, an hour) is multiplied so that each worker has as much to do. Workers
@@ -30,26 +31,32 @@ SLO = Slo(ttft_s=10.0, tpot_s=0.1)
 GOALS_S = {16: 60.0, 200: 600.0, 1000: 2400.0}
 
 
-def fleet_of(workers: int, trace: Path, seconds: float) -> tuple[Fleet, list[CallRecord]]:
-    """A fleet whose load a worker is that of 16 workers under the trace."""
-    load = TraceLoad(copies=max(1, round(workers / 16)), duration_s=seconds)
-    half = workers // 2
-    return mooncake_fleet({Role.PREFILL: half, Role.DECODE: half}, trace, load, SLO)
+def fleet_of(
+    workers: int, trace: Path, seconds: float, cell: int = 0, cells: int = 1
+) -> tuple[Fleet, list[CallRecord]]:
+    """A fleet whose load a worker is that of 16 workers under the trace; or one cell of it."""
+    copies = max(1, round(workers / 16))
+    load = TraceLoad(copies=len(range(cell, copies, cells)), duration_s=seconds)
+    half = workers // cells // 2
+    roles = {Role.PREFILL: half, Role.DECODE: half}
+    return mooncake_fleet(roles, trace, load, SLO, seed=1 + cell)
 
 
-def measure(workers: int, trace: Path, seconds: float) -> dict[str, object]:
+def measure(
+    workers: int, trace: Path, seconds: float, cell: int = 0, cells: int = 1
+) -> dict[str, object]:
     """One run, in this process."""
     begun = time.process_time()
-    fleet, records = fleet_of(workers, trace, seconds)
+    fleet, records = fleet_of(workers, trace, seconds, cell, cells)
     fleet.run(on_progress=lambda now: print(f"\r  {now:6.0f} s", end="", flush=True))
     took_s = time.process_time() - begun
     tokens = sum(one.output_tokens for one in records)
     memory_mb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     digest = _digest(records)
     print(
-        f"\r{workers:5} workers: {len(records)} requests, {tokens} tokens in {took_s:.1f} s of CPU "
-        f"({took_s / max(1, len(records)) * 1e3:.2f} ms a request), {memory_mb:.0f} MB; "
-        f"records {digest}"
+        f"\r{workers // cells:5} workers: {len(records)} requests, {tokens} tokens "
+        f"in {took_s:.1f} s of CPU ({took_s / max(1, len(records)) * 1e3:.2f} ms a request), "
+        f"{memory_mb:.0f} MB; records {digest}"
     )
     return {
         "requests": len(records),
@@ -79,6 +86,7 @@ def main() -> None:
     )
     parser.add_argument("--all", action="store_true", help="200 and 1,000 workers too")
     parser.add_argument("--workers", type=int, help="this many only; nothing is kept")
+    parser.add_argument("--cells", type=int, default=1, help="divide the fleet into so many")
     parser.add_argument("--seconds", type=float, default=3600.0, help="of the trace")
     parser.add_argument("--trace", type=Path, default=TRACE)
     parser.add_argument("--profile", action="store_true", help="16 workers under cProfile")
@@ -88,12 +96,28 @@ def main() -> None:
             measure(options.workers or 16, options.trace, min(options.seconds, 600.0))
         pstats.Stats(profile).sort_stats("tottime").print_stats(40)
         return
+    if options.cells > 1:
+        found = _cells(options.workers or 1000, options.trace, options.seconds, options.cells)
+        if options.seconds >= 3600:
+            print(f"Kept in {result.write('fleet_cells', found)}")
+        return
     if options.workers or options.seconds < 3600:
         measure(options.workers or 16, options.trace, options.seconds)
         return
     sizes = tuple(GOALS_S) if options.all else (16,)
     found = {str(workers): _apart(workers, options.trace) for workers in sizes}
     print(f"Kept in {result.write('fleet_speed', {'runs': found})}")
+
+
+def _cells(workers: int, trace: Path, seconds: float, cells: int) -> dict[str, object]:
+    """All cells at once, each in a process of its own."""
+    begun = time.monotonic()
+    with ProcessPoolExecutor(max_workers=cells) as pool:
+        runs = [pool.submit(measure, workers, trace, seconds, cell, cells) for cell in range(cells)]
+        found = [run.result() for run in runs]
+    took_s = time.monotonic() - begun
+    print(f"{workers} workers in {cells} cells: {took_s:.0f} s until all were over")
+    return {"workers": workers, "took_s": took_s, "goal_s": GOALS_S.get(workers), "cells": found}
 
 
 def _apart(workers: int, trace: Path) -> dict[str, object]:

@@ -69,6 +69,7 @@ def mooncake_fleet(
     *,
     node: Node = H800_NODE,
     variant: Variant = STANDARD,
+    seed: int = 1,
 ) -> tuple[Fleet, list[CallRecord]]:
     """A fleet with so many workers of each role, whose records come as calls end."""
     model = Deployment(
@@ -119,7 +120,7 @@ def mooncake_fleet(
     )
     records: list[CallRecord] = []
     rules = UserRules(slos=(("", slo),), max_tokens=4096, all_stamps=False)
-    sessions = trace_sessions(read_mooncake(trace), load, seed=1)
+    sessions = trace_sessions(read_mooncake(trace), load, seed=seed)
     return Fleet(spec, sessions, rules, records.append), records
 
 
