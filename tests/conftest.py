@@ -18,7 +18,8 @@ if _worker := os.getenv("PYTEST_XDIST_WORKER"):
 _SOURCE = str(Path(__file__).parents[1] / "src")
 os.environ["PYTHONPATH"] = os.pathsep.join([_SOURCE, *filter(None, [os.getenv("PYTHONPATH")])])
 
-# Tests may load torch before `antiphon.engine` does: see `engine/spin_limit.py`.
+# Tests may load torch before `antiphon.engine` does: see `engine/spin_limit.py`. (`mkl_mode` is in
+# time: tests multiply when all are imported.)
 os.environ.setdefault("GOMP_SPINCOUNT", "2000")
 
 # A shell that starts the tests in the background has them ignore Ctrl-C, and all that they start

@@ -1,5 +1,9 @@
 """The law that all others stand on, checked for the BLAS and the processor that run the tests."""
 
+import os
+import subprocess
+import sys
+
 import pytest
 import torch
 
@@ -8,8 +12,44 @@ from antiphon.errors import BugError
 
 SHAPES = [(960, 576), (576, 1536), (3072, 576), (64, 64), (160, 96), (300, 112), (2048, 2048)]
 
+ANY_SHAPES = """
+import random
+import torch
+from antiphon.engine.projection import project
 
-@pytest.mark.parametrize("threads", [1, 2])
+drawn, bad = random.Random(5), set()
+for trial in range(60):
+    inputs, outputs = 16 * drawn.randint(12, 256), 16 * drawn.randint(1, 64)
+    generator = torch.Generator().manual_seed(trial)
+    weight = torch.randn(outputs, inputs, generator=generator)
+    rows = torch.randn(8 * drawn.randint(20, 40), inputs, generator=generator)
+    torch.set_num_threads(1)
+    whole = project(rows, weight)
+    for threads in (1, 2, 3):
+        torch.set_num_threads(threads)
+        for count in (8, 16, 24, 40, 64, 128, 152, len(rows)):
+            first = drawn.randint(0, len(rows) - count)
+            if not torch.equal(project(rows[first : first + count], weight), whole[first:][:count]):
+                bad.add((threads, count, inputs, outputs))
+print(sorted(bad))
+"""
+
+
+def test_a_new_process_keeps_the_law_for_any_shape_and_number_of_threads() -> None:
+    """Torch is there before the engine, which says how its BLAS has to add."""
+    environment = {name: value for name, value in os.environ.items() if name != "MKL_CBWR"}
+    result = subprocess.run(
+        [sys.executable, "-c", ANY_SHAPES],
+        env=environment | {"PYTHONPATH": os.pathsep.join(sys.path)},
+        capture_output=True,
+        text=True,
+        timeout=240,
+        check=True,
+    )
+    assert result.stdout.strip() == "[]"
+
+
+@pytest.mark.parametrize("threads", [1, 2, 3])
 @pytest.mark.parametrize(("outputs", "inputs"), SHAPES)
 def test_a_rows_product_is_bitwise_the_same_in_any_batch(
     outputs: int, inputs: int, threads: int

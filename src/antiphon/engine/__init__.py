@@ -1,6 +1,6 @@
 """Tokens from tensors: torch lives here."""
 
-from . import spin_limit  # noqa: F401  (before torch)
+from . import mkl_mode, spin_limit  # noqa: F401  (before torch)
 from .agreement import Agreement, compare
 from .device import (
     DeviceKv,

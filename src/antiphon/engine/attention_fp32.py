@@ -90,6 +90,9 @@ def attend(qkv, output, memory, tables, blocks, geometry, layer, window, scratch
                              unfaded)  # fmt: skip
         give_outputs(gathered, sums, rows, group, width, rows_out,
                      first_row * output.shape[1] + column, output.shape[1])  # fmt: skip
+    simd.held(one)
+    simd.held(key_rows)
+    simd.held(places)
 
 
 @njit(inline="always")

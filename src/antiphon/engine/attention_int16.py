@@ -165,6 +165,7 @@ def attend(qkv, output, memory, tables, blocks, geometry, layer, window, scratch
                          room)  # fmt: skip
         give_outputs(room.gathered, room.sums, rows, group, width, rows_out,
                      first_row * output.shape[1] + column, output.shape[1])  # fmt: skip
+    simd.held(places)
 
 
 @njit(inline="always")

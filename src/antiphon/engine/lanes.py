@@ -107,13 +107,25 @@ def pointer(typingctx, array, at):
     """The address of element `at`; stands for an array that begins there.
 
     Numba counts references to arrays, also as they are handed to functions that are written into
-    the caller: in an inner loop that costs more than the arithmetic. The array must outlive it.
+    the caller: in an inner loop that costs more than the arithmetic. It is not counted itself, so
+    the array must outlive it: one that a kernel makes dies behind its last use, unless it is `held`
+    where the last use of its pointers is over.
     """
 
     def codegen(context, builder, signature, args):
         return element_pointer(context, builder, signature.args[0], *args)
 
     return types.CPointer(array.dtype)(array, types.intp), codegen
+
+
+@_instruction
+def held(typingctx, array):
+    """Nothing is done; but an array lives until here: see `pointer`."""
+
+    def codegen(context, builder, signature, args):
+        return context.get_dummy_value()
+
+    return types.void(array), codegen
 
 
 @_instruction

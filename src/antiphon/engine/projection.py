@@ -1,4 +1,4 @@
-"""Matrix products whose rows do not depend on how many rows are multiplied together."""
+"""Matrix products whose rows do not depend on how many rows, or threads, there are."""
 
 import torch
 import torch.nn.functional as F
@@ -9,8 +9,9 @@ ROW_MULTIPLE = 8
 """Matrix products take a multiple of this many rows.
 
 A BLAS picks other kernels, with other orders of addition, for a few rows and for the rows that are
-left over at the end of a block. With whole multiples of 8 rows every row goes through the same
-kernel: its bits are the same in any batch. `tests/engine/test_projection.py` holds the law for the
+left over at the end of a block. With whole multiples of 8 rows, and on Intel's processors in MKL's
+strict mode (`mkl_mode`), every row's sums are added in one order: its bits are the same in any
+batch and with any number of threads. `tests/engine/test_projection.py` holds the law for the
 machine that it runs on.
 """
 

@@ -9,6 +9,7 @@ from antiphon.checkpoint import Checkpoint
 from antiphon.errors import UsageError
 
 from ..kv_memory import KvDtype
+from ..mkl_mode import MKL_MODE
 from ..numerics import processor
 from ..weights import StoredTensors
 from .cuda_graphs import StepGraphs
@@ -63,14 +64,14 @@ def device_numerics_id(
         place = re.sub(r"[^a-z0-9]+", "", device_title(device).lower())
         where = ("cuda", place, f"cuda{torch.version.cuda}")
     else:
-        where = ("torchcpu", *processor())
+        where = ("torchcpu", *processor(), MKL_MODE)
     parts = (
         *where,
         dtype,
         f"kv{kv_dtype.value}",
         f"torch{torch.__version__.split('+')[0]}",
         shapes.name,
-        *(("longrope",) if long_rope else ()),
+        "longrope" if long_rope else "",
         f"d{DEVICE_REVISION}",
     )
-    return "-".join(parts)
+    return "-".join(filter(None, parts))
