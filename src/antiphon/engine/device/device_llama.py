@@ -59,6 +59,7 @@ class DeviceLlama:
         runner: Runner = run_at_once,
     ) -> None:
         self.spec = spec
+        self.device = device
         self.context_len = context_len or spec.context_len
         self.shapes = shapes or shapes_of(device, dtype)
         self.expert_counts = ExpertCounts(spec)
