@@ -77,7 +77,8 @@ def measured(
     name: str, model: str, options: argparse.Namespace, *, real: bool
 ) -> Iterator[dict[str, Any]]:
     told = json.loads(antiphon("models", "inspect", model, "--json"))
-    sizes = {choice["quantize"]: choice for choice in told["fits"]["choices"]}
+    of_kernels = (one for one in told["fits"]["choices"] if one["dtype"] in (None, "fp32"))
+    sizes = {choice["quantize"]: choice for choice in of_kernels}
     for quantize in QUANTIZATIONS:
         yield {
             "model": name,

@@ -56,7 +56,7 @@ def test_as_many_tokens_of_kv_as_are_told_fit_and_no_more(tiny: Path) -> None:
         left = 50_000_000 - choice["weight_bytes"]
         per_token = choice["kv_bytes_per_token"]
         assert choice["kv_tokens"] * per_token <= left < (choice["kv_tokens"] + 1) * per_token
-    [_, fp32] = describe(checkpoint, 50_000_000)["fits"]["choices"]
+    [_, fp32, *_] = describe(checkpoint, 50_000_000)["fits"]["choices"]
     assert KvMemory(layout_of(checkpoint.spec, 1), 3).flat.nbytes == 3 * fp32["kv_bytes_per_token"]
     nothing = describe(checkpoint, 1000)["fits"]["choices"]
     assert [choice["kv_tokens"] for choice in nothing] == [0, 0]
@@ -129,6 +129,34 @@ def test_a_text_of_ones_own(tiny: Path, tmp_path: Path) -> None:
     file.write_bytes(b"\xff\xfe")
     assert "not UTF-8 text" in run("check", tiny, "--text", file).stderr
     assert run("check", tiny, "--text", tmp_path / "absent").exit_code == 2
+
+
+@pytest.mark.parametrize(("dtype", "most"), [("fp32", 1e-9), ("bf16", 0.01), ("fp16", 0.001)])
+def test_what_torch_computes_in_is_checked_too(tiny: Path, dtype: str, most: float) -> None:
+    common = ("--positions", 200, "--window", 100)
+    told = answer("check", tiny, *common, "--dtype", dtype, "--kv-dtype", "fp32")
+    assert (told["quantize"], told["dtype"], told["device"]) == ("none", dtype, "cpu")
+    assert -1e-9 < told["mean_kl_nats"] < most
+    assert (told["mean_kl_nats"] > 1e-9) == (dtype != "fp32")
+    assert f"in {dtype} on cpu" in run("check", tiny, *common, "--dtype", dtype).stdout
+
+
+def test_a_device_that_is_not_there_is_said_before_weights_are_read(tiny: Path) -> None:
+    result = run("check", tiny, "--device", "cuda:97")
+    assert result.exit_code == 2
+    assert "engine.device = cuda:97 (--device)" in result.stderr
+
+
+def test_each_arithmetic_of_serve_has_its_sizes(tiny: Path) -> None:
+    choices = describe(open_checkpoint(tiny), 10**8)["fits"]["choices"]
+    assert [one["dtype"] for one in choices] == [None, "fp32", "bf16", "fp16"]
+    assert [one["quantize"] for one in choices] == ["int8", "none", "none", "none"]
+    assert [one["kv_dtype"] for one in choices] == ["bf16", "fp32", "bf16", "bf16"]
+    _, fp32, *narrow = (one["weight_bytes"] for one in choices)
+    for size in narrow:
+        assert fp32 / 2 < size < 0.6 * fp32, "matrices are half as large, norms are not"
+    text = run("inspect", tiny).output
+    assert all(f"--dtype {dtype}: weights" in text for dtype in ("fp32", "bf16", "fp16"))
 
 
 def test_models_of_other_tokenizers_are_not_compared(tiny: Path) -> None:

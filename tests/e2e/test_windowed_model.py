@@ -19,8 +19,11 @@ from antiphon.testing.tiny_models import random_tensors, write_hf_folder
 PROMPT = "It was the best of times, it was the worst of times. " * 50
 LEAST_TOKENS = 1700
 """Of the prompt."""
-A_TOKEN = 6 * 2 * 32 * 2
-"""Bytes of KV if no layer gives any back: keys and values of 20 elements, which are kept as 32."""
+LAYERS, WINDOW, PAGE_TOKENS, BLOCK_TOKENS = 6, 50, 16, 64
+A_LAYER = 2 * 32 * 2
+"""Bytes of a token's KV in a layer: keys and values of 20 elements, which are kept as 32."""
+A_TOKEN = LAYERS * A_LAYER
+"""If no layer gives any back."""
 
 
 @pytest.fixture(scope="module")
@@ -31,10 +34,16 @@ def gemma(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write_hf_folder(folder, spec, random_tensors(spec, seed=1))
 
 
+@pytest.fixture(scope="module", params=[None, "bf16"], ids=["kernels", "torch"])
+def dtype(request: pytest.FixtureRequest) -> str | None:
+    """In bf16 torch computes, as on a device."""
+    return request.param
+
+
 @pytest.fixture(scope="module")
-def alone(gemma: Path) -> str:
+def alone(gemma: Path, dtype: str | None) -> str:
     """What the model says in this process, with room for everything."""
-    with LLM(str(gemma), kv_memory="16MiB", max_model_len=4096) as llm:
+    with LLM(str(gemma), dtype=dtype, kv_memory="16MiB", max_model_len=4096) as llm:
         params = SamplingParams(temperature=0.0, max_tokens=48, ignore_eos=True)
         [answer] = llm.generate([PROMPT], params)
     assert len(answer.prompt_token_ids) > LEAST_TOKENS
@@ -42,11 +51,12 @@ def alone(gemma: Path) -> str:
 
 
 @pytest.fixture
-def start(gemma: Path) -> Iterator[Callable[..., Served]]:
+def start(gemma: Path, dtype: str | None) -> Iterator[Callable[..., Served]]:
     started: list[Served] = []
+    arithmetic = () if dtype is None else ("--dtype", dtype)
 
     def begin(*arguments: str) -> Served:
-        started.append(Served("serve", str(gemma), "--port", "0", *arguments))
+        started.append(Served("serve", str(gemma), "--port", "0", *arithmetic, *arguments))
         started[-1].until(joined)
         return started[-1]
 
@@ -76,11 +86,14 @@ def test_a_worker_serves_what_would_not_fit_without_windows(
 
 
 def test_what_one_worker_computed_another_goes_on_with(
-    gemma: Path, tmp_path: Path, start: Callable[..., Served], alone: str
+    gemma: Path, tmp_path: Path, dtype: str | None, alone: str
 ) -> None:
+    """More than thirty windows: all of the layer that sees all moves, and of five layers the last
+    window."""
+    arithmetic = {} if dtype is None else {"dtype": dtype}
     file = config_file(
         tmp_path / "cluster.toml",
-        model={"name": str(gemma)},
+        model={"name": str(gemma), **arithmetic},
         http={"port": 0},
         kv={"memory_bytes": "8MiB"},
         router={"tpot_s": 0.0001},
@@ -89,7 +102,13 @@ def test_what_one_worker_computed_another_goes_on_with(
     served.until(joined)
     assert said(served) == alone
     metrics = served.until_metrics(at_rest)
-    assert metrics("antiphon_pulled_tokens_total") > LEAST_TOKENS
+    tokens = int(metrics("antiphon_pulled_tokens_total"))
+    assert tokens > LEAST_TOKENS
+    entries = -(-tokens // PAGE_TOKENS)
+    passed = (tokens + 1 - WINDOW) // BLOCK_TOKENS * BLOCK_TOKENS // PAGE_TOKENS
+    pages = entries + (LAYERS - 1) * (entries - passed)
+    assert metrics("antiphon_link_bytes_total") == pages * PAGE_TOKENS * A_LAYER
+    assert pages < entries * LAYERS / 4
     assert metrics("antiphon_failed_pulls_total") == 0
     assert metrics("antiphon_recomputed_tokens_total") == 0
     assert served.stop() == 0

@@ -1,6 +1,6 @@
 """I52: pages that a window has passed may hold anything, and nobody's tokens change."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -15,7 +15,7 @@ from tiny_llama import model_of, random_tokens
 from antiphon.checkpoint import open_checkpoint
 from antiphon.core.scheduler import STANDARD_PARTS, Scheduler
 from antiphon.engine import load_llama
-from antiphon.engine.kv_memory import KvDtype, KvMemory, layout_of
+from antiphon.engine.kv_memory import KvDtype, KvLayout, KvMemory, PagedKv, layout_of
 from antiphon.engine.layer_split import split_of
 from antiphon.engine.model import Model
 from antiphon.engine.torch_engine import TorchEngine
@@ -77,10 +77,19 @@ def test_layouts_are_named_alike_if_pages_hold_the_same() -> None:
 class Served:
     """A scheduler and a real engine; whatever page nobody holds is NaN before each step."""
 
-    def __init__(self, model: Model, *, apart: bool, pages: int, cache: bool, budget: int) -> None:
+    def __init__(
+        self,
+        model: Model,
+        *,
+        apart: bool,
+        pages: int,
+        cache: bool,
+        budget: int,
+        memory: Callable[[KvLayout, int], PagedKv] = KvMemory,
+    ) -> None:
         layout = layout_of(model.spec, 4, KvDtype.FP32, windows_apart=apart)
         self.entries = pages
-        self.memory = KvMemory(layout, pages * layout.entry_pages)
+        self.memory = memory(layout, pages * layout.entry_pages)
         self.engine = TorchEngine(model, self.memory)
         info = ModelInfo(
             name="tiny",

@@ -13,7 +13,7 @@ from antiphon.live.loaded_engine import load_engine
 from antiphon.llm import LLM
 from antiphon.testing.tiny_families import FAMILY_SPECS
 from antiphon.testing.tiny_models import random_tensors, write_hf_folder
-from antiphon.types import Config, KvGroup, SamplingParams
+from antiphon.types import Config, SamplingParams
 
 WINDOWED = pytest.mark.parametrize("family", ["gemma3", "mistral, window"])
 
@@ -39,14 +39,14 @@ def parts_of(folder: Path, **model: str) -> EngineParts:
 
 
 @WINDOWED
-def test_pages_of_a_device_hold_all_layers_and_none_is_given_back(
+def test_windows_have_pages_of_their_own_wherever_a_model_computes(
     tmp_path: Path, family: str
 ) -> None:
     folder = written(tmp_path, family)
     kernels, device = parts_of(folder, quantize="none"), parts_of(folder, dtype="bf16")
     assert any(group.window for group in kernels.memory.layout.groups)
     assert isinstance(device.memory, DeviceKv)
-    assert device.memory.layout.groups == (KvGroup(),)
+    assert device.memory.layout.groups == kernels.memory.layout.groups
     for parts in (kernels, device):
         assert parts.region is not None
         layout = parts.memory.layout

@@ -1,13 +1,13 @@
-"""`antiphon models check`: how much worse a model is in int8 than in fp32, on a text."""
+"""`antiphon models check`: how much worse a model is in int8 or 16 bits than in fp32, on a text."""
 
 import json
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from antiphon.core.arithmetic import dtype_of, kernel_dtype
+from antiphon.core.arithmetic import dtype_of, on_torch_device
 from antiphon.core.number_text import number_text, plural
 from antiphon.errors import UsageError
 from antiphon.types import Config
@@ -16,6 +16,10 @@ from . import options
 from .bar import bar
 from .progress import Progress
 from .settings import load, parse_cores
+
+if TYPE_CHECKING:
+    from antiphon.checkpoint import Checkpoint
+    from antiphon.engine import DeviceLlama
 
 _MOST_TEXT_BYTES = 256 * 1024**2
 
@@ -34,7 +38,9 @@ def check(
         str | None,
         typer.Option(help="Compare with another model of the same tokenizer.", metavar="MODEL"),
     ] = None,
-    quantize: options.Quantize = None,
+    quantize: options.EngineQuantize = None,
+    dtype: options.Dtype = None,
+    device: options.Device = None,
     kv_dtype: options.KvDtype = None,
     positions: Annotated[
         int, typer.Option(min=2, max=10**7, help="Most tokens of the text that are used.")
@@ -55,14 +61,18 @@ def check(
     \b
     antiphon models check smollm2-135m
     antiphon models check ./model.gguf --text mails.txt --max-kl 0.01
+    antiphon models check smollm2-135m --dtype bf16
     antiphon models check ./smollm2-8x --reference smollm2-135m --quantize none
 
     KL: how many nats the predictions of the next token are away on average, 0 if equal. Top-1:
     how often both find the same token likeliest. Memory: both models, and the logits of a window.
+    The one in fp32 runs on the processor.
     """
     given = {
         ("model", "name"): model,
         ("model", "quantize"): quantize,
+        ("model", "dtype"): dtype,
+        ("engine", "device"): device,
         ("kv", "dtype"): kv_dtype,
         ("engine", "cores"): parse_cores(cores),
     }
@@ -96,7 +106,7 @@ def _measure(
     config: Config, text: str, reference: str | None, positions: int, window: int
 ) -> dict[str, Any]:
     """Load both, compare them; what `--json` prints."""
-    dtype = kernel_dtype(config)
+    dtype = dtype_of(config.model.quantize, config.model.dtype)
     from antiphon.checkpoint import open_checkpoint, resolve
     from antiphon.engine import compare, kv_dtype_of, load_llama, use_cores
     from antiphon.live.cache_folder import cache_folder
@@ -119,20 +129,32 @@ def _measure(
         )
         progress.say("Loading weights (the first time converts them)")
         cache = cache_folder(config.engine)
-        models = (
-            load_llama(other, dtype="fp32", cache_dir=cache),
-            load_llama(candidate, dtype=dtype, cache_dir=cache),
-        )
+        if on_torch_device(config):
+            judged = _on_device(candidate, config.engine.device, dtype)
+        else:
+            judged = load_llama(candidate, dtype=dtype, cache_dir=cache)
+        judge = load_llama(other, dtype="fp32", cache_dir=cache)
     with bar("comparing") as advance:
-        agreement = compare(*models, prompts, kv_dtype=kv_dtype, advance=advance)
+        agreement = compare(judge, judged, prompts, kv_dtype=kv_dtype, advance=advance)
     return {
         "model": candidate.name,
         "quantize": config.model.quantize,
+        "dtype": dtype,
+        "device": config.engine.device,
         "kv_dtype": kv_dtype.value,
         "reference": other.name,
         "window_tokens": max(map(len, prompts)),
         **asdict(agreement),
     }
+
+
+def _on_device(checkpoint: "Checkpoint", device: str, dtype: str) -> "DeviceLlama":
+    """The model on the device that is asked for. Raises `UsageError`: it is not there, or full."""
+    from antiphon.engine import check_room, device_weight_bytes, load_on_device, open_device
+
+    opened = open_device(device)
+    check_room(opened, weights=device_weight_bytes(checkpoint, dtype), kv=0)
+    return load_on_device(checkpoint, device=opened, dtype=dtype)
 
 
 def windows(tokens: tuple[int, ...], size: int) -> list[tuple[int, ...]]:
@@ -152,7 +174,7 @@ def windows(tokens: tuple[int, ...], size: int) -> list[tuple[int, ...]]:
 def _as_text(found: dict[str, Any]) -> str:
     return "\n".join(
         [
-            f"{found['model']} in {dtype_of(found['quantize'])}, "
+            f"{found['model']} in {found['dtype']} on {found['device']}, "
             f"keys and values in {found['kv_dtype']}, "
             f"against {found['reference']} in fp32",
             f"  {plural(found['positions'], 'position')} in prompts of "

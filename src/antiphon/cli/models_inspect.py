@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from antiphon.core.arithmetic import QUANTIZATIONS, dtype_of
+from antiphon.core.arithmetic import TORCH_DTYPES, dtype_of
 from antiphon.core.number_text import number_text, plural
 
 from .kv_cost import bytes_text
@@ -26,6 +26,8 @@ _CLASSES = (
     ("head", ("lm_head.",)),
 )
 """The first whose mark is in a tensor's name; attention's own norms count as norms."""
+_ARITHMETICS = (("int8", None), *(("none", dtype) for dtype in ("fp32", *TORCH_DTYPES)))
+"""`model.quantize` and `model.dtype`."""
 
 
 def inspect(
@@ -131,28 +133,31 @@ def _tensors(checkpoint: "Checkpoint") -> list[dict[str, Any]]:
 
 
 def _fits(checkpoint: "Checkpoint", available: int) -> dict[str, Any]:
-    """For each quantisation, with the KV type of `kv.dtype = "auto"`: the tokens of KV.
+    """For each arithmetic that `serve` has, with the KV type of `kv.dtype = "auto"`: the tokens of
+    KV. `dtype` is None where weights are rounded to whole numbers.
 
     Of layers with sliding windows a sequence keeps what they span: `kv_bytes_per_later_token` is
     what a token takes beyond them, `kv_bytes_of_context` a sequence as long as the context.
     """
     from antiphon.core.kv import PageGroups
-    from antiphon.engine import kv_dtype_of, layout_of, weight_bytes
+    from antiphon.engine import device_weight_bytes, kv_dtype_of, layout_of, weight_bytes
     from antiphon.types import KvConfig
 
     kv, context_len = KvConfig(), checkpoint.spec.context_len
 
     choices = []
-    for quantize in QUANTIZATIONS:
-        dtype = dtype_of(quantize)
+    for quantize, given in _ARITHMETICS:
+        dtype = dtype_of(quantize, given)
         kv_dtype = kv_dtype_of("auto", dtype)
-        weights = weight_bytes(checkpoint, dtype)
+        on_torch = given in TORCH_DTYPES
+        weights = (device_weight_bytes if on_torch else weight_bytes)(checkpoint, dtype)
         layout = layout_of(checkpoint.spec, kv.page_tokens, kv_dtype, windows_apart=True)
         groups = PageGroups(layout.groups, page_tokens=kv.page_tokens, block_tokens=kv.block_tokens)
         a_token = layout.token_bytes
         choices.append(
             {
                 "quantize": quantize,
+                "dtype": given,
                 "weight_bytes": weights,
                 "kv_dtype": kv_dtype.value,
                 "kv_bytes_per_token": a_token,
@@ -192,7 +197,7 @@ def as_text(facts: Mapping[str, Any]) -> str:
     lines.append(f"Fits into {bytes_text(facts['fits']['available_bytes'])} that are free here")
     for choice in facts["fits"]["choices"]:
         lines.append(
-            f"  --quantize {choice['quantize']}: weights {bytes_text(choice['weight_bytes'])}, KV "
+            f"  {_option(choice)}: weights {bytes_text(choice['weight_bytes'])}, KV "
             f"{bytes_text(choice['kv_bytes_per_token'])} a token ({choice['kv_dtype']}): "
             + (plural(choice["kv_tokens"], "token") if choice["kv_tokens"] else "does not fit")
         )
@@ -203,6 +208,13 @@ def as_text(facts: Mapping[str, Any]) -> str:
                 f"{facts['context_len']:,}"
             )
     return "\n".join(lines)
+
+
+def _option(choice: Mapping[str, Any]) -> str:
+    """How `serve` is told."""
+    if choice["dtype"] is None:
+        return f"--quantize {choice['quantize']}"
+    return f"--dtype {choice['dtype']}"
 
 
 def count_text(count: int) -> str:

@@ -8,6 +8,7 @@ import numpy as np
 import torch
 
 from .batch import Batch, PageTable, Run
+from .device import DeviceKv, DeviceLlama
 from .kv_memory import KvDtype, KvMemory, layout_of
 from .model import Model
 
@@ -42,14 +43,15 @@ class _Sums:
 
 
 def compare(
-    reference: Model,
-    candidate: Model,
+    reference: Model[KvMemory],
+    candidate: Model[KvMemory] | DeviceLlama,
     texts: Sequence[Sequence[int]],
     *,
     kv_dtype: KvDtype = KvDtype.FP32,
     advance: Callable[[float], None] = lambda share: None,
 ) -> Agreement:
-    """Each text (2 to `context_len` token ids) goes through both models as one prompt.
+    """Each text (2 to `context_len` token ids) goes through both models, wherever these are, as one
+    prompt.
 
     `kv_dtype` is what the candidate keeps keys and values as; the reference keeps fp32. `advance`
     gets the share of the texts that is done. Both models' logits of one text are in memory.
@@ -66,13 +68,19 @@ def compare(
 
 
 def log_probabilities(
-    model: Model, text: Sequence[int], kv_dtype: KvDtype = KvDtype.FP32
+    model: Model[KvMemory] | DeviceLlama,
+    text: Sequence[int],
+    kv_dtype: KvDtype = KvDtype.FP32,
 ) -> torch.Tensor:
     """Of every next token at every position: float32 [len(text), vocabulary]."""
     return _logits(model, text, kv_dtype).log_softmax(1)
 
 
-def _logits(model: Model, text: Sequence[int], kv_dtype: KvDtype = KvDtype.FP32) -> torch.Tensor:
+def _logits(
+    model: Model[KvMemory] | DeviceLlama,
+    text: Sequence[int],
+    kv_dtype: KvDtype = KvDtype.FP32,
+) -> torch.Tensor:
     """New memory: the next call of the same model doesn't change it."""
     layout = layout_of(model.spec, page_tokens=64, kv_dtype=kv_dtype)
     pages = -(-len(text) // layout.page_tokens)
@@ -80,6 +88,8 @@ def _logits(model: Model, text: Sequence[int], kv_dtype: KvDtype = KvDtype.FP32)
     table.extend(0, range(pages))
     batch = Batch.of([Run(tokens=text, start=0, table=table, sampled=True)], layout)
     batch = replace(batch, sampled=np.arange(len(text)))
+    if isinstance(model, DeviceLlama):
+        return model.forward(batch, DeviceKv(layout, pages, model.device)).clone()
     return model.forward(batch, KvMemory(layout, pages)).clone()
 
 

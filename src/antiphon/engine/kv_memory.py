@@ -85,6 +85,12 @@ class KvLayout:
         return np.array(homes if self.split is None else self.split.homes, np.int64)
 
     @property
+    def windows(self) -> tuple[int, ...]:
+        """Of each page of an entry: how many positions its layers see back; 0: all, or they differ,
+        as they may without a split."""
+        return (0,) if self.split is None else self.split.windows
+
+    @property
     def page_shape(self) -> tuple[int, ...]:
         """[layers, 2 (keys, values), kv_heads, page_tokens, head_width]."""
         return self.layers, 2, self.kv_heads, self.page_tokens, self.head_width

@@ -54,7 +54,7 @@ def load_parts(
         checkpoint.spec,
         config.kv.page_tokens,
         kv_dtype_of(config.kv.dtype, dtype),
-        windows_apart=not on_torch,
+        windows_apart=True,
     )
     pages = config.kv.memory_bytes // layout.page_bytes
     if on_torch:

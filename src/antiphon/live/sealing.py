@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from antiphon.core.handover import LeaseBook
 from antiphon.types import (
+    NO_PAGE,
     AttemptFailed,
     Event,
     Offer,
@@ -117,7 +118,9 @@ class Sealing:
 
     async def _make(self, seal: _Seal) -> list[Event]:
         prefilled, info = seal.prefilled, self._info()
-        numbers = dict.fromkeys(page for one in prefilled.sequences for page in one.table)
+        numbers = dict.fromkeys(
+            page for one in prefilled.sequences for page in one.table if page != NO_PAGE
+        )
         loop = asyncio.get_running_loop()
         failure, pages = "", ()
         try:

@@ -14,7 +14,7 @@ from enum import StrEnum
 from itertools import groupby
 
 from antiphon.errors import PeerError
-from antiphon.types import BlockKey, BlockStored, Forget, KvEvent, Put, PutBlock
+from antiphon.types import NO_PAGE, BlockKey, BlockStored, Forget, KvEvent, Put, PutBlock
 
 from .pull_path import SealedPages
 from .store_session import StoreSession
@@ -62,9 +62,10 @@ class WriteBack:
         return session is not None and not session.unsent_bytes
 
     def heard(self, event: KvEvent) -> None:
-        """A block was completed, or is gone."""
+        """A block was completed, or is gone. One that is not here whole is not put."""
         if isinstance(event, BlockStored):
-            self._complete[event.key] = event
+            if NO_PAGE not in event.pages:
+                self._complete[event.key] = event
             self._doubtful.pop(event.key, None)
             return
         self._complete.pop(event.key, None)

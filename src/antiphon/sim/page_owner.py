@@ -1,7 +1,7 @@
 """The side of a virtual worker that offers pages and lets others take them."""
 
 from antiphon.core.handover import Acknowledge, RenewTaken, Take
-from antiphon.types import LeaseHeld, LeaseRefused, Offer, PageId, Prefilled
+from antiphon.types import NO_PAGE, LeaseHeld, LeaseRefused, Offer, PageId, Prefilled
 
 from .cluster_log import LeaseUsed
 from .cluster_messages import Answer, Ask, Mapped, boundary_of
@@ -75,4 +75,5 @@ class PageOwner:
 
 def _named_once(event: Prefilled) -> tuple[PageId, ...]:
     """All pages of the tables, in the order in which they come first."""
-    return tuple(dict.fromkeys(page for one in event.sequences for page in one.table))
+    tables = (one.table for one in event.sequences)
+    return tuple(dict.fromkeys(page for table in tables for page in table if page != NO_PAGE))

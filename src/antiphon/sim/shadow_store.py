@@ -13,6 +13,7 @@ from typing import TypeAlias
 
 from antiphon.core.faults import Boundary, Corrupt, Damage
 from antiphon.types import (
+    NO_PAGE,
     BlockKey,
     BlockRemoved,
     BlockStored,
@@ -158,7 +159,7 @@ class StoreSide:
         """A block got its name here, or lost it. If what computed it has failed, so does the store
         forget it, and what is still to be put comes to nothing."""
         match event:
-            case BlockStored(key=key):
+            case BlockStored(key=key, pages=pages) if NO_PAGE not in pages:
                 self._fresh[key] = event
             case BlockRemoved(key=key, doubtful=doubtful):
                 self._fresh.pop(key, None)

@@ -135,7 +135,8 @@ SchedulerEvent: TypeAlias = Event | Prefilled
 
 @dataclass(frozen=True, slots=True)
 class BlockStored:
-    """A complete block entered this worker's prefix cache. It lies in `pages`, in order.
+    """A complete block entered this worker's prefix cache. It lies in `pages`, in order; where
+    they are `NO_PAGE`, a window had passed it before it came.
 
     `tenant` names whose it is; `tokens` are those of the block alone.
     """

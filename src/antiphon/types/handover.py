@@ -27,6 +27,8 @@ class OfferedPage:
 class OfferedSequence:
     """One unfinished sequence: KV of its positions 0 ... `tokens` - 1 lies in `table`, in order.
 
+    Empty (`NO_PAGE`) are entries of layers whose window does not reach back to them from `tokens`.
+
     `tokens` is the length of prompt and resumed tokens; the token drawn after them has no KV yet.
     Tables of one offer may share pages. The last page may be partly filled.
     """

@@ -12,6 +12,7 @@ from antiphon.core.scheduler import Parts
 from antiphon.sim import ScriptedEngine, ShadowStore, StoreSide
 from antiphon.testing.strategies import WorkerSetup
 from antiphon.types import (
+    NO_PAGE,
     Aborted,
     Admitted,
     Fetch,
@@ -249,7 +250,7 @@ class Pair:
                     pass
 
     def _offer(self, side: Side, entry: Entry, said: Prefilled) -> None:
-        pages = sorted({page for one in said.sequences for page in one.table})
+        pages = sorted({page for one in said.sequences for page in one.table} - {NO_PAGE})
         content = {page: side.shadow.content(page) for page in pages}
         self.sealed[said.lease] = content
         kv = side.setup.kv

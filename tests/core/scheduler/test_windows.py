@@ -86,19 +86,20 @@ def test_a_conversation_goes_on_behind_its_window() -> None:
     one.engine.forward(plan)
 
 
-def test_what_is_offered_is_whole() -> None:
+def test_what_several_sequences_share_is_offered_whole() -> None:
     """Every layer's pages of every position, also where a prefix without them was in the cache."""
     one = Run(MIXED)
     one.scheduler.add(request("r", 28, 1), 0.0)
     one.to_the_end()
     asked = request("s", 28, 2)
     assert isinstance(one.scheduler.add(asked, 0.0, Stage.PREFILL, LeaseId("l")), Rejected)
-    asked = request("s", 14, 2)
+    asked = request("s", 12, 2, n=2)
     assert isinstance(one.scheduler.add(asked, 0.0, Stage.PREFILL, LeaseId("l")), Admitted)
     one.to_the_end()
     [offer] = [event for event in one.events if isinstance(event, Prefilled)]
-    [sequence] = offer.sequences
-    assert len(sequence.table) == 7 * 4 and NO_PAGE not in sequence.table
+    assert len(offer.sequences) == 2
+    for sequence in offer.sequences:
+        assert len(sequence.table) == 6 * 4 and NO_PAGE not in sequence.table
 
 
 class PassesEarly(WindowedMemory):

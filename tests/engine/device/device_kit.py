@@ -9,7 +9,7 @@ import torch
 from tiny_llama import Bench, Lane, random_tokens, tensors_of
 
 from antiphon.checkpoint import ModelSpec
-from antiphon.engine.batch import Batch, Run
+from antiphon.engine.batch import Batch, PageTable, Run
 from antiphon.engine.device import TORCH_DTYPES, DeviceKv, DeviceLlama, Shapes, cuda_found
 from antiphon.engine.kv_memory import KvDtype, layout_of
 from antiphon.testing.tiny_families import FAMILY_SPECS
@@ -58,18 +58,32 @@ class DeviceBench(Bench):
         pages: int,
         seed: int = 0,
         kv_dtype: KvDtype = KvDtype.FP32,
+        *,
+        apart: bool = False,
     ) -> None:
+        """Room for `pages` pages of all layers. `apart`: layers with windows have their own."""
         self.model = model  # pyright: ignore[reportAttributeAccessIssue]
-        layout = layout_of(model.spec, page_tokens, kv_dtype)
+        layout = layout_of(model.spec, page_tokens, kv_dtype, windows_apart=apart)
+        pages *= layout.entry_pages
         self.memory = DeviceKv(layout, pages, torch.device(device))  # pyright: ignore[reportAttributeAccessIssue]
         self.memory.flat.fill_(float("nan"))
         self._free = np.random.default_rng(seed).permutation(pages).tolist()
 
+    def lane(self, tokens: list[int]) -> Lane:
+        table, layout = PageTable(), self.memory.layout
+        wanted = -(-len(tokens) // layout.page_tokens) * layout.entry_pages
+        table.extend(0, [self._free.pop() for _ in range(wanted)])
+        return Lane(tokens, table)
+
     def kv(self, lane: Lane) -> torch.Tensor:
-        places = torch.arange(lane.done)
-        size = self.memory.layout.page_tokens
-        pages = torch.from_numpy(lane.table.pages)[places // size]
-        return self.memory.tensor.cpu()[pages, :, :, :, places % size]
+        layout, content = self.memory.layout, self.memory.tensor.cpu()
+        entries, slots = np.divmod(np.arange(lane.done), layout.page_tokens)
+        table = lane.table.pages.reshape(-1, layout.entry_pages)
+        of_layers = [
+            content[table[entries, place], within][np.arange(lane.done), :, :, slots]
+            for place, within in layout.homes.tolist()
+        ]
+        return torch.stack(of_layers, 1)
 
 
 class AloneOn:

@@ -13,7 +13,6 @@ from antiphon.engine.device.cuda_copies import PinnedMover
 from antiphon.engine.device.device_kv import PlainMover
 from antiphon.engine.kv_memory import layout_of
 from antiphon.errors import BugError, UsageError
-from antiphon.testing.tiny_families import FAMILY_SPECS
 from antiphon.types import PageCopy
 
 LAYOUT = layout_of(ODD_SPEC, 4)
@@ -172,11 +171,3 @@ def test_pinned_copies_are_plain_copies() -> None:
         host[4] = 9
         moved.to_device(np.array([4]))
         assert (device[4] == 9).all()
-
-
-def test_pages_of_a_share_of_the_layers_are_refused() -> None:
-    """What computes on a device would take one group's pages for those of all."""
-    apart = layout_of(FAMILY_SPECS["gemma3"], 4, windows_apart=True)
-    assert apart.entry_pages > 1
-    with pytest.raises(BugError, match="all layers"):
-        DeviceKv(apart, PAGES, torch.device("cpu"))

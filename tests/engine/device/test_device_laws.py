@@ -40,10 +40,10 @@ def test_bits_depend_on_neither_neighbours_nor_chunking_nor_page_size(
     kv = KvDtype.FP32 if dtype == "fp32" else KvDtype.BF16
     page_tokens = data.draw(st.sampled_from([1, 3, 16, 64]), "page_tokens")
     lengths = data.draw(st.lists(st.integers(1, CONTEXT), min_size=1, max_size=4), "lengths")
+    apart = data.draw(st.booleans(), "windows apart")
     model = model_on(device, family, dtype, shapes)
-    bench = DeviceBench(
-        model, device, page_tokens, 4 * (CONTEXT // page_tokens + 1), len(lengths), kv
-    )
+    pages = 4 * (CONTEXT // page_tokens + 1)
+    bench = DeviceBench(model, device, page_tokens, pages, len(lengths), kv, apart=apart)
     ones = [alone(device, family, dtype, shapes, kv, n) for n in range(len(lengths))]
     same_in_any_steps(bench, ones, lengths, data, CONTEXT)
 
@@ -103,10 +103,12 @@ def test_what_nobody_wrote_is_never_read(family: str, device: str) -> None:
     """`DeviceBench` fills all pages with NaN, nobody's page too."""
     for dtype, shapes in KINDS:
         kv = KvDtype.FP32 if dtype == "fp32" else KvDtype.BF16
-        bench = DeviceBench(model_on(device, family, dtype, shapes), device, 64, 3, 0, kv)
-        lane = bench.lane(random_tokens(FAMILY_SPECS[family], 129, 5))
-        for count in (1, 62, 65, 1):
-            assert torch.isfinite(bench.step([(lane, count)])).all()
+        model = model_on(device, family, dtype, shapes)
+        for apart in (False, True):
+            bench = DeviceBench(model, device, 64, 3, 0, kv, apart=apart)
+            lane = bench.lane(random_tokens(FAMILY_SPECS[family], 129, 5))
+            for count in (1, 62, 65, 1):
+                assert torch.isfinite(bench.step([(lane, count)])).all()
 
 
 @DEVICES

@@ -64,6 +64,15 @@ class PageGroups:
         """The first block that a row at `position`, or a later one, sees through the window."""
         return max(0, position + 1 - window.size) // self.block_tokens
 
+    def first_places(self, position: int) -> list[int]:
+        """For each place of an entry: from which place of a table on a row at `position`, or a
+        later one, reads pages there."""
+        first = [0] * self.entry_pages
+        for window in self.windows:
+            begin = self.first_block(window, position) * self.block_pages
+            first[window.places.start : window.places.stop] = [begin] * len(window.places)
+        return first
+
     def blocks_back(self, window: Window) -> int:
         """How many blocks before a block's first position its row sees, at most."""
         return -(-(window.size - 1) // self.block_tokens)

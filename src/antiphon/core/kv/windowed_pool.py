@@ -105,18 +105,19 @@ class WindowedPagePool(PagePool):
         tokens: Sequence[TokenId] = (),
         tenant: bytes = b"",
     ) -> bool:
-        """As of `PagePool`, strand by strand: what the cache lacks of the block gets its name.
+        """As of `PagePool`, strand by strand: what the cache lacks of the block, and what there is
+        of it, gets its name.
 
-        True if that was all of what the listener is told of.
+        True if the listener is told of it: if that was all of the first strand.
         """
-        if not self.prefix_cache or NO_PAGE in pages:
+        if not self.prefix_cache:
             return False
         if len(pages) != self.pages_per_block:
             raise BugError(f"a block has {self.pages_per_block} pages, not {len(pages)}")
-        fresh = key not in self._named
+        known = key in self._named
         for number, strand in enumerate(self._strands):
             mine = tuple(pages[place] for place in strand.places)
-            if key in strand.named:
+            if key in strand.named or NO_PAGE in mine:
                 continue
             for page in mine:
                 if not self._references[page] or self._block_of[page] is not None:
@@ -125,6 +126,7 @@ class WindowedPagePool(PagePool):
             for page in mine:
                 self._block_of[page] = block
             strand.named[key] = block
+        fresh = not known and key in self._named
         if fresh:
             self._listen(
                 BlockStored(key, parent, pages=tuple(pages), tokens=tuple(tokens), tenant=tenant)

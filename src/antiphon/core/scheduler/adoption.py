@@ -5,16 +5,17 @@ from dataclasses import dataclass, field
 from math import inf
 
 from antiphon.core.kv import PageGroups
-from antiphon.types import Offer, OfferedPage, OfferedSequence, Request
+from antiphon.types import NO_PAGE, Offer, OfferedPage, OfferedSequence, Request
 
 
 @dataclass(slots=True, eq=False)
 class Adoption:
-    """What an adopted request may pull: its sequences' pages, in order of their positions."""
+    """What an adopted request may pull: its sequences' pages, as in the tables that are offered."""
 
     offer: Offer
-    sources: Mapping[int, tuple[OfferedPage, ...]] = field(default_factory=dict)
-    """By sequence. Empty if nothing of the offer can be used: then all is computed here."""
+    sources: Mapping[int, tuple[OfferedPage | None, ...]] = field(default_factory=dict)
+    """By sequence; None where a window has passed. Empty if nothing of the offer can be used: then
+    all is computed here."""
     problem: str = ""
     """Why nothing can be used."""
 
@@ -40,25 +41,39 @@ def examine(
     if len(pages) != len(offer.pages):
         return Adoption(offer, problem="it names a page twice")
     offered = {one.sequence: one for one in offer.sequences}
-    sources: dict[int, tuple[OfferedPage, ...]] = {}
-    for sequence in alive:
+    sources: dict[int, tuple[OfferedPage | None, ...]] = {}
+    wanted = list(alive)
+    for sequence in wanted:
         tokens = len(request.prompt) + len(request.resumed[sequence]) - 1
         one = offered.get(sequence)
-        if one is None or not _covers(one, tokens, groups, pages):
+        alone = len(wanted) == 1
+        if one is None or not _covers(one, tokens, groups, pages, alone=alone):
             return Adoption(offer, problem=f"it does not cover sequence {sequence}")
-        sources[sequence] = tuple(map(pages.__getitem__, one.table))
+        sources[sequence] = tuple(map(pages.get, one.table))
     return Adoption(offer, sources)
 
 
 def _covers(
-    offered: OfferedSequence, tokens: int, groups: PageGroups, pages: Mapping[int, OfferedPage]
+    offered: OfferedSequence,
+    tokens: int,
+    groups: PageGroups,
+    pages: Mapping[int, OfferedPage],
+    *,
+    alone: bool,
 ) -> bool:
-    """Whether it is the KV of exactly so many tokens, each in a page that the offer has."""
+    """Whether it is the KV of exactly so many tokens, each in a page that the offer has.
+
+    `alone`: but for what the token after them does not see.
+    """
     table = offered.table
-    named = set(table)
-    return (
-        offered.tokens == tokens
-        and len(table) == groups.whole_pages(tokens)
-        and len(named) == len(table)
-        and named <= pages.keys()
-    )
+    if offered.tokens != tokens or len(table) != groups.whole_pages(tokens):
+        return False
+    held = [page for page in table if page != NO_PAGE]
+    named = set(held)
+    if len(named) < len(held) or not named <= pages.keys():
+        return False
+    if len(held) == len(table):
+        return True
+    first = groups.first_places(tokens) if alone else [0] * groups.entry_pages
+    each = groups.entry_pages
+    return all(NO_PAGE not in table[begin + place :: each] for place, begin in enumerate(first))

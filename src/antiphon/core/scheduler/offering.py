@@ -5,13 +5,15 @@ from antiphon.types import OfferedSequence, Prefilled, Seconds
 
 from .roster import Roster
 from .sequence import RequestState
+from .sequence_memory import SequenceMemory
 
 
 class Offering:
     """Turns parties whose prefill is done into leases."""
 
-    def __init__(self, roster: Roster, leases: LeaseBook) -> None:
+    def __init__(self, roster: Roster, memory: SequenceMemory, leases: LeaseBook) -> None:
         self._roster = roster
+        self._memory = memory
         self._leases = leases
 
     def ready(self) -> list[RequestState]:
@@ -32,6 +34,9 @@ class Offering:
     def _offer(self, state: RequestState, now: Seconds) -> Prefilled:
         request, lease = state.request, state.lease
         assert lease is not None
+        if len(state.alive) == 1:  # several share pages, and each is taken whole
+            (alone,) = state.alive
+            self._memory.pass_by(alone, alone.length - 1)
         sequences = tuple(
             OfferedSequence(one.key.sequence, one.length - 1, tuple(one.table))
             for one in state.alive

@@ -37,6 +37,8 @@ class _Part:
     sequence: SequenceState
     start: int
     pieces: int
+    whole: bool = False
+    """What lies between was left out: it is of use only if all of it comes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,16 +110,20 @@ class Receiving:
         return new
 
     def _begin_pull(self, leader: SequenceState, adoption: Adoption) -> None:
-        size, each = self._memory.page_tokens, self._memory.entry_pages
+        memory = self._memory
         parts: list[_Part] = []
         sources: list[OfferedPage] = []
         targets: list[PageId] = []
         for one in (leader, *leader.followers):
-            first = one.computed // size * each
-            lacking = adoption.sources.get(one.key.sequence, ())[first:]
-            parts.append(_Part(one, one.computed, len(lacking)))
-            sources += lacking
-            targets += one.table[first : first + len(lacking)]
+            offered = adoption.sources.get(one.key.sequence, ())
+            places = memory.lacking(one, one.length - 1) if offered else ()
+            left_out = len(places) < len(offered) - memory.pages_for(one.computed)
+            parts.append(_Part(one, one.computed, len(places), left_out))
+            for place in places:
+                page = offered[place]
+                assert page is not None
+                sources.append(page)
+                targets.append(one.table[place])
         request = leader.owner.request
         pull = Pull(
             request=request.id,
@@ -127,7 +133,8 @@ class Receiving:
             targets=tuple(targets),
         )
         self._pulls.append(pull)
-        self._depart(leader, _Flight(pull, tuple(parts), size, each))
+        flight = _Flight(pull, tuple(parts), memory.page_tokens, memory.entry_pages)
+        self._depart(leader, flight)
 
     def _begin_fetch(self, leader: SequenceState) -> None:
         size, per_block = self._memory.block_tokens, self._memory.pool.pages_per_block
@@ -308,12 +315,22 @@ class Receiving:
         for part in flight.parts:
             mine = good[begin : begin + part.pieces]
             begin += part.pieces
+            if part.whole:
+                self._count_whole(part, mine)
+                continue
             whole = mine.index(False) if False in mine else len(mine)
             whole //= flight.together
             if whole:
                 one = part.sequence
                 reach = part.start + whole * flight.piece_tokens
                 one.computed = min(reach, one.length - 1)
+
+    def _count_whole(self, part: _Part, good: tuple[bool, ...]) -> None:
+        """The pages that nothing came for are given back; or all is computed, in these, too."""
+        one = part.sequence
+        if all(good):
+            one.computed = one.length - 1
+            self._memory.pass_by(one, one.computed)
 
     def _arrive(self, flight: _Flight) -> SequenceState | None:
         """Nothing is written any more: the party runs. Returns who leads it now; None: nobody."""

@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterable, Sequence
 
 from antiphon.core.deadlines import Deadlines
 from antiphon.core.kv import PageTally
-from antiphon.types import PageId, RequestId, Seconds, SequenceKey
+from antiphon.types import NO_PAGE, PageId, RequestId, Seconds, SequenceKey
 
 from .history import History
 from .sequence import RequestState, SequenceState, in_party_order, is_prefill
@@ -144,7 +144,7 @@ class Roster:
         party = [leader, *leader.followers]
         owner = leader.owner
         if owner.lease is not None:
-            owner.promised = tuple(page for one in party for page in one.table)
+            owner.promised = tuple(page for one in party for page in one.table if page != NO_PAGE)
             self.promised.add(owner.promised)
             self.prefills[owner.request.id] = owner
         return party
@@ -204,7 +204,7 @@ class Roster:
         """Forget a party that is parked; returns the page references that it had."""
         references: list[PageId] = []
         for one in state.alive:
-            references += one.table
+            references += (page for page in one.table if page != NO_PAGE)
             one.table = []
             self.mark_ended(one, now)
             self._forget(one)

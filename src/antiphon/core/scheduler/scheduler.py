@@ -108,7 +108,7 @@ class Scheduler:
         self._completion = parts.completion(self._roster, self._memory, self._history)
         self._intake = Intake(config, kv, model, self._limits, parts)
         self.leases = parts.lease_book(self._roster.give_back, ttl_s=lease_ttl_s)
-        self._offering = Offering(self._roster, self.leases)
+        self._offering = Offering(self._roster, self._memory, self.leases)
         self._receiving = parts.receiving(self._roster, self._memory)
         self._growth = Growth(self._roster, self._memory)
         self._repeating = Repeating(self._roster, self._memory, most_repeats)

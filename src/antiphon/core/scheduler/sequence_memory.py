@@ -182,6 +182,13 @@ class SequenceMemory:
         """How much of its table the engine has to know for a chunk that ends before `end`."""
         return len(sequence.table)
 
+    def lacking(self, sequence: SequenceState, end: int) -> Sequence[int]:
+        """Which places of its table KV from elsewhere must fill for position `end` to be next."""
+        return range(self.pages_for(sequence.computed), self.pages_for(end))
+
+    def pass_by(self, sequence: SequenceState, now: int) -> None:
+        """Give back the pages that no position from `now` on reads: here there are none."""
+
     def fork(self, leader: SequenceState, follower: SequenceState) -> None:
         """The follower begins after the prompt.
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from antiphon.core.handover import LeaseBook
 from antiphon.core.kv import Match
 from antiphon.errors import BugError
-from antiphon.types import SchedulerEvent, Seconds, SequenceKey
+from antiphon.types import NO_PAGE, SchedulerEvent, Seconds, SequenceKey
 
 from .admission import Admission, Crowd, DeferReason, Deferred
 from .receiving import Receiving
@@ -170,7 +170,8 @@ class Starting:
 
     def _short_for_offer(self, head: SequenceState, match: Match) -> Deferred | None:
         offered, promised = self._leases.pages, self._roster.promised
-        more = sum(page not in offered and page not in promised for page in match.pages)
+        held = (page for page in match.pages if page != NO_PAGE)
+        more = sum(page not in offered and page not in promised for page in held)
         new = self._memory.party_pages(head) - len(match.pages)
         return self._admission.short_for_offer(
             new, len(offered) + len(promised) + more, match.idle_pages, self._roster.present()

@@ -48,7 +48,7 @@ class WindowedAdmission(Admission):
         groups = self._groups
         if not is_slim(candidate, self._known(match)):
             followers = sum(self._follower_pages(follower) for follower in candidate.followers)
-            return groups.whole_pages(candidate.length) + followers
+            return groups.whole_pages(candidate.length) + followers - match.pages.count(NO_PAGE)
         return groups.entries(candidate.length) * len(groups.lasting) + self._most(candidate)
 
     def _follower_pages(self, follower: SequenceState) -> int:

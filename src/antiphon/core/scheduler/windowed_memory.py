@@ -4,8 +4,9 @@
     pages of every position  █████████████████████████    layers that see all: from the start on
     pages of a window        ·······█████████████·········    taken before a step, then given back
 
-A sequence whose KV moves, or whose prompt others share, keeps all pages of all layers meanwhile:
-so whatever is offered, fetched or forked is whole, and every beginning of it can be gone on from.
+A sequence whose KV moves, or whose prompt others share, has room for all layers meanwhile: what
+does not come is computed there. But no more moves than is read again: of one sequence, what its
+windows see at the end. A prompt that several sequences share moves whole, and what is fetched does.
 """
 
 from collections.abc import Collection, Iterable
@@ -19,7 +20,7 @@ from .sequence_memory import SequenceMemory
 
 
 def is_slim(sequence: SequenceState, known: int) -> bool:
-    """Whether a sequence that starts with `known` tokens in place needs its windows' pages only."""
+    """Whether a sequence that starts with `known` tokens in place takes its windows' pages only."""
     owner = sequence.owner
     moves = owner.lease is not None or owner.adoption is not None or sequence.coming > known
     return not (moves or sequence.followers)
@@ -37,11 +38,9 @@ class WindowedMemory(SequenceMemory):
         self._passing = [place for window in groups.windows for place in window.places]
 
     def match(self, sequence: SequenceState) -> Match:
-        """As of `SequenceMemory`; whole blocks if they are to move or to be shared."""
+        """As of `SequenceMemory`; whole blocks if they are to be shared."""
         if self.pool.prefix_cache and not sequence.followers:
-            found = self.pool.match(self._names(sequence))
-            if is_slim(sequence, self.tokens_in(len(found.pages))):
-                return found
+            return self.pool.match(self._names(sequence))
         return super().match(sequence)
 
     def _found(self, keys: Iterable[BlockKey]) -> Match:
@@ -51,7 +50,10 @@ class WindowedMemory(SequenceMemory):
         """As of `SequenceMemory`, but a window's pages for the first step only."""
         known = self.tokens_in(len(match.pages))
         if not is_slim(sequence, known):
-            return super().start(sequence, match)
+            short = super().start(sequence, match)
+            if short is None and not sequence.followers:
+                sequence.passed_at = known
+            return short
         first, last = self._groups.entries(known), self._groups.entries(sequence.length)
         filled = self._groups.entries(min(sequence.length, known + self._step_tokens))
         lasting, passing = self._groups.lasting, self._passing
@@ -131,11 +133,17 @@ class WindowedMemory(SequenceMemory):
         """As of `SequenceMemory`: not those that later chunks will fill."""
         return min(len(sequence.table), self.pages_for(end))
 
-    def _pass_by(self, sequence: SequenceState) -> None:
-        """Give back the blocks that no position from `computed` on sees through a window."""
-        at, now = sequence.passed_at, sequence.computed
-        if sequence.followers or sequence.owner.lease is not None:
-            return
+    def lacking(self, sequence: SequenceState, end: int) -> list[int]:
+        """As of `SequenceMemory`: of a sequence by itself, what `end` does not see is left out."""
+        places = super().lacking(sequence, end)
+        if sequence.followers:
+            return list(places)
+        first = self._groups.first_places(end)
+        return [place for place in places if place >= first[place % self.entry_pages]]
+
+    def pass_by(self, sequence: SequenceState, now: int) -> None:
+        """As of `SequenceMemory`."""
+        at = sequence.passed_at
         gone: list[PageId] = []
         size, table, groups = self.entry_pages, sequence.table, self._groups
         entries = self.block_tokens // self.page_tokens
@@ -148,6 +156,11 @@ class WindowedMemory(SequenceMemory):
         sequence.passed_at = now
         if gone:
             self.pool.release(gone)
+
+    def _pass_by(self, sequence: SequenceState) -> None:
+        """Give back what no position from `computed` on sees, unless others are to have it."""
+        if not sequence.followers and sequence.owner.lease is None:
+            self.pass_by(sequence, sequence.computed)
 
     def fork(self, leader: SequenceState, follower: SequenceState) -> None:
         """As of `SequenceMemory`: until now both had all pages."""

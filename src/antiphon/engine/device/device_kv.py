@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from antiphon.errors import BugError, UsageError
+from antiphon.errors import UsageError
 from antiphon.types import PageCopy, PageId
 
 from ..kv_memory import KvArea, KvLayout, PagedKv
@@ -69,7 +69,7 @@ class PlainMover:
 
 class DeviceKv(PagedKv):
     """`pages` pages on `device`, zero at first, and one more, `nobodys_page`, for rows that fill a
-    step up; `layers` [layers][pages + 1, 2, kv_heads, page_tokens, head_width].
+    step up; `layers` [layers of a page][pages + 1, 2, kv_heads, page_tokens, head_width].
 
     With an `area` others have them too: whoever writes to the area's pages calls `host_writes`
     before, whoever reads them `to_host`. Calls about different pages may come from different
@@ -84,13 +84,7 @@ class DeviceKv(PagedKv):
         area: KvArea | None = None,
         mover: Callable[[torch.Tensor, torch.Tensor], PageMover] = PlainMover,
     ) -> None:
-        """Raises `UsageError` if the device has not the memory.
-
-        `layout` has all layers in one page, those with windows too: what reads the pages here
-        knows no other. Raises `BugError` otherwise.
-        """
-        if layout.entry_pages != 1:
-            raise BugError(f"pages of a device have all layers, not a share of {layout.name}")
+        """Raises `UsageError` if the device has not the memory."""
         try:
             flat = torch.zeros((pages + 1) * layout.page_bytes, dtype=torch.uint8, device=device)
         except RuntimeError as error:  # torch's CPU allocator has no type of its own for this

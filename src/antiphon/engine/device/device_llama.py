@@ -22,7 +22,7 @@ from ..reference import gated_gelu, gated_silu
 from .device_kv import DeviceKv
 from .device_weights import DeviceTensors
 from .expert_rows import mix
-from .paged_attention import AttentionSizes, attend
+from .paged_attention import AttentionSizes, LayerView, attend
 from .rotary import Rotary
 from .shapes import Shapes, shapes_of
 from .step_tensors import StepShape, StepTensors, pack
@@ -59,6 +59,7 @@ class DeviceLlama:
         runner: Runner = run_at_once,
     ) -> None:
         self.spec = spec
+        self.device = device
         self.context_len = context_len or spec.context_len
         self.shapes = shapes or shapes_of(device, dtype)
         self.expert_counts = ExpertCounts(spec)
@@ -77,8 +78,9 @@ class DeviceLlama:
         What others have brought of the pages that it reads comes to the device first; pages that
         it completes are copied for them when it is done.
         """
-        memory.bring(batch.tables)
-        shape, numbers = pack(batch, memory.layout, self.shapes, self._windows, memory.nobodys_page)
+        layout, nobodys_page = memory.layout, memory.nobodys_page
+        shape, numbers, read = pack(batch, layout, self.shapes, self._windows, nobodys_page)
+        memory.bring(read)
         self._real_rows = len(batch.tokens)
         decodes = len(batch.blocks) == len(batch.tokens)
         run = self._runner if decodes else run_at_once
@@ -134,15 +136,16 @@ class DeviceLlama:
 
         qkv = self.shapes.by_block(project, hidden)
         heads = self._rotary.turn(qkv[:, :turned], step.positions, windowed=window > 0)
-        pages = memory.layers[number]
+        place, within = memory.homes[number].tolist()
+        pages = memory.layers[within]
         both = torch.cat([heads[:, spec.heads :], qkv[:, turned:]], dim=1)
         both = both.view(len(both), 2, spec.kv_heads, width).to(pages.dtype)
-        pages[step.pages, :, :, step.slots] = both
+        pages[step.pages[place], :, :, step.slots] = both
         sizes = AttentionSizes(
             heads=spec.heads, kv_heads=spec.kv_heads, head_width=width, scale=spec.score_scale
         )
-        numbered = window, self._windows.index(window)
-        return attend(heads[:, : spec.heads], pages, step, sizes, self.shapes, numbered)
+        view = LayerView(window=window, number=self._windows.index(window), place=place)
+        return attend(heads[:, : spec.heads], pages, step, sizes, self.shapes, view)
 
     def _after_attention(
         self, layer: Layer, hidden: torch.Tensor, attended: torch.Tensor
@@ -199,4 +202,4 @@ def _completed(batch: Batch, memory: DeviceKv) -> np.ndarray:
     """Pages whose last slot the batch has written."""
     size = memory.layout.page_tokens
     last = batch.positions % size == size - 1
-    return batch.places[last, 0] // memory.layout.page_stride
+    return batch.places[last].ravel() // memory.layout.page_stride

@@ -18,6 +18,16 @@ _MINUS_INFINITY = float("-inf")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class LayerView:
+    """What a layer's rows see: `window` positions, their own included, 0 for all. `number`: the
+    window's in a step; `place`: which page of an entry the layer is in."""
+
+    window: int
+    number: int
+    place: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class AttentionSizes:
     """Of a model: heads, key-value heads, elements of a head, what scores are multiplied by."""
 
@@ -33,18 +43,17 @@ def attend(
     step: StepTensors,
     sizes: AttentionSizes,
     shapes: Shapes,
-    window: tuple[int, int],
+    view: LayerView,
 ) -> torch.Tensor:
     """Float32 [rows, heads · head_width] of rotated queries, float32 [rows, heads, head_width].
 
-    `pages` [pages, 2, kv_heads, page_tokens, head_width]: those of one layer. `window`: how many
-    positions a row sees, its own included, 0 for all; and its number in `step`. A query that is no
-    row's has some result.
+    `pages` [pages, 2, kv_heads, page_tokens, head_width]: those of one layer, which `view` is of. A
+    query that is no row's has some result.
     """
     outputs = []
     for first in range(0, step.shape.units, shapes.units):
         some = slice(first, first + shapes.units)
-        outputs.append(_of_units(queries, pages, step, sizes, shapes, window, some))
+        outputs.append(_of_units(queries, pages, step, sizes, shapes, view, some))
     attended = outputs[0] if len(outputs) == 1 else torch.cat(outputs)
     return attended.view(-1, sizes.heads * sizes.head_width)[step.places]
 
@@ -55,11 +64,11 @@ def _of_units(
     step: StepTensors,
     sizes: AttentionSizes,
     shapes: Shapes,
-    window: tuple[int, int],
+    view: LayerView,
     some: slice,
 ) -> torch.Tensor:
     """[units, query_rows, heads, head_width] of some units."""
-    span, number = window
+    span, number = view.window, view.number
     own, group = step.own[some], sizes.heads // sizes.kv_heads
     units, count = own.shape
     asked = _by_kv_head(queries[step.queries[some]] * sizes.scale, sizes)
@@ -67,7 +76,7 @@ def _of_units(
     peak = torch.full((*asked.shape[:3], 1), _MINUS_INFINITY, device=asked.device)
     total, gathered = torch.zeros_like(peak), torch.zeros_like(asked)
     offsets = torch.arange(shapes.tile, device=asked.device)
-    lows, highs, tables = step.lows[number, some], step.highs[some], step.tables[some]
+    lows, highs, tables = step.lows[number, some], step.highs[some], step.tables[view.place, some]
     for tile in range(step.shape.tiles[number]):
         at = step.starts[number, some, None] + (tile * shapes.tile + offsets)
         keys, values = _gathered(pages, tables, torch.clamp(at, lows[:, None], highs[:, None]))

@@ -22,9 +22,10 @@ _FIELDS = 4
 
 @dataclass(frozen=True, slots=True)
 class StepShape:
-    """Sizes of a step, padded; equal ones have equal tensors. `tiles`: for each window, how many
-    tiles of keys its units walk at most."""
+    """Sizes of a step, padded; equal ones have equal tensors. `entry`: pages of an entry of a page
+    table; `tiles`: for each window, how many tiles of keys its units walk at most."""
 
+    entry: int
     rows: int
     units: int
     query_rows: int
@@ -37,11 +38,11 @@ class StepShape:
 class StepTensors:
     """Views of one int64 tensor on the device.
 
-    tokens, positions [rows]; pages, slots [rows]: where a row's keys and values go; places [rows]:
-    which query of which unit it is, counted over all. queries, own [units, query_rows]: the row and
-    the position of each query. highs [units]: the last position of each; lows, starts [windows,
-    units]: the first that it sees, and where its first tile begins. tables [units, table]: pages.
-    sampled [sampled]: rows.
+    tokens, positions [rows]; pages [entry, rows], slots [rows]: where a row's keys and values go;
+    places [rows]: which query of which unit it is, counted over all. queries, own [units,
+    query_rows]: the row and the position of each query. highs [units]: the last position of each;
+    lows, starts [windows, units]: the first that it sees, and where its first tile begins. tables
+    [entry, units, table]: pages. sampled [sampled]: rows.
     """
 
     shape: StepShape
@@ -68,8 +69,11 @@ class StepTensors:
 
 def pack(
     batch: Batch, layout: KvLayout, shapes: Shapes, windows: Sequence[int], nobodys_page: int
-) -> tuple[StepShape, npt.NDArray[np.int64]]:
-    """The batch's shape and its numbers. `windows`: the model's different ones, 0 for none."""
+) -> tuple[StepShape, npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    """The batch's shape and its numbers, and the pages that it reads, of which some may repeat.
+
+    `windows`: the model's different ones, 0 for none.
+    """
     rows, count = shapes.padded_rows(len(batch.tokens)), shapes.query_rows
     units = np.array(list(_units(batch, count)), np.int64).reshape(-1, _FIELDS)
     most = shapes.padded_units(len(units))
@@ -86,20 +90,21 @@ def pack(
     real = within & (np.arange(most) < len(units))[:, None]
     places[queries[real]] = np.flatnonzero(real)
     tables = _tables(batch, units, most, layout, nobodys_page)
-    page, rest = np.divmod(batch.places[:, 0], layout.page_stride)
+    page = batch.places.T // layout.page_stride
     shape = StepShape(
+        layout.entry_pages,
         rows,
         most,
         count,
-        tables.shape[1],
+        tables.shape[-1],
         shapes.padded_rows(len(batch.sampled)) if len(batch.sampled) else 0,
         tuple(map(_power, tiles.tolist())),
     )
     arrays = (
         _longer(batch.tokens, rows),
         _longer(batch.positions, rows),
-        _longer(page, rows, nobodys_page),
-        _longer(rest // layout.head_width, rows),
+        *(_longer(of_place, rows, nobodys_page) for of_place in page),
+        _longer(batch.positions % layout.page_tokens, rows),
         places,
         queries,
         own,
@@ -109,14 +114,16 @@ def pack(
         tables,
         _longer(batch.sampled, shape.sampled),
     )
-    return shape, np.concatenate([array.ravel() for array in arrays])
+    numbers = np.concatenate([array.ravel() for array in arrays])
+    return shape, numbers, tables[tables != nobodys_page]
 
 
 def _sizes(shape: StepShape) -> tuple[tuple[int, ...], ...]:
     rows, units = (shape.rows,), (shape.units,)
     queries, windows = (shape.units, shape.query_rows), (len(shape.tiles), shape.units)
-    tables = (shape.units, shape.table)
-    of_rows, of_units = (rows,) * 5, (queries, queries, units, windows, windows, tables)
+    tables = (shape.entry, shape.units, shape.table)
+    of_rows = rows, rows, (shape.entry, shape.rows), rows, rows
+    of_units = queries, queries, units, windows, windows, tables
     return (*of_rows, *of_units, (shape.sampled,))
 
 
@@ -137,13 +144,19 @@ def _filled(units: npt.NDArray[np.int64], most: int) -> npt.NDArray[np.int64]:
 def _tables(
     batch: Batch, units: npt.NDArray[np.int64], most: int, layout: KvLayout, nobodys_page: int
 ) -> npt.NDArray[np.int64]:
-    """Each unit's page table as far as it reads; what is behind is never looked up."""
+    """Each unit's page tables, where it reads them; the rest is never looked up."""
     lengths = (units[:, 2] + units[:, 1] - 1) // layout.page_tokens + 1
-    tables = np.full((most, _power(int(lengths.max()))), nobodys_page, np.int64)
+    shape = layout.entry_pages, most, _power(int(lengths.max()))
+    tables = np.full(shape, nobodys_page, np.int64)
     for unit, (start, length) in enumerate(
         zip(units[:, 3].tolist(), lengths.tolist(), strict=True)
     ):
-        tables[unit, :length] = batch.tables[0, start : start + length]
+        tables[:, unit, :length] = batch.tables[:, start : start + length]
+    entries = np.arange(shape[-1])
+    for place, window in enumerate(layout.windows):
+        if window:
+            first = np.maximum(units[:, 2] + 1 - window, 0) // layout.page_tokens
+            tables[place, : len(units)][entries < first[:, None]] = nobodys_page
     return tables
 
 
