@@ -282,6 +282,9 @@ class TierStats:
     """Of tier `peer`, where blocks may come encoded."""
     computed_blocks_total: int = 0
     """Of tier `peer`: blocks that were left to be computed, as that was the better choice."""
+    block_s: Seconds | None = None
+    """Of tier `peer`: about how long each block of many takes to come, moved and coded as blocks
+    are now; None: nothing has come yet."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

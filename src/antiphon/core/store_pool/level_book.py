@@ -165,6 +165,13 @@ class LevelBook:
         """Of a block that came at that level."""
         return b"" if level in EXACT_LEVELS else self.lineage
 
+    def block_s(self, bytes_per_s: float, peer: StoreName = _NOBODY) -> Seconds:
+        """About how long each block of many takes to come from that peer, which is so fast, at the
+        level that was chosen last: the longer of moving, encoding and decoding it."""
+        seen = self._seen[self.latest]
+        moving_s = seen.block_bytes / bytes_per_s
+        return max(moving_s, self.encode_s(seen.name, 1, peer), seen.decode_s)
+
     def _fetch_level(self, seen: LevelGuess, peer: StoreName) -> FetchLevel:
         slower_s = max(self.encode_s(seen.name, 1, peer), seen.decode_s, _NO_TIME_S)
         return FetchLevel(
