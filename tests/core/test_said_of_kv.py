@@ -1,6 +1,7 @@
 """What can't be is found where it is said."""
 
 from dataclasses import replace
+from math import inf, nan
 
 import pytest
 from hypothesis import given, settings
@@ -59,6 +60,9 @@ def test_numbers() -> None:
         ({"stats": (replace(STATS, dropped=(("x" * 65, 1),)),)}, "no word"),
         ({"stats": (replace(STATS, dropped=(("why", -1),)),)}, "dropped (why) is -1"),
         ({"stats": (replace(STATS, dropped=(("why", 1),) * 65),)}, "65 reasons"),
+        ({"stats": (replace(STATS, block_s=-1.0),)}, "a block comes in -1.0 s"),
+        ({"stats": (replace(STATS, block_s=nan),)}, "a block comes in nan s"),
+        ({"stats": (replace(STATS, block_s=inf),)}, "a block comes in inf s"),
     ],
 )
 def test_what_a_store_answers(changed, problem: str) -> None:

@@ -101,6 +101,8 @@ def _wrong_stats(stats: TierStats) -> str:
             return "a reason to drop a block is no word"
         if problem := _wrong_count(f"dropped ({reason})", count):
             return problem
+    if stats.block_s is not None and not 0 <= stats.block_s < _MAX_COUNT:
+        return f"a block comes in {stats.block_s} s"
     if len(stats.levels) > len(LEVELS):
         return f"there are {len(stats.levels)} levels"
     return next(filter(None, map(_wrong_level, stats.levels)), "")

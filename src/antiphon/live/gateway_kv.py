@@ -25,6 +25,7 @@ from antiphon.types import (
     Member,
     ModelInfo,
     Seconds,
+    TierStats,
     WorkerId,
     WorkerInfo,
 )
@@ -39,6 +40,9 @@ from .kv_journal import KvNews
 from .network import reach_of
 from .socket_folder import store_socket
 from .watched_store import WatchedStore
+
+_CHANGED = 0.1
+"""By so much of what the router has heard a time must have changed to be told again."""
 
 
 class GatewayKv:
@@ -65,6 +69,8 @@ class GatewayKv:
             self._router = recorded(ROUTER, router, KV_METHODS, log_decision)
         self._config = config
         self._clock = clock
+        self._block_s: dict[WorkerId, Seconds] = {}
+        """How long a block takes each store that comes from another, as the router heard it."""
         self._store: WatchedStore | None = None
         if path := store_socket(sockets, config.store):
             self._store = WatchedStore(
@@ -72,8 +78,9 @@ class GatewayKv:
                 Incarnation(secrets.token_hex(8)),
                 config.cluster,
                 on_news=partial(self._heard_store, STORE),
-                on_left=self._store_left,
+                on_left=partial(self._store_left, STORE),
                 on_came=on_presence,
+                on_stats=partial(self._counted, STORE),
                 clock=clock,
             )
         self.hosts: HostStores | None = None
@@ -82,7 +89,8 @@ class GatewayKv:
                 reach,
                 config.cluster,
                 on_news=self._heard_store,
-                on_left=lambda store: self._router.kv_holder_left(store, clock()),
+                on_left=self._store_left,
+                on_stats=self._counted,
                 clock=clock,
             )
         self.seen = KvSeen(
@@ -164,6 +172,17 @@ class GatewayKv:
     def _heard_store(self, store: WorkerId, life: Incarnation, news: KvNews) -> KvReplay | None:
         return self._router.heard_kv(store, life, news, self._clock())
 
-    def _store_left(self) -> None:
-        self._router.kv_holder_left(STORE, self._clock())
-        self._on_presence()
+    def _store_left(self, store: WorkerId) -> None:
+        self._block_s.pop(store, None)
+        self._router.kv_holder_left(store, self._clock())
+        if store == STORE:
+            self._on_presence()
+
+    def _counted(self, store: WorkerId, stats: Sequence[TierStats]) -> None:
+        """Tell the router how long blocks take from other stores, when that has changed enough."""
+        for block_s in (one.block_s for one in stats if one.block_s is not None):
+            before_s = self._block_s.get(store)
+            if before_s is None or abs(block_s - before_s) > _CHANGED * before_s:
+                self._block_s[store] = block_s
+                token_s = block_s / self._config.kv.block_tokens
+                self._router.heard_peer_time(store, token_s, self._clock())

@@ -17,6 +17,7 @@ from antiphon.types import (
     Incarnation,
     KvReplay,
     Seconds,
+    TierStats,
     WorkerId,
     WorkerInfo,
 )
@@ -28,7 +29,7 @@ from .watched_store import WatchedStore
 
 class HostStores:
     """`on_news` gets what a store holds, under its name and that of one life of its stream;
-    `on_left` is called when all of that is void."""
+    `on_left` is called when all of that is void, `on_stats` when there are new counts."""
 
     def __init__(
         self,
@@ -37,6 +38,7 @@ class HostStores:
         *,
         on_news: Callable[[WorkerId, Incarnation, KvNews], KvReplay | None],
         on_left: Callable[[WorkerId], None],
+        on_stats: Callable[[WorkerId, tuple[TierStats, ...]], None],
         clock: Callable[[], Seconds],
     ) -> None:
         self.watched: dict[HostName, WatchedStore] = {}
@@ -45,6 +47,7 @@ class HostStores:
         self._config = config
         self._on_news = on_news
         self._on_left = on_left
+        self._on_stats = on_stats
         self._clock = clock
         self._gateway = Incarnation(secrets.token_hex(8))
         self._at: dict[HostName, HostPort] = {}
@@ -84,6 +87,7 @@ class HostStores:
             self._config,
             on_news=partial(self._on_news, store),
             on_left=lambda: self._left(store),
+            on_stats=partial(self._on_stats, store),
             clock=self._clock,
         )
         self._watching[host] = tasks.create_task(watched.run(), name=f"store of {host}")

@@ -61,11 +61,11 @@ class WatchedStore:
     """The store that listens at `address`, if one does, for as long as `run` runs.
 
     `on_news` gets what it holds and what changes, under a name of this stream's own, and returns
-    what it wants to hear again. `on_left` is called when all of that is void, and `on_came` when it
-    has come.
+    what it wants to hear again. `on_left` is called when all of that is void, `on_came` when it
+    has come, and `on_stats` when there are new counts.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913  where it is, and who hears of what
         self,
         address: Address,
         gateway: Incarnation,
@@ -74,6 +74,7 @@ class WatchedStore:
         on_news: Callable[[Incarnation, KvNews], KvReplay | None],
         on_left: Callable[[], None],
         on_came: Callable[[], None] = lambda: None,
+        on_stats: Callable[[tuple[TierStats, ...]], None] = lambda stats: None,
         clock: Callable[[], Seconds],
     ) -> None:
         self.address = address
@@ -85,6 +86,7 @@ class WatchedStore:
         self._on_news = on_news
         self._on_left = on_left
         self._on_came = on_came
+        self._on_stats = on_stats
         self._clock = clock
         self._quiet = QuietLog(_log, clock)
         self._stream: FrameStream | None = None
@@ -208,6 +210,7 @@ class WatchedStore:
             while True:
                 answer = await self.ask(StoreAsk(op=StoreOp.STATS), LONGEST_ASK_S)
                 self.stats, self.pool = answer.stats, answer.pool
+                self._on_stats(self.stats)
                 await asyncio.sleep(STATS_EVERY_S)
 
     @staticmethod

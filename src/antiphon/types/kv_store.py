@@ -40,9 +40,9 @@ class Fetch:
 
     `keys` are consecutive blocks of one prompt, from the first that is not here on; block i goes to
     the pages `targets[i]`. Whatever can't be had is computed here. `tenant` as in `Locate`.
-    `position`: how many blocks are before the first. `due`: when the request's first token is to
-    be there (None: it has no target); `compute_s`: what computing all of them takes here, as far as
-    is known.
+    `position`: how many blocks are before the first. `due`: when they are to be here, so that what
+    is computed behind them is in time for the first token (None: it has no target); `compute_s`:
+    what computing all of them takes here. Both as far as is known how fast prompts are computed.
     """
 
     request: RequestId
@@ -282,6 +282,9 @@ class TierStats:
     """Of tier `peer`, where blocks may come encoded."""
     computed_blocks_total: int = 0
     """Of tier `peer`: blocks that were left to be computed, as that was the better choice."""
+    block_s: Seconds | None = None
+    """Of tier `peer`: about how long each block of many takes to come, moved and coded as blocks
+    are now; None: nothing has come yet."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -218,6 +218,7 @@ def test_a_recorded_router_decides_the_same_again() -> None:
         told = KvDump(next=0, begins=True, ends=True, blocks=tuple((key, HOST) for key in keys))
         made.heard_kv(STORE, Incarnation(f"store-{number}"), told, number + 0.8)
         made.fetched(one.id, 64, 0.5, number + 0.9)
+        made.heard_peer_time(STORE, 1e-3 * (number % 3), number + 0.9)
         if number % 10 == 9:
             made.kv_holder_left(STORE, number + 0.9)
     assert {entry.method for entry in entries} == set(ROUTER_METHODS)

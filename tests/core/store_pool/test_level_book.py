@@ -122,3 +122,17 @@ def test_counts_are_of_what_was_done() -> None:
     assert (stats.read_bytes_total, stats.decode_s_total) == (4096, 0.25)
     assert (stats.damaged_blocks_total, stats.encoded_blocks_total) == (2, 1)
     assert (stats.encoded_bytes_total, stats.encode_s_total) == (512, 0.125)
+
+
+def test_a_block_takes_what_is_slowest_at_the_level_that_was_chosen_last() -> None:
+    mine, slow = book(), StoreName("slow")
+    assert mine.block_s(10 * MEGABYTE) == 0.1, "nothing was chosen yet: as it is"
+    assert choose(mine, 12 * MEGABYTE).level == "int8"
+    assert mine.block_s(10 * MEGABYTE) == 0.05
+    assert mine.block_s(10_000 * MEGABYTE) == 0.001, "as long as encoding takes"
+    mine.encoded_there("int8", 1, 0.199, slow)
+    assert (mine.block_s(10 * MEGABYTE, slow), mine.block_s(10 * MEGABYTE)) == (0.1, 0.05)
+    for _ in range(40):
+        mine.decoded("int8", 1, 0.5)
+    assert abs(mine.block_s(10 * MEGABYTE) - 0.5) < 1e-6
+    assert book("int8").block_s(10 * MEGABYTE) == 0.05

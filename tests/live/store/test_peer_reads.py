@@ -49,6 +49,8 @@ class Peer:
     address: PeerAddress = field(default_factory=lambda: PeerAddress(PEER, "127.0.0.1", 7420))
     read_counts: ReadCounts = field(default_factory=ReadCounts)
     timeouts: list[float] = field(default_factory=list[float])
+    asked: list[int] = field(default_factory=list[int])
+    """Blocks of each call."""
 
     def __post_init__(self) -> None:
         self.read = self.read_counts
@@ -56,6 +58,7 @@ class Peer:
 
     async def borrow(self, blocks: dict[BlockKey, int], *_: object, **__: object) -> PoolLent:
         self.now += ANSWER_S
+        self.asked.append(len(blocks))
         lent = tuple(
             LentBlock(
                 key=key,
@@ -137,6 +140,38 @@ async def test_what_is_lent_as_it_is_has_the_time_that_it_needs(threads: Executo
     reads = reads_of(peer, sources, threads, encoded)
     assert await read(reads, peer, 1, 20.0, "int8") == [True]
     assert peer.timeouts[0] >= SLOT / PAGE
+
+
+async def test_encoded_blocks_are_asked_for_a_few_at_a_time(threads: Executor) -> None:
+    """Else none would be decoded before the last one has come."""
+    peer, sources = Peer(64 * PAGE), Sources(1.25e9)
+    reads = reads_of(peer, sources, threads, cast("Any", SimpleNamespace()))
+    assert all(await read(reads, peer, 20, 20.0, "int8"))
+    assert peer.asked == [8, 8, 4]
+    assert all(await read(reads, peer, 20, 20.0))
+    assert peer.asked[3:] == [20]
+
+
+async def test_what_waits_for_a_thread_that_decodes_moves_nothing() -> None:
+    """Else who decodes slowly would take its peers for slow, and have them encode more."""
+    peer, sources = Peer(64 * PAGE, encoded=PAGE_BYTES), Sources(1.25e9)
+
+    def decode(*_: object) -> bool:
+        peer.now += 0.05
+        return True
+
+    memory = SimpleNamespace(
+        block=lambda slot: None, fill=lambda slot, write: pages(PAGES) if write(None) else None
+    )
+    book = LevelBook("int8", LEVELS, block_tokens=1)
+    coder = SimpleNamespace(decode=decode)
+    inbox = EncodedInbox(SLOT)
+    encoded = EncodedPull(cast("Any", peer), inbox, cast("Any", coder), book, cast("Any", memory))
+    with ThreadPoolExecutor(1) as one:
+        reads = reads_of(peer, sources, one, encoded)
+        assert all(await read(reads, peer, 16, 20.0, "int8"))
+    assert peer.asked == [8, 8]
+    assert reads.bytes_per_s() == pytest.approx(64 * PAGE_BYTES)
 
 
 async def test_a_full_inbox_is_not_the_peers_fault(threads: Executor) -> None:

@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from math import ceil
 
 from antiphon.core.costs import PhaseTime, occupied_s
+from antiphon.core.host_names import store_of
 from antiphon.types import Seconds, Slo, WorkerId
 
 from .demand import Demand
@@ -61,6 +62,7 @@ class Forecast:
             plan,
             store,
             self.fetches,
+            at=store_of(worker.info.id),
             kv_bytes_per_token=self.kv_bytes_per_token,
             pace=worker.pace.factor,
             computed=lambda cached: self._computed(cached, sharing),

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import NamedTuple
 
-from antiphon.types import Seconds, Tier
+from antiphon.types import Seconds, Tier, WorkerId
 
 from .fetch_pace import FetchPace
 from .prefix_beliefs import StoredTokens
@@ -34,6 +34,7 @@ def cheapest(
     store: tuple[StoredTokens, ...],
     fetches: FetchPace,
     *,
+    at: WorkerId,
     kv_bytes_per_token: int,
     pace: float,
     computed: Callable[[int], PrefixPlan],
@@ -42,7 +43,8 @@ def cheapest(
 
     Mooncake (Qin et al., FAST 2025), algorithm 1: the longest match elsewhere is fetched if that
     beats computing it. Here each tier has its own time, so that a prefix may be fetched as far as
-    a fast tier has it. `computed` makes the plan with so many tokens cached.
+    a fast tier has it. `at`: which store that is. `computed` makes the plan with so many tokens
+    cached.
     """
     best, best_s = own, pace * own.compute_s
     times: dict[Tier, Seconds] = {}
@@ -54,7 +56,7 @@ def cheapest(
         if lacking <= 0:
             continue
         sizes[tier] = sizes.get(tier, 0) + lacking * kv_bytes_per_token
-        times[tier] = fetches.seconds(sizes[tier], tier)
+        times[tier] = fetches.seconds(sizes[tier], tier, at)
         fetch_s, plan = sum(times.values()), computed(reach)
         if fetch_s + pace * plan.compute_s < best_s:
             best_s = fetch_s + pace * plan.compute_s

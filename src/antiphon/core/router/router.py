@@ -61,7 +61,7 @@ from .worker_belief import WorkerBelief
 
 ROUTER = "router"
 """The router's name in a record of decisions."""
-KV_METHODS = ("heard_kv", "kv_holder_left")
+KV_METHODS = ("heard_kv", "heard_peer_time", "kv_holder_left")
 """Those that a gateway calls itself: its book calls the others, and they are in its record."""
 ROUTER_METHODS = (
     "observe",
@@ -173,6 +173,11 @@ class Router:
                 return None
         return self._prefixes.index.apply(holder, incarnation, message, now)
 
+    def heard_peer_time(self, store: WorkerId, token_s: Seconds, now: Seconds) -> None:
+        """A store says how long a token's KV takes that it reads from others. Mutates."""
+        if self._fetches is not None:
+            self._fetches.told(store, token_s / self._kv_bytes_per_token)
+
     def kv_holder_left(self, holder: WorkerId, now: Seconds) -> None:
         """What this holder had is out of reach. Mutates.
 
@@ -180,6 +185,8 @@ class Router:
         stopped telling what it has.
         """
         self._prefixes.left(holder)
+        if self._fetches is not None and is_store(holder):
+            self._fetches.told(holder, None)
 
     def prefilled(self, request: RequestId, now: Seconds) -> None:
         """Its first token is there: load moves from prefill to decode. Mutates, once."""

@@ -26,7 +26,7 @@ from antiphon.types import (
 from .adoption import Adoption
 from .early_start import MOST_STALL_S, Arrival, PrefillPace, may_begin
 from .roster import Roster
-from .sequence import RequestState, SequenceState, shared_tokens, started_event
+from .sequence import SequenceState, shared_tokens, started_event
 from .sequence_memory import SequenceMemory
 
 
@@ -149,11 +149,21 @@ class Receiving:
             ),
             tenant=leader.owner.tenant,
             position=blocks.start,
-            due=_due(leader.owner),
+            due=self._due(leader),
             compute_s=self.pace.seconds(len(blocks) * size),
         )
         self._fetches.append(fetch)
         self._depart(leader, _Flight(fetch, (_Part(leader, leader.computed, len(blocks)),), size))
+
+    def _due(self, leader: SequenceState) -> Seconds | None:
+        """When a fetch of the leader's is to be here, so that computing the rest of the prompt ends
+        in time; None: its first token has no target."""
+        owner = leader.owner
+        slo = owner.request.slo
+        if slo is None or isinf(slo.ttft_s):
+            return None
+        rest_s = self.pace.seconds(leader.uncomputed) or 0.0
+        return owner.arrived_at + slo.ttft_s - rest_s
 
     def _depart(self, leader: SequenceState, flight: _Flight) -> None:
         self._roster.receive(leader)
@@ -356,9 +366,3 @@ class Receiving:
         for one in party:
             if one.computed >= one.next_commit:
                 self._memory.commit(one)
-
-
-def _due(owner: RequestState) -> Seconds | None:
-    """When its first token is to be there; None: it has no target."""
-    slo = owner.request.slo
-    return None if slo is None or isinf(slo.ttft_s) else owner.arrived_at + slo.ttft_s

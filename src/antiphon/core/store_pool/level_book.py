@@ -67,6 +67,8 @@ class LevelBook:
         self.lineage = lineage
         self.computed_blocks = 0
         """How many were left to be computed."""
+        self.latest = RAW if level == ADAPTIVE else level
+        """The level that was chosen last."""
         self._seen = {one.name: one for one in levels}
         self._encode_s: dict[tuple[str, StoreName], Seconds] = {}
         """Of a level and who encodes; the guess holds for those that have said nothing."""
@@ -99,11 +101,12 @@ class LevelBook:
         peer: StoreName = _NOBODY,
     ) -> Chosen:
         """What to do about the next of `blocks` (at least 1) that `peer` has. `here_rank`: of the
-        worst that was read for the same; `bytes_per_s`: the peer's speed, None: not known yet.
-        Mutates only what it counts."""
+        worst that was read for the same; `bytes_per_s`: the peer's speed, None: not known yet;
+        `now`: when they can begin to move. Mutates only what it counts, and `latest`."""
         chosen = self._choose(blocks, terms, here_rank, bytes_per_s, now, peer)
         if chosen.blocks:
             self._count(chosen.level, chosen_total=1)
+            self.latest = chosen.level
         return chosen
 
     def _choose(
@@ -161,6 +164,13 @@ class LevelBook:
     def lineage_of(self, level: str) -> bytes:
         """Of a block that came at that level."""
         return b"" if level in EXACT_LEVELS else self.lineage
+
+    def block_s(self, bytes_per_s: float, peer: StoreName = _NOBODY) -> Seconds:
+        """About how long each block of many takes to come from that peer, which is so fast, at the
+        level that was chosen last: the longer of moving, encoding and decoding it."""
+        seen = self._seen[self.latest]
+        moving_s = seen.block_bytes / bytes_per_s
+        return max(moving_s, self.encode_s(seen.name, 1, peer), seen.decode_s)
 
     def _fetch_level(self, seen: LevelGuess, peer: StoreName) -> FetchLevel:
         slower_s = max(self.encode_s(seen.name, 1, peer), seen.decode_s, _NO_TIME_S)

@@ -118,7 +118,7 @@ class BringingUp:
                 ahead = [key for key in there if key not in self._loads]
                 if not ahead:  # begun by others, or gone, while we waited
                     break
-                chosen = read.choose(ahead)
+                chosen = read.choose(ahead, len(there) - len(ahead))
                 if not chosen.blocks and loads[0].key in way.left[:BLOCKS_A_TURN]:
                     read.left(len(ahead))
                     return False

@@ -24,8 +24,9 @@ class Filled:
 class Reading(Protocol):
     """One caller's way through blocks that peers have: how to read them, chunk by chunk."""
 
-    def choose(self, keys: Sequence[BlockKey]) -> Chosen:
-        """How to read the next of these (at least one): see `LevelBook.choose`. Mutates."""
+    def choose(self, keys: Sequence[BlockKey], on_way: int = 0) -> Chosen:
+        """How to read the next of these (at least one), behind so many blocks that are on their way
+        from peers already: see `LevelBook.choose`. Mutates."""
         ...
 
     def left(self, blocks: int) -> None:

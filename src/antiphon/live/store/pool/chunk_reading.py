@@ -24,12 +24,19 @@ class ChunkReading:
         self._clock = clock
         self._terms = book.terms(terms, clock())
         self._rank = 0
+        self._level = book.latest
 
-    def choose(self, keys: Sequence[BlockKey]) -> Chosen:
-        """See `Reading`."""
+    def choose(self, keys: Sequence[BlockKey], on_way: int = 0) -> Chosen:
+        """See `Reading`. What is on its way is taken to come at the level that was chosen last, and
+        what is chosen now to begin behind it."""
         peer, speed = self._sender(keys[0])
-        chosen = self._book.choose(len(keys), self._terms, self._rank, speed, self._clock(), peer)
+        begins_at = self._clock()
+        if speed is not None:
+            begins_at += on_way * self._book.block_bytes(self._level) / speed
+        chosen = self._book.choose(len(keys), self._terms, self._rank, speed, begins_at, peer)
         self._rank = max(self._rank, chosen.rank)
+        if chosen.blocks:
+            self._level = chosen.level
         return chosen
 
     def left(self, blocks: int) -> None:

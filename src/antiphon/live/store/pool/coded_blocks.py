@@ -4,7 +4,7 @@ In a pool whose blocks cross the network as they are there is a book of one leve
 """
 
 import asyncio
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -12,7 +12,7 @@ from antiphon.core.store_joining import Tenancy
 from antiphon.core.store_pool import RAW, LevelBook, LevelGuess
 from antiphon.live.store.host_memory import HostBlocks, HostMemory
 from antiphon.store.transfer.tcp import PageClient
-from antiphon.types import DataAccess, PoolWelcome, Seconds, Tier, TierStats
+from antiphon.types import DataAccess, PoolWelcome, Seconds, StoreName, Tier, TierStats
 
 from .block_coder import BlockCoder, Coding
 from .encoded_lender import EncodedLender
@@ -91,10 +91,14 @@ class CodedBlocks:
         client = PageClient(access, self.inbox.region)
         return EncodedPull(client, self.inbox, self.coder, self.book, memory)
 
-    def stats(self, pooled_blocks: int) -> TierStats | None:
-        """What came and went, by level; None: blocks come as they are."""
+    def stats(
+        self, pooled_blocks: int, speeds: Mapping[StoreName, float | None]
+    ) -> TierStats | None:
+        """What came and went, by level; None: blocks come as they are. `speeds`: bytes a second of
+        each peer, None: nothing has come from it yet."""
         if not self.book.codes:
             return None
+        seen = [self.book.block_s(speed, name) for name, speed in speeds.items() if speed]
         return TierStats(
             tier=Tier.PEER,
             blocks=pooled_blocks,
@@ -102,4 +106,5 @@ class CodedBlocks:
             limit_bytes=0,
             levels=self.book.stats(),
             computed_blocks_total=self.book.computed_blocks,
+            block_s=sum(seen) / len(seen) if seen else None,
         )

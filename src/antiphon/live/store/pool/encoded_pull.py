@@ -6,7 +6,7 @@ else is a miss. Nothing of a lender's word sizes memory.
 
 import asyncio
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass
 
@@ -74,22 +74,16 @@ class EncodedPull:
         threads: Executor,
         moving: Moving,
     ) -> Pulled:
-        """Those that came and are what was lent. Nothing is written any more when it returns.
-        `moving` hears when the pull begins, once there is room, and what it brought."""
+        """Those that came and are what was lent. Nothing is written any more when it returns."""
         began, count = time.monotonic(), sum(len(one.lent.pages) for one in blocks)
         try:
             async with asyncio.timeout(timeout_s):
                 targets = await self._inbox.take(count)
         except TimeoutError:
             return Pulled({}, tried=False)
-        moving.began()
         left_s = max(0.001, timeout_s - (time.monotonic() - began))
         loop = asyncio.get_running_loop()
-
-        def moved(size_bytes: int) -> None:
-            loop.call_soon_threadsafe(moving.ended, size_bytes)
-
-        work = loop.run_in_executor(threads, self._pull, blocks, targets, level, left_s, moved)
+        work = loop.run_in_executor(threads, self._pull, blocks, targets, level, left_s, moving)
         try:
             pulled, decode_s, damaged = await asyncio.shield(work)
         except asyncio.CancelledError:
@@ -108,15 +102,12 @@ class EncodedPull:
         targets: Sequence[PageId],
         level: str,
         timeout_s: Seconds,
-        moved: Callable[[int], None],
+        moving: Moving,
     ) -> tuple[Pulled, Seconds, int]:
         """On a thread. With how long decoding took it, and how many could not be decoded."""
         sources = [page for one in blocks for page in one.lent.pages]
-        good: Sequence[bool] = ()
-        try:
-            good = self._client.pull(list(map(PagePull, sources, targets)), timeout_s)
-        finally:
-            moved(sum(good) * PAGE_BYTES)
+        pulls = list(map(PagePull, sources, targets))
+        good = moving.pull(self._client, pulls, timeout_s, PAGE_BYTES)
         decoding = time.thread_time()
         came: dict[BlockKey, Pages] = {}
         at = damaged = 0

@@ -1,5 +1,8 @@
 """Blocks that are read from one peer: those that are wanted at once, at one level, go in one call.
 
+Encoded ones in calls of a few: while some are decoded the next are on their way, and those behind
+them are encoded.
+
 wanted ─┐                                   ┌─ PageClient ─ checked ─► sealed in its slot
 wanted ─┼─► PoolRead ──► PoolLent (pages) ──┼─ EncodedPull ─ decoded ─► sealed in its slot
 wanted ─┘                                   └─ not lent, late, other bytes ─► None: a miss
@@ -13,7 +16,7 @@ from typing import Any
 
 from antiphon.core.said_of_links import told_problem
 from antiphon.core.store_pool import RAW, LevelBook, Sources, StorePool
-from antiphon.core.tiers import Slot
+from antiphon.core.tiers import BLOCKS_A_TURN, Slot
 from antiphon.errors import PeerError
 from antiphon.live.path_uses import path_uses
 from antiphon.live.store.host_memory import HostMemory
@@ -123,8 +126,9 @@ class PeerReads:
         wanted, self._wanted = self._wanted, []
         for level in dict.fromkeys(one.level for one in wanted):
             mine = [one for one in wanted if one.level == level]
-            for first in range(0, len(mine), BLOCKS_AT_ONCE):
-                task = self._spawn(self._read(mine[first : first + BLOCKS_AT_ONCE], level))
+            size = BLOCKS_AT_ONCE if level == RAW else BLOCKS_A_TURN
+            for first in range(0, len(mine), size):
+                task = self._spawn(self._read(mine[first : first + size], level))
                 self._running.add(task)
                 task.add_done_callback(self._running.discard)
 
@@ -263,17 +267,13 @@ class PeerReads:
     ) -> dict[BlockKey, Filled]:
         if not blocks:
             return {}
-        moving.began()
         loop = asyncio.get_running_loop()
-        work = loop.run_in_executor(self._threads, self._pull, blocks, slots, timeout_s)
-        size_bytes = 0
+        work = loop.run_in_executor(self._threads, self._pull, blocks, slots, timeout_s, moving)
         try:
-            come, size_bytes = await asyncio.shield(work)
+            come = await asyncio.shield(work)
         except asyncio.CancelledError:
             await asyncio.wait([work])
             raise
-        finally:
-            moving.ended(size_bytes)
         self._book.came(RAW, len(come), len(come) * self._memory.slot_bytes)
         return come
 
@@ -290,17 +290,21 @@ class PeerReads:
         return come, len(blocks) if pulled.tried else 0
 
     def _pull(
-        self, blocks: Sequence[LentBlock], slots: dict[BlockKey, Slot], timeout_s: Seconds
-    ) -> tuple[dict[BlockKey, Filled], int]:
-        """On a thread. With the bytes of all good pages: a block that is late has told, too, how
-        fast the peer is."""
+        self,
+        blocks: Sequence[LentBlock],
+        slots: dict[BlockKey, Slot],
+        timeout_s: Seconds,
+        moving: Moving,
+    ) -> dict[BlockKey, Filled]:
+        """On a thread. A block that is late has told `moving`, too, how fast the peer is."""
         count = self._memory.slot_pages
         pulls = [
             PagePull(page, slots[block.key] * count + number)
             for block in blocks
             for number, page in enumerate(block.pages)
         ]
-        good = self._client.pull(pulls, timeout_s)
+        page_bytes = self._memory.slot_bytes // count
+        good = moving.pull(self._client, pulls, timeout_s, page_bytes)
         come: dict[BlockKey, Filled] = {}
         for at, block in enumerate(blocks):
             if all(good[at * count : (at + 1) * count]):
@@ -308,7 +312,7 @@ class PeerReads:
                 sealed = self._memory.region.seal(range(first, first + count))
                 if [page.checksum for page in sealed] == [page.checksum for page in block.pages]:
                     come[block.key] = Filled(sealed)
-        return come, sum(good) * (self._memory.slot_bytes // count)
+        return come
 
 
 def wrong_encoding(answer: PoolLent, blocks: int, most_s: Seconds) -> str:

@@ -304,7 +304,8 @@ class PoolMember:
 
     def levels(self) -> TierStats | None:
         """Of this tenancy."""
-        return self._coded.stats(len(self.pool.pooled()))
+        speeds = {name: reads.bytes_per_s() for name, reads in self._reads.items()}
+        return self._coded.stats(len(self.pool.pooled()), speeds)
 
     def recovered(self, key: BlockKey) -> None:
         """Read and compared before peers hear of it."""

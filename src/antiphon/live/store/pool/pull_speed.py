@@ -1,9 +1,11 @@
 """How fast a peer sends: bytes over the time in which something was on its way, no other."""
 
-from collections.abc import Callable
+import asyncio
+from collections.abc import Callable, Sequence
 
 from antiphon.core.transfer import PathSpeed
-from antiphon.types import Seconds
+from antiphon.store.transfer.tcp import PageClient
+from antiphon.types import PagePull, Seconds
 
 
 class PullSpeed:
@@ -19,38 +21,50 @@ class PullSpeed:
         """As it was measured last; None: nothing has come yet."""
         return self._speed.bytes_per_s(self.clock()) or self._last_bytes_per_s
 
-    def began(self) -> None:
-        """A pull asks for its first byte."""
-        self._speed.began(self.clock())
+    def began(self, at: Seconds) -> None:
+        """A pull asked for its first byte."""
+        self._speed.began(at)
         self._pulls += 1
 
-    def ended(self, size_bytes: int) -> None:
-        """It brought so much, and will bring no more."""
-        now = self.clock()
+    def ended(self, size_bytes: int, at: Seconds) -> None:
+        """It brought so much, and brings no more."""
         self._pulls -= 1
-        self._speed.came(size_bytes, now, busy=self._pulls > 0)
-        self._last_bytes_per_s = self._speed.bytes_per_s(now) or self._last_bytes_per_s
+        self._speed.came(size_bytes, at, busy=self._pulls > 0)
+        self._last_bytes_per_s = self._speed.bytes_per_s(at) or self._last_bytes_per_s
 
 
 class Moving:
-    """What one call to a peer has moved, and in how long: `began` and `ended` by turns, or, for
-    pulls beside one another, each as often. `seconds`: from the first byte asked to the last."""
+    """What one call to a peer has moved, and in how long, over pulls one after another or at the
+    same time. `seconds`: from the first byte asked to the last. Made on the event loop that counts.
+    """
 
     def __init__(self, speed: PullSpeed) -> None:
         self.size_bytes = 0
         self.seconds: Seconds = 0.0
         self._speed = speed
+        self._loop = asyncio.get_running_loop()
         self._began: Seconds | None = None
 
-    def began(self) -> None:
-        """See `PullSpeed`."""
-        self._speed.began()
-        if self._began is None:
-            self._began = self._speed.clock()
+    def pull(
+        self, client: PageClient, pulls: Sequence[PagePull], timeout_s: Seconds, page_bytes: int
+    ) -> Sequence[bool]:
+        """`PageClient.pull`, timed, on a thread: what waits for one moves nothing, nor does one
+        that decodes. Bytes of good pages count, whether their block was whole or not."""
+        good: Sequence[bool] = ()
+        self._loop.call_soon_threadsafe(self._begins, self._speed.clock())
+        try:
+            good = client.pull(pulls, timeout_s)
+        finally:
+            size_bytes = sum(good) * page_bytes
+            self._loop.call_soon_threadsafe(self._ends, size_bytes, self._speed.clock())
+        return good
 
-    def ended(self, size_bytes: int) -> None:
-        """See `PullSpeed`. Bytes of good pages count, whether their block was whole or not."""
-        self._speed.ended(size_bytes)
+    def _begins(self, at: Seconds) -> None:
+        self._speed.began(at)
+        self._began = at if self._began is None else min(at, self._began)
+
+    def _ends(self, size_bytes: int, at: Seconds) -> None:
+        self._speed.ended(size_bytes, at)
         self.size_bytes += size_bytes
-        if self._began is not None:
-            self.seconds = self._speed.clock() - self._began
+        assert self._began is not None
+        self.seconds = max(self.seconds, at - self._began)
