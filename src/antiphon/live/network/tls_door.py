@@ -58,7 +58,7 @@ def bound(addresses: Sequence[str], port: int, key: str) -> list[socket.socket]:
             ) from None
         where = format_host_port(address, port)
         if isinstance(error, OSError) and error.errno == errno.EADDRINUSE:
-            owner = port_owner(port) or "another process"
+            owner = port_owner(address, port) or "another process"
             raise UsageError(
                 f"{key}: port {where} is taken by {owner}: stop that, or choose another port"
             ) from None
