@@ -1,6 +1,7 @@
 """`antiphon cluster` as a person meets it."""
 
 import json
+import socket
 from pathlib import Path
 from typing import Any
 
@@ -159,6 +160,24 @@ def test_a_workers_store_needs_a_place_in_the_pool(
     done = run("worker", "m.gguf", "--join", "10.0.0.1:7400", *whose, "--decode", "1", *options)
     assert done.exit_code == 2
     assert says in done.stderr
+
+
+def test_an_address_without_answer_is_named_once_with_what_to_do(tmp_path: Path) -> None:
+    with socket.socket() as nobody:  # bound, and not listening: refused
+        nobody.bind(("127.0.0.1", 0))
+        port = nobody.getsockname()[1]
+        file, keys = tmp_path / "cluster.toml", tmp_path / "keys"
+        here = FILE.replace("10.0.0.", "127.0.0.")
+        file.write_text(here.replace("gateway = true", f"gateway = true\nport = {port}"))
+        assert run("cluster", "keys", str(keys), "--config", str(file)).exit_code == 0
+        done = run("cluster", "check", str(file), "--keys", str(keys), "--dial")
+    assert done.exit_code == 1, done.output
+    [line] = [line for line in done.stdout.splitlines() if line.startswith("  gateway at ")]
+    assert line == (
+        f"  gateway at 127.0.0.1:{port}: nothing listens there: start Antiphon on that host, or "
+        f"correct the port in the file"
+    )
+    assert "Errno" not in done.output
 
 
 def test_who_is_called_asks_for_a_certificate(file: Path) -> None:

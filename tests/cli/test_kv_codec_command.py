@@ -68,7 +68,7 @@ def test_levels_are_compared(folder: Path) -> None:
     [
         (("compress", "tiny", "-l", "int9"), 'codec level "int9"'),
         (("compress", "tiny", "-l", "entropy-1"), "needs the model's profile"),
-        (("compress", "tiny", "--profile", "text.txt"), "is no profile that"),
+        (("compress", "tiny", "--profile", "text.txt"), "--profile text.txt: is no profile"),
         (
             ("compress", "other", "--profile", "tiny.kvprofile", "--tokens", "64"),
             "the profile is of",

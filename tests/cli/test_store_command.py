@@ -63,4 +63,15 @@ def test_a_level_without_its_profile_is_refused_with_the_remedy(tmp_path: Path) 
         app, ["store", "--socket-dir", str(tmp_path), "--pool-level", "entropy-1"]
     )
     assert result.exit_code == 2
-    assert "antiphon kv profile" in result.output
+    assert "--kv-profile" in result.output
+    assert "`antiphon kv profile MODEL -o FILE` makes one" in result.output
+
+
+def test_a_profile_that_is_none_is_refused_by_its_option(tmp_path: Path) -> None:
+    place = ["--pool-name", "a", "--pool-listen", "127.0.0.1:7421", "--pool-level", "adaptive"]
+    result = CliRunner().invoke(
+        app,
+        ["store", "--socket-dir", str(tmp_path / "s"), *place, "--kv-profile", str(tmp_path)],
+    )
+    assert result.exit_code == 2
+    assert f"store_pool.profile (--kv-profile) = {tmp_path}: is a folder" in result.output

@@ -1,6 +1,7 @@
 """Profiles: what the fit promises, and files that are read strictly."""
 
 import json
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -23,6 +24,7 @@ from antiphon.store.codec import (
     entropy,
     find_flaw,
     fit_levels,
+    peek_kv_profile,
     read_kv_profile,
     transform_of,
     write_kv_profile,
@@ -248,9 +250,28 @@ def test_damage_of_any_tensor_is_seen(tmp_path: Path) -> None:
             read_kv_profile(path)
 
 
-def test_a_missing_file_is_named(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match=r"no\.kvprofile: can't be read"):
-        read_kv_profile(tmp_path / "no.kvprofile")
+@pytest.mark.parametrize("read", [peek_kv_profile, read_kv_profile])
+@pytest.mark.parametrize(
+    ("name", "told"),
+    [
+        ("no.kvprofile", "there is no such file: `antiphon kv profile MODEL -o FILE` makes one"),
+        (".", "is a folder: name the file that `antiphon kv profile` wrote"),
+        ("times.json", "is no profile of a model's KV"),
+        ("weights.safetensors", r"its tensors are something else's\): `antiphon kv profile MODEL"),
+        ("newer.kvprofile", "version 99; here it is 'antiphon-kv-profile', 2"),
+    ],
+)
+def test_what_is_no_profile_is_named_with_the_remedy(
+    tmp_path: Path, read: Callable[[Path], object], name: str, told: str
+) -> None:
+    (tmp_path / "times.json").write_text(json.dumps({"format": "antiphon-profile"}))
+    some = {"weights": np.zeros(3, np.float32)}
+    save_file(some, tmp_path / "weights.safetensors")
+    words = json.dumps({"format": "antiphon-kv-profile", "version": 99})
+    save_file(some, tmp_path / "newer.kvprofile", {"antiphon": words})
+    with pytest.raises(UsageError, match=told) as raised:
+        read(tmp_path / name)
+    assert str(raised.value).startswith(f"{tmp_path / name}: ")
 
 
 def test_the_id_covers_what_decoding_depends_on() -> None:

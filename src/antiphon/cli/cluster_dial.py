@@ -67,6 +67,7 @@ def _as_row(door: _Door, found: "Found") -> dict[str, Any]:
         "what": door.what,
         "address": format_host_port(*door.path),
         "problem": found.problem,
+        "remedy": found.remedy,
         "round_trip_ms": None if trip_s is None else round(trip_s * 1e3, 3),
         "gbit_per_s": None if speed is None else round(speed * 8e-9, 3),
         "clock_ahead_s": found.clock_ahead_s,
@@ -76,7 +77,7 @@ def _as_row(door: _Door, found: "Found") -> dict[str, Any]:
 
 def _summary(found: "Found") -> str:
     if found.round_trip_s is None or found.bytes_per_s is None:
-        return f"no answer: {found.problem}"
+        return ": ".join(filter(None, (found.problem, found.remedy)))
     speed = f"at least {found.bytes_per_s * 8e-9:.2f} Gbit/s"
     text = f"answers in {found.round_trip_s * 1e3:.1f} ms, {speed}"
     ahead_s = found.clock_ahead_s or 0.0

@@ -77,7 +77,8 @@ def profile(
     antiphon kv profile smollm2-135m
     antiphon kv profile ./model.gguf --text chats.txt --text manual.txt -o model.kvprofile
 
-    Takes about three seconds a prompt for a model of 135M parameters on one core.
+    How long it takes grows with --prompts and with the model, which computes each of them in
+    float32, there and back: fewer prompts, or more --cores, make it shorter.
     """
     from .profile import check_writable
 
@@ -138,7 +139,7 @@ def compress(
     antiphon kv compress smollm2-135m --text manual.txt --profile smollm2.kvprofile --json
     """
     from antiphon.live.kv_levels import TrialSizes, try_levels
-    from antiphon.store.codec import parse_level, read_kv_profile
+    from antiphon.store.codec import parse_level
 
     given = {
         ("model", "name"): model,
@@ -148,7 +149,7 @@ def compress(
     }
     settings = load(config, given, reaches_hosts=False)
     levels = [parse_level(name) for name in level or ()]
-    known = None if profile_file is None else read_kv_profile(profile_file)
+    known = _read_profile(profile_file)
     said = read_texts(text)
     with stages() as (say, advance):
         found = try_levels(
@@ -164,6 +165,15 @@ def compress(
         typer.echo(json.dumps([asdict(one) for one in found], indent=2))
     else:
         typer.echo(trials_text(found))
+
+
+def _read_profile(file: Path | None) -> "KvProfile | None":
+    from antiphon.store.codec import read_kv_profile
+
+    try:
+        return None if file is None else read_kv_profile(file)
+    except UsageError as error:
+        raise UsageError(f"--profile {error}") from None
 
 
 def usual_levels(known: "KvProfile | None") -> "list[Level]":

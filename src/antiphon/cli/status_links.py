@@ -29,7 +29,11 @@ def pool_parts(status: Mapping[str, Any]) -> Sequence[Any]:
     if not rows:
         return ()
     table = _table(
-        "store", "peer", "state", right=("has blocks", "read", "failed", "speed"), last="paths"
+        "store",
+        "peer",
+        "state",
+        right=("has blocks", "read", "failed", "speed", "level"),
+        last="paths",
     )
     for store, peer in rows:
         state = f"{peer['state']}: {peer['problem']}" if peer["problem"] else peer["state"]
@@ -41,9 +45,15 @@ def pool_parts(status: Mapping[str, Any]) -> Sequence[Any]:
             f"{peer['read_blocks_total']:,} ({size_text(peer['read_bytes_total'])})",
             f"{peer['failed_reads_total']:,}",
             _speed(peer) if peer["read_blocks_total"] else _UNKNOWN,
+            peer["level"] or _UNKNOWN,
             ", ".join(_short(path) for path in peer["paths"]) or _UNKNOWN,
         )
-    return ("Pool of stores:", table)
+    notes = [
+        f"{store} reads {peer['name']} at {peer['level']}: {peer['level_problem']}"
+        for store, peer in rows
+        if peer["level_problem"]
+    ]
+    return ("Pool of stores:", table, *notes)
 
 
 def _stores(status: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:

@@ -19,8 +19,8 @@ def check_store_pool(config: Config) -> None:
     _check_peers(pool.peers)
     if pool.level.startswith("entropy") and pool.profile is None:
         raise ConfigError(
-            f"store_pool.level = {pool.level} needs store_pool.profile (--kv-profile): make one of "
-            f"the model with `antiphon kv profile`"
+            f"store_pool.level (--pool-level) = {pool.level} needs store_pool.profile "
+            f"(--kv-profile): `antiphon kv profile MODEL -o FILE` makes one"
         )
     if pool.listen is None:
         if pool.peers:

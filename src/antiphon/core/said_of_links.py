@@ -21,6 +21,7 @@ from .store_pool.peer_address import MOST_PEERS
 
 _MAX_COUNT = 2**62
 _MAX_NAME_CHARS = 128
+_MAX_LEVEL_CHARS = 16
 _MAX_ADDRESS_CHARS = 8 * 300
 
 
@@ -53,6 +54,8 @@ def wrong_in_pool(pool: Sequence[PoolPeer]) -> str:
         if problem := (
             _wrong_text("a store's address", peer.address, _MAX_ADDRESS_CHARS)
             or _wrong_text("a store's problem", peer.problem, MOST_PROBLEM_CHARS)
+            or _wrong_text("a store's level", peer.level, _MAX_LEVEL_CHARS)
+            or _wrong_text("a store's level_problem", peer.level_problem, MOST_PROBLEM_CHARS)
             or _wrong_count("a store's blocks", peer.blocks)
             or _wrong_count("read_blocks_total", peer.read_blocks_total)
             or _wrong_count("read_bytes_total", peer.read_bytes_total)

@@ -3,6 +3,7 @@
 from .folder_lock import locked
 from .memory import available_bytes, give_back_freed_memory
 from .own_folder import open_folder_remedy
+from .port_owner import port_owner
 from .process_end import Terminated, die_with_parent, end_with_parent, terminable
 from .shared_code import shared
 from .whole_file import write_whole
@@ -15,6 +16,7 @@ __all__ = [
     "give_back_freed_memory",
     "locked",
     "open_folder_remedy",
+    "port_owner",
     "shared",
     "terminable",
     "write_whole",

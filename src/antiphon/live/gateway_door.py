@@ -48,6 +48,8 @@ def gateway_door(
         clock=clock,
     )
     if (reach := reach_of(network)) is not None:
-        listeners = bound(network.addresses, network.port, "network.port")
+        listeners = bound(
+            network.addresses, network.port, "network.port (port in the cluster's file)"
+        )
         door.open_to_hosts(listeners, reach.server)
     return door

@@ -6,7 +6,9 @@ memory that is somebody else's by then.
 """
 
 import threading
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 
 from antiphon.errors import UsageError
 
@@ -28,3 +30,13 @@ def started_threads(count: int, name: str) -> ThreadPoolExecutor:
     for one in waiting:
         one.result()
     return made
+
+
+@contextmanager
+def ended_unless(made: ThreadPoolExecutor) -> Iterator[None]:
+    """What is made in here is to own these threads: they end if it can't be made."""
+    try:
+        yield
+    except BaseException:
+        made.shutdown(wait=False)
+        raise

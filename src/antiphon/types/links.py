@@ -72,7 +72,8 @@ class PoolPeer:
 
     `blocks`: those that it has, as far as it has told. What was read from it counts since this
     store began: `read_blocks_total` came, `failed_reads_total` calls brought less than was lent, or
-    nothing in time. `bytes_per_s`: as fast as it sends. `problem`: why it is away.
+    nothing in time. `bytes_per_s`: as fast as it sends. `problem`: why it is away. `level`: at
+    which its blocks are read (empty: it is away); `level_problem`: how the two are set unlike.
     """
 
     name: StoreName
@@ -84,4 +85,6 @@ class PoolPeer:
     failed_reads_total: int = 0
     bytes_per_s: float = 0.0
     problem: str = ""
+    level: str = ""
+    level_problem: str = ""
     paths: tuple[PathUse, ...] = ()

@@ -37,7 +37,8 @@ class PoolHello:
 class PoolWelcome:
     """It is in. `kv` is the shape of the memory whose pages `data` opens, for this stream's life.
     `known`: other stores of the pool. `encoded`: opens pages of `encoded_page_bytes` in which
-    encoded blocks are lent; None: it lends blocks as they are only."""
+    encoded blocks are lent; None: it lends blocks as they are only. `level`: its
+    `store_pool.level`; `profile`: the id of its profile, if it has one."""
 
     name: StoreName
     incarnation: Incarnation
@@ -47,6 +48,8 @@ class PoolWelcome:
     known: tuple[str, ...]
     encoded: DataAccess | None = None
     encoded_page_bytes: int = 0
+    level: str = "raw"
+    profile: bytes = b""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

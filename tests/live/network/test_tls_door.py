@@ -1,6 +1,7 @@
 """Whom a door for other hosts lets in, and what those can do that it does not."""
 
 import asyncio
+import os
 import socket
 import ssl
 import time
@@ -211,3 +212,11 @@ def test_all_that_holds_on_the_servers_loop_too(keys: Path, tmp_path: Path) -> N
 def test_an_address_of_another_host_is_named_with_the_remedy() -> None:
     with pytest.raises(UsageError, match=r"192\.0\.2\.1 is not an address of this host.*\[hosts"):
         bound(["192.0.2.1"], 0, "network.port")
+
+
+def test_who_has_a_port_is_named_with_the_setting() -> None:
+    with socket.create_server((LOOPBACK, 0)) as taken:
+        port = taken.getsockname()[1]
+        told = rf"^some\.key: port {LOOPBACK}:{port} is taken by .*\(pid {os.getpid()}\): stop that"
+        with pytest.raises(UsageError, match=told):
+            bound([LOOPBACK], port, "some.key")

@@ -57,10 +57,10 @@ def error_of(found: bytes, wanted: bytes) -> float:
     return float(np.sqrt(((one - other) ** 2).mean() / (other**2).mean()))
 
 
-def profile_file(folder: Path, identity: bytes = IDENTITY) -> Path:
+def profile_file(folder: Path, identity: bytes = IDENTITY, seed: int = 100) -> Path:
     """A profile of the model that the workers have, or of another."""
     path = folder / "kv.profile"
-    write_kv_profile(replace(profile(), identity=identity, coders={}), path)
+    write_kv_profile(replace(profile(seed), identity=identity, coders={}), path)
     return path
 
 
@@ -146,22 +146,31 @@ async def beside(name: str, path: Path, numerics: str) -> AsyncIterator[Side]:
 
 @asynccontextmanager
 async def encoded_pool(
-    folder: Path, level: str, *, profile: Path | None = None, disk: bool = False
+    folder: Path,
+    level: str,
+    *,
+    profile: Path | None = None,
+    disk: bool = False,
+    there: str | None = None,
+    other_profile: Path | None = None,
 ) -> AsyncIterator[tuple[Side, Side]]:
-    """Two stores on this loop, which see each other."""
+    """Two stores on this loop, which see each other. `there`, `other_profile`: how the second one
+    is set, if not like the first."""
     ports = free_ports(2)
     names = ("a", "b")
+    levels, profiles = (level, there or level), (profile, other_profile or profile)
     async with AsyncExitStack() as until_end:
         sides = []
         for at, name in enumerate(names):
             own = folder / name
             own.mkdir(mode=0o700)
             table = pool_table(name, ports[at], [(names[1 - at], ports[1 - at])])
-            table |= {"level": level, **({"profile": str(profile)} if profile else {})}
+            table |= {"level": levels[at]}
+            table |= {"profile": str(profiles[at])} if profiles[at] else {}
             path = await until_end.enter_async_context(
                 served(own, pool=table, memory_bytes=MEMORY, **(on_disk(own) if disk else {}))
             )
-            known = numerics(level, profiled=profile is not None)
+            known = numerics(levels[at], profiled=profile is not None)
             sides.append(await until_end.enter_async_context(beside(name, path, known)))
         await meet(*sides)
         yield sides[0], sides[1]

@@ -3,11 +3,12 @@
 from .announced import Announced
 from .blob_shelf import BlobShelf
 from .fetch_terms import EXACT, FetchTerms
-from .level_book import RAW, Chosen, LevelBook, LevelGuess
+from .level_book import Chosen, LevelBook, LevelGuess
 from .placing import Placing
 from .pool_index import POOLED_TIERS, Holder, PoolIndex
 from .pool_members import PoolMembers, PoolNode
 from .pooled_host_tier import PooledHostTier
+from .read_level import RAW, LevelSetting, ReadLevel, read_level
 from .rendezvous import home_of
 from .replicas import ReplicaRules, Replicas
 from .sources import Sources
@@ -24,15 +25,18 @@ __all__ = [
     "Holder",
     "LevelBook",
     "LevelGuess",
+    "LevelSetting",
     "Placing",
     "PoolIndex",
     "PoolMembers",
     "PoolNode",
     "PoolRules",
     "PooledHostTier",
+    "ReadLevel",
     "ReplicaRules",
     "Replicas",
     "Sources",
     "StorePool",
     "home_of",
+    "read_level",
 ]

@@ -6,6 +6,8 @@
 
 How long a block takes to be encoded is each peer's own word, and counts for what that peer sends.
 
+What a peer can't encode, as it is set, is not asked of it (`read_level`).
+
 Until a peer's speed was measured, one block is read as it is: a guess that is wrong by a factor of
 a hundred, which networks differ by, would cost more.
 """
@@ -19,8 +21,8 @@ from antiphon.core.tiers import BLOCKS_A_TURN
 from antiphon.types import LevelStats, Seconds, StoreName
 
 from .fetch_terms import FetchTerms
+from .read_level import RAW, LevelSetting, ReadLevel, read_level
 
-RAW = "raw"
 _WEIGHT = 0.5
 """Of the newest chunk: what a machine does for others changes within seconds."""
 _NO_TIME_S = 1e-9
@@ -51,7 +53,8 @@ class Chosen:
 class LevelBook:
     """Of one store. Mutable, pure. `levels` has `raw`; `level` is one of them, or `adaptive`.
 
-    `lineage`: of what comes at a lossy level; `due_s`: when who says nothing wants it, from asking.
+    `lineage`: of what comes at a lossy level; `due_s`: when who says nothing wants it, from asking;
+    `profile`: the id of the profile by which entropy levels are decoded.
     """
 
     def __init__(
@@ -62,8 +65,11 @@ class LevelBook:
         block_tokens: int,
         lineage: bytes = b"",
         due_s: Seconds = 2.0,
+        profile: bytes = b"",
     ) -> None:
         self.level = level
+        self.setting = LevelSetting(level, profile)
+        """As peers are told it."""
         self.lineage = lineage
         self.computed_blocks = 0
         """How many were left to be computed."""
@@ -73,6 +79,7 @@ class LevelBook:
         self._encode_s: dict[tuple[str, StoreName], Seconds] = {}
         """Of a level and who encodes; the guess holds for those that have said nothing."""
         self._stats = {one.name: LevelStats(level=one.name) for one in levels}
+        self._read_levels: dict[StoreName, ReadLevel] = {}
         self._block_tokens = block_tokens
         self._due_s = due_s
 
@@ -88,6 +95,21 @@ class LevelBook:
     def stats(self) -> tuple[LevelStats, ...]:
         """Of those that were used."""
         return tuple(one for one in self._stats.values() if one != LevelStats(level=one.level))
+
+    # ── who lends what ───────────────────────────────────────────────────────────────────────────
+
+    def meets(self, peer: StoreName, there: LevelSetting) -> ReadLevel:
+        """The peer is set like that: at which level it is read from now on. Mutates."""
+        self._read_levels[peer] = found = read_level(self.setting, there)
+        return found
+
+    def level_for(self, peer: StoreName, level: str) -> str:
+        """That level, or raw if the peer can't encode so."""
+        return level if self._lends(peer, level) else RAW
+
+    def _lends(self, peer: StoreName, level: str) -> bool:
+        known = self._read_levels.get(peer)
+        return known is None or known.allows(level)
 
     # ── what to do ───────────────────────────────────────────────────────────────────────────
 
@@ -120,14 +142,14 @@ class LevelBook:
     ) -> Chosen:
         chunk = min(blocks, BLOCKS_A_TURN)
         if self.level != ADAPTIVE:
-            level = self.level if self._may_have(terms, self.level) else RAW
+            level = self.level_for(peer, self.level) if self._may_have(terms, self.level) else RAW
             return Chosen(level, chunk, self._seen[level].rank)
         if bytes_per_s is None:
             return Chosen(RAW, 1)
         levels = [
             self._fetch_level(one, peer)
             for name, one in self._seen.items()
-            if self._may_have(terms, name)
+            if self._may_have(terms, name) and self._lends(peer, name)
         ]
         choice = choose_level(self._state(blocks, terms, here_rank, bytes_per_s, now), levels)
         if choice.level is None:

@@ -33,7 +33,8 @@ class LinkStatus(msgspec.Struct, frozen=True, kw_only=True):
 
 class PoolPeerStatus(msgspec.Struct, frozen=True, kw_only=True):
     """Another store of the pool, as one of them sees it. `state`: here, away (`problem` says why),
-    or resting: reads from it failed, so that it is left alone for a while."""
+    or resting: reads from it failed, so that it is left alone for a while. `level`: what its blocks
+    are read at, "" while it is away; `level_problem`: how the two stores are set, if not alike."""
 
     name: str
     address: str
@@ -44,6 +45,8 @@ class PoolPeerStatus(msgspec.Struct, frozen=True, kw_only=True):
     failed_reads_total: int
     bytes_per_s: float
     problem: str
+    level: str
+    level_problem: str
     paths: tuple[PathStatus, ...]
 
 
@@ -75,6 +78,8 @@ def pool_peer_status(peer: PoolPeer) -> PoolPeerStatus:
         failed_reads_total=peer.failed_reads_total,
         bytes_per_s=peer.bytes_per_s,
         problem=peer.problem,
+        level=peer.level,
+        level_problem=peer.level_problem,
         paths=tuple(map(_path, peer.paths)),
     )
 

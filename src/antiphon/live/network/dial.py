@@ -43,7 +43,7 @@ async def dial(stream: FrameStream, address: Address, timeout_s: Seconds) -> Non
     one where nobody does.
 
     Raises `OSError` if none works in time, and `UsageError` if at each it is not who we want that
-    answers: retrying would not help."""
+    answers: retrying would not help. Either has what went wrong last as its cause."""
     if isinstance(address, Path):
         async with asyncio.timeout(timeout_s):
             loop = asyncio.get_running_loop()
@@ -52,23 +52,26 @@ async def dial(stream: FrameStream, address: Address, timeout_s: Seconds) -> Non
     each_s = timeout_s / len(address.paths)
     failed: list[str] = []
     foreign: list[str] = []
+    last: OSError | None = None
     now = asyncio.get_running_loop().time()
     for path in sorted(address.paths, key=lambda path: address.resting.get(path[0], 0.0) > now):
         try:
             await _by(stream, path, address, each_s)
             return
         except ssl.SSLCertVerificationError as error:
+            last = error
             address.resting[path[0]] = now + REST_S
             foreign.append(
                 f"who answers at {format_host_port(*path)} is not {address.name} of this cluster: "
                 f"{error.verify_message}"
             )
         except OSError as error:
+            last = error
             address.resting[path[0]] = now + REST_S
             failed.append(f"{format_host_port(*path)}: {why(error)}")
     if not failed:
-        raise UsageError("; ".join(foreign))
-    raise ConnectionError("; ".join((*foreign, *failed)))
+        raise UsageError("; ".join(foreign)) from last
+    raise ConnectionError("; ".join((*foreign, *failed))) from last
 
 
 async def _by(

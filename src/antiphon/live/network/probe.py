@@ -12,7 +12,6 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
 from antiphon.errors import PeerError, UsageError
-from antiphon.live.failure import why
 from antiphon.types import Probe, Probed, Seconds
 from antiphon.wire import (
     FROM_PROBED,
@@ -27,6 +26,7 @@ from antiphon.wire import (
 )
 
 from .dial import TlsAddress, dial
+from .unanswered import unanswered
 
 MOST_PROBE_BYTES = 2**20
 DIAL_TIMEOUT_S: Seconds = 3.0
@@ -36,13 +36,15 @@ _MEASURE_S: Seconds = 0.6
 _LONG_ENOUGH_S: Seconds = 0.1
 """An answer that took so long tells the speed; after a shorter one twice the size is asked for."""
 _ROUND_TRIPS = 3
+_LOOK = "see what the log of that host says of it"
 _LEAST_S: Seconds = 1e-6
 """No answer takes less: a clock that did not move."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Found:
-    """What a probe found. `problem`: why nobody can be joined there, and then all else is None.
+    """What a probe found. `problem`: why nobody can be joined there, without the address; then
+    `remedy` says what to do, if that is known, and all else is None.
 
     `clock_ahead_s`: how far the clock there is ahead of the one here, to about a round trip.
     `bytes_per_s`: of one answer over one TLS stream, its round trip included, so that the way
@@ -50,6 +52,7 @@ class Found:
     """
 
     problem: str = ""
+    remedy: str = ""
     round_trip_s: Seconds | None = None
     clock_ahead_s: Seconds | None = None
     bytes_per_s: float | None = None
@@ -94,10 +97,11 @@ async def probe(address: TlsAddress) -> Found:
             clock_ahead_s=ahead_s,
             bytes_per_s=await speed(lambda size: _took(calls, size), time.monotonic),
         )
-    except OSError as error:
-        return Found(problem=why(error))
-    except (PeerError, UsageError) as error:
-        return Found(problem=str(error))
+    except (OSError, UsageError) as error:
+        found = unanswered(error.__cause__ or error, address.name)
+        return Found(problem=found.problem, remedy=found.remedy)
+    except PeerError as error:
+        return Found(problem=str(error), remedy=_LOOK)
     finally:
         stream.end("that was all")
         await stream.wait_closed()

@@ -19,6 +19,7 @@ from contextlib import suppress
 
 from antiphon.core.host_names import format_host_port
 from antiphon.errors import UsageError
+from antiphon.host import port_owner
 from antiphon.live.failure import why
 from antiphon.types import Seconds
 from antiphon.wire import FrameStream, QuietLog, owned_by_loop
@@ -38,7 +39,7 @@ _log = logging.getLogger(__name__)
 def bound(addresses: Sequence[str], port: int, key: str) -> list[socket.socket]:
     """Listening sockets, one for each address, all on one port; 0: any that is free on all.
 
-    Raises `UsageError`, which names the configuration `key`.
+    Raises `UsageError`, which names the configuration `key`, and who has a port that is taken.
     """
     listeners: list[socket.socket] = []
     try:
@@ -55,8 +56,13 @@ def bound(addresses: Sequence[str], port: int, key: str) -> list[socket.socket]:
                 f"address` shows them): addresses of its [hosts.…], or "
                 f"network.addresses (--address)"
             ) from None
-        what = error.strerror if isinstance(error, OSError) else error
         where = format_host_port(address, port)
+        if isinstance(error, OSError) and error.errno == errno.EADDRINUSE:
+            owner = port_owner(address, port) or "another process"
+            raise UsageError(
+                f"{key}: port {where} is taken by {owner}: stop that, or choose another port"
+            ) from None
+        what = error.strerror if isinstance(error, OSError) else error
         raise UsageError(f"{key}: can't listen on {where}: {what}") from None
     return listeners
 

@@ -25,7 +25,9 @@ def worker_door(reach: Reach, number: int) -> WorkerDoor:
     """That of worker `number`, from 0, of this host. Raises `UsageError` if a port is taken."""
     network = reach.network
     port = network.worker_port and network.worker_port + 2 * number
-    listeners = bound(network.addresses, port, "network.worker_port")
+    listeners = bound(
+        network.addresses, port, "network.worker_port (worker_port in the cluster's file)"
+    )
     own = listeners[0].getsockname()[1]
     data = tuple(
         "tcp://" + format_host_port(address, port and port + 1) for address in network.addresses

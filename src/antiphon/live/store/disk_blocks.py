@@ -85,6 +85,11 @@ class DiskBlocks(WrittenBehind[list[_Outcome]]):
                     self.blocks.found(record.key)
         await super().run()
 
+    def abandon(self) -> None:
+        """Instead of `run` and `close`: nothing was written, and nothing will be."""
+        self._tier.close()
+        self._end_threads()
+
     async def close(self) -> None:
         """Once `run` is over: flush, and let go of the folder. What still runs is told to end."""
         await asyncio.to_thread(self._tier.close)

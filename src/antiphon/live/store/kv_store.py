@@ -246,10 +246,7 @@ class KvStore:
                     tenancy,
                     self._config,
                     note=note,
-                    open_slower=lambda host: (
-                        self._disk(tenancy, host, note, peers),
-                        self._remote(tenancy, host),
-                    ),
+                    open_slower=lambda host: self._slower(tenancy, host, note, peers),
                     peers=peers,
                     spawn=self.spawn,
                     clock=self._clock,
@@ -272,6 +269,22 @@ class KvStore:
             spawn=self.spawn,
             clock=self._clock,
         )
+
+    def _slower(
+        self,
+        tenancy: Tenancy,
+        host: HostBlocks,
+        note: Callable[[KvChange], None],
+        peers: Peers,
+    ) -> tuple[DiskBlocks | None, RemoteBlocks | None]:
+        """Both or none: a disk does not stay open without the other."""
+        disk = self._disk(tenancy, host, note, peers)
+        try:
+            return disk, self._remote(tenancy, host)
+        except UsageError:
+            if disk is not None:
+                disk.abandon()
+            raise
 
     def _disk(
         self,
@@ -306,7 +319,11 @@ class KvStore:
             return None
         origin = KvOrigin.of(tenancy.kv, tenancy.identity)
         tier = RemoteTier(self._values, origin, seal=self._seal)
-        return RemoteBlocks(tier, host, note=self.journal.note)
+        try:
+            return RemoteBlocks(tier, host, note=self.journal.note)
+        except UsageError:
+            tier.close()
+            raise
 
     def _held(self) -> Iterator[tuple[BlockKey, Tier]]:
         return iter(()) if self._blocks is None else self._blocks.held()

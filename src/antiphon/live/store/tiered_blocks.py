@@ -14,7 +14,7 @@ from antiphon.core.store_joining import Tenancy
 from antiphon.core.store_pool import EXACT, FetchTerms, PooledHostTier
 from antiphon.core.tiers import Declined, PutQueue, Slot, Waiting, policy_named, tiers_to_write
 from antiphon.live.slices import slices
-from antiphon.live.started_threads import started_threads
+from antiphon.live.started_threads import ended_unless, started_threads
 from antiphon.store.record import RecordedBlock
 from antiphon.store.transfer import MappedRegion
 from antiphon.types import (
@@ -88,7 +88,8 @@ class TieredBlocks:
             listen=note,
         )
         self.own_work = HostBlocks(self.host, self.memory, clock)
-        self.disk, self.remote = open_slower(self.own_work)
+        with ended_unless(self.copying):
+            self.disk, self.remote = open_slower(self.own_work)
         slower = {Tier.DISK: self.disk, Tier.REMOTE: self.remote}
         self._slower = {name: tier for name, tier in slower.items() if tier is not None}
         self.dropped: dict[str, int] = {}

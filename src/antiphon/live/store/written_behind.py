@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Sequence
 from typing import Generic, TypeVar
 
 from antiphon.core.tiers import SlowerTier
-from antiphon.live.started_threads import started_threads
+from antiphon.live.started_threads import ended_unless, started_threads
 from antiphon.types import BlockKey, KvChange, Tier
 
 from .host_memory import HeldBlock, HostBlocks
@@ -33,7 +33,8 @@ class WrittenBehind(ABC, Generic[Result]):
         self._name = tier.value
         self._host = host
         self._writer = started_threads(1, f"kv-{tier}-write")
-        self._reader = started_threads(1, f"kv-{tier}-read")
+        with ended_unless(self._writer):
+            self._reader = started_threads(1, f"kv-{tier}-read")
         self._written_some = asyncio.Event()
         self._news = asyncio.Event()
 

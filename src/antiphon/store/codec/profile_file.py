@@ -29,7 +29,8 @@ _MOST_BYTES = 4 << 30
 _COUNTS = ("layers", "heads", "width", "section_layers", "kept_tokens")
 _LARGEST_COUNT = 1 << 16
 _ERRORS = (SafetensorError, ValueError, KeyError, TypeError, RecursionError)
-_NO_PROFILE = "{}: is no profile that `antiphon kv profile` wrote: {}"
+_MAKE_ONE = "`antiphon kv profile MODEL -o FILE` makes one"
+_NO_PROFILE = "{}: is no profile of a model's KV ({}): " + _MAKE_ONE
 
 
 def write_kv_profile(profile: KvProfile, path: Path) -> None:
@@ -102,6 +103,7 @@ def peek_kv_profile(path: Path) -> ProfileName:
     """What the file says of itself, without reading the rest: whoever decodes by it reads it whole.
     Raises `UsageError` that names the file and what is wrong with it."""
     try:
+        _check_file(path)
         with safe_open(path, "numpy") as file:
             said = _said(file)
             return ProfileName(
@@ -116,6 +118,7 @@ def peek_kv_profile(path: Path) -> ProfileName:
 def read_kv_profile(path: Path) -> KvProfile:
     """The profile in `path`. Raises `UsageError` that names the file and what is wrong with it."""
     try:
+        _check_file(path)
         if path.stat().st_size > _MOST_BYTES:
             raise UsageError(f"{path}: is larger than any profile")
         with safe_open(path, "numpy") as file:
@@ -128,15 +131,32 @@ def read_kv_profile(path: Path) -> KvProfile:
     if flaw is None and said != (profile.id.hex(), _digest(_arrays(profile), _words(profile))):
         flaw = "its content is not what its id and digest say: it was damaged or changed"
     if flaw is not None:
-        raise UsageError(f"{path}: {flaw}: make it anew with `antiphon kv profile`")
+        raise UsageError(f"{path}: {flaw}: {_MAKE_ONE} anew")
     return profile
+
+
+def _check_file(path: Path) -> None:
+    """Raises `UsageError` unless there is one."""
+    if path.is_dir():
+        raise UsageError(
+            f"{path}: is a folder: name the file that `antiphon kv profile` wrote, such as "
+            f"{path / 'model.kvprofile'}"
+        )
+    if not path.exists():
+        raise UsageError(f"{path}: there is no such file: {_MAKE_ONE}")
 
 
 def _said(file: Any) -> dict[str, Any]:
     """Its words, if they are of a version that this reader knows."""
-    said = json.loads((file.metadata() or {})["antiphon"])
+    words = (file.metadata() or {}).get("antiphon")
+    if words is None:
+        raise ValueError("its tensors are something else's")
+    said = json.loads(words)
     if said["format"] != _FORMAT or said["version"] != _VERSION:
-        raise ValueError(f"format {said['format']!r}, version {said['version']!r}")
+        raise ValueError(
+            f"its format is {said['format']!r:.40}, version {said['version']!r:.20}; here it is "
+            f"{_FORMAT!r}, {_VERSION}"
+        )
     return said
 
 

@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
@@ -11,7 +10,7 @@ from antiphon.core.kv.lineage import ADAPTIVE, lineage_of
 from antiphon.core.store_joining import Tenancy, block_bytes, pages_a_block
 from antiphon.core.store_pool import RAW, LevelGuess
 from antiphon.errors import UsageError
-from antiphon.live.kv_lineage import check_profile_model
+from antiphon.live.kv_lineage import check_profile_model, of_setting
 from antiphon.store.codec import (
     INT4,
     INT8,
@@ -54,12 +53,12 @@ class Coding:
         """As configured. Raises `UsageError`: a profile that is none, or lacks the level."""
         if pool.level == RAW or pool.profile is None:
             return cls(pool.level)
-        profile = read_kv_profile(Path(pool.profile))
+        profile = of_setting(pool.profile, read_kv_profile)
         coding = cls(pool.level, profile, pool.profile)
         if pool.level != ADAPTIVE and parse_level(pool.level) not in coding.levels():
             raise UsageError(
-                f"store_pool.level = {pool.level}: {pool.profile} has {len(profile.levels)} "
-                f"entropy levels"
+                f"store_pool.level (--pool-level) = {pool.level}: {pool.profile} has "
+                f"{len(profile.levels)} entropy levels: use one of them"
             )
         return coding
 

@@ -4,12 +4,13 @@ In a pool whose blocks cross the network as they are there is a book of one leve
 """
 
 import asyncio
+import logging
 from collections.abc import Callable, Coroutine, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Self
 
 from antiphon.core.store_joining import Tenancy
-from antiphon.core.store_pool import RAW, LevelBook, LevelGuess
+from antiphon.core.store_pool import RAW, LevelBook, LevelGuess, LevelSetting, ReadLevel
 from antiphon.live.store.host_memory import HostBlocks, HostMemory
 from antiphon.store.transfer.tcp import PageClient
 from antiphon.types import DataAccess, PoolWelcome, Seconds, StoreName, Tier, TierStats
@@ -18,6 +19,8 @@ from .block_coder import BlockCoder, Coding
 from .encoded_lender import EncodedLender
 from .encoded_pages import PAGE_BYTES, EncodedInbox
 from .encoded_pull import EncodedPull
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass(slots=True, eq=False)
@@ -29,6 +32,7 @@ class CodedBlocks:
     coder: BlockCoder | None = None
     inbox: EncodedInbox | None = None
     lender: EncodedLender | None = None
+    _told: dict[StoreName, str] = field(default_factory=dict)
 
     @classmethod
     def of(cls, tenancy: Tenancy, coding: Coding, due_s: Seconds) -> Self:
@@ -44,6 +48,7 @@ class CodedBlocks:
             block_tokens=block_tokens,
             lineage=coding.lineage(),
             due_s=due_s,
+            profile=b"" if coding.profile is None else coding.profile.id,
         )
         return cls(book, coder, EncodedInbox(coder.block_bytes))
 
@@ -90,6 +95,17 @@ class CodedBlocks:
             return None
         client = PageClient(access, self.inbox.region)
         return EncodedPull(client, self.inbox, self.coder, self.book, memory)
+
+    def meets(self, welcome: PoolWelcome) -> ReadLevel:
+        """At which level the store that said this is read. One that is set otherwise is logged,
+        once for each way in which it is."""
+        found = self.book.meets(welcome.name, LevelSetting(welcome.level, welcome.profile))
+        if self._told.get(welcome.name, "") != found.problem:
+            self._told[welcome.name] = found.problem
+            if found.problem:
+                text = "blocks of the store %s are read at %s: %s"
+                _log.warning(text, welcome.name, found.level, found.problem)
+        return found
 
     def stats(
         self, pooled_blocks: int, speeds: Mapping[StoreName, float | None]

@@ -9,13 +9,13 @@ as it is. Nothing of this is ever on disk.
 import asyncio
 import time
 from collections.abc import Callable, Coroutine, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from antiphon.core.store_pool import BlobShelf, LevelBook
+from antiphon.live.started_threads import ended_unless, started_threads
 from antiphon.live.store.host_memory import HeldBlock, HostBlocks
 from antiphon.store.transfer.tcp import PageServer
 from antiphon.types import BlockKey, DataAccess, LeaseId, LentBlock, OfferedPage, PageId, Seconds
@@ -59,7 +59,7 @@ class EncodedLender:
         must_seal: bool,
         spawn: Callable[[Coroutine[Any, Any, None]], "asyncio.Task[None]"],
     ) -> None:
-        """Raises `UsageError` if pages can't be served there."""
+        """Raises `UsageError` if pages can't be served there, or no threads are left."""
         memory = host.memory
         self._coder = coder
         self._book = book
@@ -68,11 +68,12 @@ class EncodedLender:
         self._clock = host.clock
         share = int(_SHARE * memory.slots * memory.slot_bytes)
         self._region = encoded_region(memory.slot_bytes, share)
-        self._server = PageServer(self._region, endpoints, must_seal=must_seal)
+        self._threads = started_threads(THREADS, "kv-encode")
+        with ended_unless(self._threads):
+            self._server = PageServer(self._region, endpoints, must_seal=must_seal)
         self._shelf: BlobShelf[BlobName] = BlobShelf(self._region.shape.pages)
         self._blobs: dict[BlobName, _Blob] = {}
         self._under_way: dict[BlobName, asyncio.Task[None]] = {}
-        self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="kv-encode")
 
     def admit(self) -> DataAccess:
         """A key for one more taker."""

@@ -1,10 +1,12 @@
 """A store's place in a pool, from its configuration: a port, a name, and keys."""
 
+import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 from antiphon.core.host_names import parse_host_port
+from antiphon.core.kv.lineage import ADAPTIVE
 from antiphon.core.store_pool.peer_address import PeerAddress
 from antiphon.core.tcp_endpoint import TcpEndpoint
 from antiphon.errors import UsageError
@@ -15,6 +17,14 @@ from .block_coder import Coding
 from .pool_dial import dial_by
 from .pool_port import PoolPort
 from .whereabouts import Whereabouts
+
+_NO_ENTROPY = (
+    "store_pool.level (--pool-level) = adaptive without store_pool.profile (--kv-profile): it "
+    "chooses among raw, lossless, int8 and int4 only; `antiphon kv profile MODEL -o FILE` makes a "
+    "profile, for smaller levels"
+)
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +45,8 @@ def opened_pool(config: Config, *, clock: Callable[[], Seconds]) -> OpenedPool |
     if listen is None:
         raise UsageError(f"store_pool.listen = {pool.listen!r:.60}: must be HOST:PORT")
     coding = Coding.of(pool)
+    if pool.level == ADAPTIVE and pool.profile is None:
+        _log.warning(_NO_ENTROPY)
     coding.warm_up()
     keys = read_host_keys(Path(config.network.keys)) if config.network.keys else None
     name = _name(pool.name, keys)

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from antiphon.core.said_of_links import told_problem
-from antiphon.core.store_pool import RAW, LevelBook, Sources, StorePool
+from antiphon.core.store_pool import RAW, LevelBook, ReadLevel, Sources, StorePool
 from antiphon.core.tiers import BLOCKS_A_TURN, Slot
 from antiphon.errors import PeerError
 from antiphon.live.path_uses import path_uses
@@ -49,6 +49,8 @@ _CODING_PATIENCE = 4.0
 _CLOCK_STEP_S = 0.1
 """So much more a lender's threads may have counted than they had."""
 
+_AS_IT_IS = ReadLevel()
+
 Pages = tuple[OfferedPage, ...]
 
 
@@ -64,7 +66,8 @@ class _Wanted:
 
 class PeerReads:
     """From one life of a peer. `threads` wait for data; `client`, and `encoded` (None: the peer
-    lends blocks as they are only), belong to this from now on."""
+    lends blocks as they are only), belong to this from now on. `read_level`: what both sides'
+    settings come to."""
 
     def __init__(  # noqa: PLR0913  where blocks come from, where they go, and who counts
         self,
@@ -74,11 +77,13 @@ class PeerReads:
         sources: Sources,
         book: LevelBook,
         encoded: EncodedPull | None = None,
+        read_level: ReadLevel = _AS_IT_IS,
         *,
         threads: Executor,
         spawn: Callable[[Coroutine[Any, Any, None]], "asyncio.Task[None]"],
         clock: Callable[[], Seconds],
     ) -> None:
+        self.read_level = read_level
         self._link = link
         self._client = client
         self._encoded = encoded
@@ -104,7 +109,7 @@ class PeerReads:
         not touched any more when this returns. `position`: how many blocks are before it in its
         chain; a peer that can't encode lends the block as it is."""
         loop = asyncio.get_running_loop()
-        level = level if self._encoded is not None else RAW
+        level = self._book.level_for(self._name, level) if self._encoded is not None else RAW
         wanted = _Wanted(key, slot, deadline, level, position, loop.create_future())
         self._wanted.append(wanted)
         if len(self._wanted) == 1:
@@ -339,5 +344,7 @@ def peer_view(link: PoolLink, reads: PeerReads | None, pool: StorePool, now: Sec
         failed_reads_total=link.read.failed,
         bytes_per_s=pool.sources.bytes_per_s(name),
         problem=told_problem(link.problem),
+        level="" if reads is None else reads.read_level.level,
+        level_problem="" if reads is None else told_problem(reads.read_level.problem),
         paths=() if reads is None else reads.paths(),
     )

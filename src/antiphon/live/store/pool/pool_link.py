@@ -40,6 +40,7 @@ from antiphon.types import (
     StoreAnswer,
     StoreRefused,
 )
+from antiphon.types.store_pool_config import LEVELS
 from antiphon.wire import (
     FROM_POOLED_STORE,
     Calls,
@@ -57,6 +58,7 @@ from .pool_dial import Dial
 HELLO_TIMEOUT_S = 5.0
 LONGEST_READ_S = 60.0
 _FIRST_WAIT_S, _LONGEST_WAIT_S = 0.05, 2.0
+_MOST_PROFILE_ID_BYTES = 64
 
 _log = logging.getLogger(__name__)
 
@@ -240,6 +242,8 @@ class PoolLink:
             )
         if welcome.blocks < 1:
             raise FrameError("it says that it has room for no block")
+        if welcome.level not in LEVELS or len(welcome.profile) > _MOST_PROFILE_ID_BYTES:
+            raise FrameError(f"it says that it is set to {welcome.level!r:.40}, which is no level")
         node = PoolNode(name=welcome.name, incarnation=welcome.incarnation, weight=welcome.blocks)
         self._listener.came(self, node, welcome)
         try:

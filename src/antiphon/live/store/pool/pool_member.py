@@ -191,6 +191,8 @@ class PoolMember:
             known=tuple(map(str, known)),
             encoded=encoded,
             encoded_page_bytes=PAGE_BYTES if encoded is not None else 0,
+            level=self._coded.book.setting.level,
+            profile=self._coded.book.setting.profile,
         )
         return session, welcome
 
@@ -224,6 +226,7 @@ class PoolMember:
             self.pool.sources,
             self._coded.book,
             self._coded.pull(welcome, memory),
+            self._coded.meets(welcome),
             threads=self._threads,
             spawn=self._spawn,
             clock=self._clock,

@@ -16,7 +16,7 @@ from functools import partial
 from typing import Any, Protocol, TypeAlias
 
 from antiphon.core.host_names import format_host_port
-from antiphon.errors import PeerError
+from antiphon.errors import PeerError, UsageError
 from antiphon.live import socket_folder
 from antiphon.live.network import GATEWAY_NAME, HostKeys, TlsDoor, bound, tls_name
 from antiphon.live.store.watcher import Watcher
@@ -49,6 +49,7 @@ from .pool_session import PoolSession
 HELLO_TIMEOUT_S = 5.0
 ADMIT_TIMEOUT_S = 30.0
 MOST_STRANGERS = 64
+_KEY = "store_pool.listen (--pool-listen, or store_port in the cluster's file)"
 
 _log = logging.getLogger(__name__)
 
@@ -86,12 +87,14 @@ class PoolPort:
         self._context = keys.server() if keys is not None else None
         self._close_listeners: Callable[[], None]
         if keys is not None:
-            key = "store_pool.listen (--pool-listen)"
-            self._listeners = bound([self.host, *more], self.port, key)
+            self._listeners = bound([self.host, *more], self.port, _KEY)
             self._close_listeners = self._close_tcp
         else:
             path = pool_socket(self.port)
-            listener = socket_folder.listen(path)
+            try:
+                listener = socket_folder.listen(path)
+            except UsageError as error:
+                raise UsageError(f"{_KEY} = {self}: {error}: choose another port") from None
             self._listeners = [listener]
             self._close_listeners = partial(
                 socket_folder.close_listener, listener, path, path.lstat().st_ino
