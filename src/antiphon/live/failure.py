@@ -1,5 +1,9 @@
 """Why a connection was not made, in words: many of the system's errors have none."""
 
+import os
+import socket
+import ssl
+
 _OF_KIND = {
     TimeoutError: "no answer in time",
     ConnectionResetError: "the other side hung up",
@@ -7,10 +11,14 @@ _OF_KIND = {
     ConnectionAbortedError: "the other side hung up",
     EOFError: "the other side hung up",
 }
+_OWN_NUMBERS = (ssl.SSLError, socket.gaierror, socket.herror)
 
 
 def why(error: BaseException) -> str:
-    """Never empty."""
+    """Never empty. Of an error that has a number, what the system calls it: loops put the number
+    and the address into their text, each in its own way."""
+    if isinstance(error, OSError) and not isinstance(error, _OWN_NUMBERS) and error.errno:
+        return os.strerror(error.errno).lower()
     said = getattr(error, "verify_message", "") or str(error)
     if said:
         return said

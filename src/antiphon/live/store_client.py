@@ -20,6 +20,7 @@ from enum import StrEnum
 from pathlib import Path
 
 from antiphon.core.joining import same_pages
+from antiphon.core.reconnect_wait import ReconnectWait
 from antiphon.errors import PeerError
 from antiphon.store.transfer import MappedRegion, OwnedRegion
 from antiphon.types import Seconds, StoreHello, StoreRefused, StoreWelcome
@@ -148,7 +149,7 @@ class StoreClient:
             self._stream.end("the worker has begun a new life")
 
     async def _run(self) -> None:
-        wait_s = _FIRST_WAIT_S
+        waits = ReconnectWait(_FIRST_WAIT_S, _LONGEST_WAIT_S)
         while True:
             since, self._renewed = self._clock(), False
             self._begin_settling()
@@ -161,13 +162,11 @@ class StoreClient:
                 self._without(StoreState.ABSENT, problem, warn=True)
             except (OSError, PeerError) as error:
                 problem = why_no_store(error)
-                self._without(StoreState.ABSENT, problem, warn=wait_s == _LONGEST_WAIT_S)
+                self._without(StoreState.ABSENT, problem, warn=waits.is_longest)
             if not self._renewed:
                 self._settled.set()
-            if self._renewed or self._clock() - since > _LONGEST_WAIT_S:
-                wait_s = _FIRST_WAIT_S
-            await asyncio.sleep(wait_s)
-            wait_s = min(2 * wait_s, _LONGEST_WAIT_S)
+            came = self._renewed or self._clock() - since > _LONGEST_WAIT_S
+            await asyncio.sleep(waits.after(came=came))
 
     def _begin_settling(self) -> None:
         if self._settled.is_set():

@@ -17,6 +17,7 @@ from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
+from antiphon.core.reconnect_wait import ReconnectWait
 from antiphon.core.said_of_kv import STORES_TIERS, wrong_in_answer, wrong_in_kv
 from antiphon.errors import PeerError, UsageError
 from antiphon.types import (
@@ -127,15 +128,12 @@ class WatchedStore:
 
     async def run(self) -> None:
         """Watch it until cancelled."""
-        wait_s = _FIRST_WAIT_S
+        waits = ReconnectWait(_FIRST_WAIT_S, _LONGEST_WAIT_S)
         while True:
             before = self.connections
             with suppress(OSError, TimeoutError, PeerError):
                 await self._watch()
-            if self.connections > before:
-                wait_s = _FIRST_WAIT_S
-            await asyncio.sleep(wait_s)
-            wait_s = min(2 * wait_s, _LONGEST_WAIT_S)
+            await asyncio.sleep(waits.after(came=self.connections > before))
 
     # ── one stream ───────────────────────────────────────────────────────────────────────────
 

@@ -17,6 +17,7 @@ import logging
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 
+from antiphon.core.reconnect_wait import ReconnectWait
 from antiphon.errors import BugError, PeerError
 from antiphon.types import (
     AttemptFailed,
@@ -150,7 +151,7 @@ class WorkerPort:
     async def _join(self) -> Joined:
         """Try until a gateway has this worker. A life that said hello in vain says it never again:
         a gateway that was slow may have taken it in, and given it up, meanwhile."""
-        wait_s = _FIRST_WAIT_S
+        waits = ReconnectWait(_FIRST_WAIT_S, _LONGEST_WAIT_S)
         check = _CHECK if isinstance(self._gateway, TlsAddress) else ""
         while True:
             hello = Hello(self._worker.info, self._worker.view())
@@ -166,8 +167,7 @@ class WorkerPort:
             else:
                 self._quiet.recovered()
                 return joined
-            await asyncio.sleep(wait_s)
-            wait_s = min(2 * wait_s, _LONGEST_WAIT_S)
+            await asyncio.sleep(waits.after())
 
     def _begin(self, stream: FrameStream, welcome: Welcome) -> None:
         self._welcome, self._stream = welcome, stream

@@ -14,6 +14,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Protocol
 
+from antiphon.core.reconnect_wait import ReconnectWait
 from antiphon.core.said_of_kv import POOLED_TIERS, wrong_in_kv
 from antiphon.core.store_pool import RAW, PoolNode
 from antiphon.core.store_pool.peer_address import PeerAddress
@@ -126,7 +127,7 @@ class PoolLink:
 
     async def run(self) -> None:
         """Keep the stream until cancelled."""
-        wait_s = _FIRST_WAIT_S
+        waits = ReconnectWait(_FIRST_WAIT_S, _LONGEST_WAIT_S)
         while True:
             before = self.connections
             try:
@@ -135,10 +136,7 @@ class PoolLink:
                 self._away("does not answer", why(error))
             except (PeerError, UsageError) as error:
                 self._away("is not in the pool", str(error))
-            if self.connections > before:
-                wait_s = _FIRST_WAIT_S
-            await asyncio.sleep(wait_s)
-            wait_s = min(2 * wait_s, _LONGEST_WAIT_S)
+            await asyncio.sleep(waits.after(came=self.connections > before))
 
     def _away(self, what: str, problem: str) -> None:
         self.problem = f"it {what}: {problem}"
