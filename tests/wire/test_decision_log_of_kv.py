@@ -89,6 +89,7 @@ def written() -> bytes:
     stored = tuple((key, Tier.HOST) for key in (*keys(), *keys(OTHER)))
     dump = KvDump(next=0, begins=True, ends=True, blocks=stored)
     assert told.heard_kv(STORE, LIFE, dump, 0.0) is None
+    told.heard_peer_time(STORE, 0.001, 0.5)
     first = dispatched(book, "r1", 1.0)
     assert first.fetch == 960
     late = Fetched(

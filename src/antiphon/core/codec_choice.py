@@ -18,8 +18,6 @@ from math import isnan
 
 from antiphon.types import Seconds
 
-_REMEMBERED = 4
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FetchLevel:
@@ -117,20 +115,6 @@ def fetch_s(state: FetchState, computed: int, level: FetchLevel) -> Seconds:
         moved += tokens * level.bytes_per_token / state.bytes_per_s
         decoded = max(moved, decoded) + tokens / level.tokens_per_s
     return decoded
-
-
-def expected_bytes_per_s(measured: Sequence[float]) -> float:
-    """What a link will carry, from what it carried chunk by chunk, the latest last.
-
-    The harmonic mean of the last four, which is what they did together, and no more than the
-    latest: a link that became slow counts at once, one that became fast when it has been for a
-    while.
-    Raises `ValueError` for none, or a rate that is not above 0.
-    """
-    recent = measured[-_REMEMBERED:]
-    if not recent or min(recent) <= 0:
-        raise ValueError("no rate was measured, or one that is not above 0")
-    return min(recent[-1], len(recent) / sum(1 / rate for rate in recent))
 
 
 def _option(state: FetchState, computed: int, level: FetchLevel | None) -> FetchChoice:

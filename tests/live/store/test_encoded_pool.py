@@ -2,6 +2,7 @@
 stays where it was asked for (I51)."""
 
 import asyncio
+import math
 import threading
 from collections.abc import Sequence
 from pathlib import Path
@@ -70,7 +71,11 @@ async def test_a_level_brings_what_it_promises(folder: Path, level: str) -> None
         assert all(got[keys.index(key)] == content_at(keys.index(key), 0) for key in exact)
         if level not in ("lossless", "adaptive"):
             assert lossy == set(keys)
-        stats = {one.level: one for one in (await b.peers()).levels}
+        peers = await b.peers()
+        assert peers.block_s is not None, "routers hear how long a block takes"
+        assert 0.0 < peers.block_s < math.inf
+        assert (await a.peers()).block_s is None, "it has read none"
+        stats = {one.level: one for one in peers.levels}
         assert sum(one.read_blocks_total for one in stats.values()) >= BLOCKS
         if level != "adaptive":
             assert stats[level].read_blocks_total >= BLOCKS
