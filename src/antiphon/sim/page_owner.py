@@ -1,5 +1,7 @@
 """The side of a virtual worker that offers pages and lets others take them."""
 
+from itertools import chain
+
 from antiphon.core.handover import Acknowledge, RenewTaken, Take
 from antiphon.types import LeaseHeld, LeaseRefused, Offer, PageId, Prefilled
 
@@ -75,4 +77,4 @@ class PageOwner:
 
 def _named_once(event: Prefilled) -> tuple[PageId, ...]:
     """All pages of the tables, in the order in which they come first."""
-    return tuple(dict.fromkeys(page for one in event.sequences for page in one.table))
+    return tuple(dict.fromkeys(chain.from_iterable(one.table for one in event.sequences)))
