@@ -298,6 +298,9 @@ class WorkerLife:
 
     def say(self, events: Sequence[SchedulerEvent], lag_s: Seconds = 0.0) -> None:
         """Pass on what happened, `lag_s` from now and after all that was said before."""
+        beside = self.store is not None or self.teller.has_news
+        if not (events or lag_s or beside) and self._saying.idle:
+            return  # nothing to say, as in most turns
         self._saying.after(lag_s, lambda: self._say(events))
 
     def _say(self, events: Sequence[SchedulerEvent]) -> None:

@@ -13,6 +13,11 @@ class DelayLine:
         self._process = process
         self._busy_until: Seconds = process.now
 
+    @property
+    def idle(self) -> bool:
+        """Is all done that was put in?"""
+        return self._busy_until <= self._process.now
+
     def after(self, lag_s: Seconds, action: Action) -> None:
         """Do it `lag_s` from now, or when all that was put in before is done; at once if that is
         now."""

@@ -1,5 +1,7 @@
 """The side of a virtual worker that offers pages and lets others take them."""
 
+from itertools import chain
+
 from antiphon.core.handover import Acknowledge, RenewTaken, Take
 from antiphon.types import NO_PAGE, LeaseHeld, LeaseRefused, Offer, PageId, Prefilled
 
@@ -75,5 +77,6 @@ class PageOwner:
 
 def _named_once(event: Prefilled) -> tuple[PageId, ...]:
     """All pages of the tables, in the order in which they come first."""
-    tables = (one.table for one in event.sequences)
-    return tuple(dict.fromkeys(page for table in tables for page in table if page != NO_PAGE))
+    named = dict.fromkeys(chain.from_iterable(one.table for one in event.sequences))
+    named.pop(NO_PAGE, None)
+    return tuple(named)

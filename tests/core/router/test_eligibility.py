@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from router_kit import info, offer_of, request, router
+from router_kit import info, offer_of, report, request, router
 
 from antiphon.core.kv import entry_pages
 from antiphon.core.router import demand_of
@@ -172,3 +172,20 @@ def test_sequences_that_have_ended_need_no_pages_on_another_worker() -> None:
 def test_sequences_that_grew_too_large_to_go_on_together_are_computed_in_turn() -> None:
     one = request("r", 20, n=3, resumed=((5,) * 40,) * 3, attempt=2)
     assert check_taken([info("w", pages=7)], one, whole=False) == "whole"
+
+
+def test_what_a_request_needs_follows_what_its_worker_reports() -> None:
+    made = router(info("a", pages=1000), info("b", pages=1000))
+    demand = demand_of(request("r", tokens=2000))
+    a, b = made.workers
+    assert a.kind is b.kind  # asked once for both
+    assert demand.needs(a.kind) is demand.needs(b.kind)
+    assert demand.needs(a.kind).runs == (True, True)
+    report(made, "a", total_pages=10)
+    assert (a.total_pages, b.total_pages) == (10, 1000)
+    assert demand.needs(a.kind).runs == (False, False)
+    assert not (demand.needs(a.kind).adopts[0] or demand.needs(a.kind).offers)
+    assert demand.needs(b.kind).runs == (True, True)
+    chosen = made.choose(request("r", tokens=2000), 0.0)
+    assert isinstance(chosen, Route)
+    assert chosen.decode == "b"

@@ -6,7 +6,7 @@ Waiting ──► Serving                        one worker does all of it
 Prefilling ── Offer ──► Waiting ──► Granting ──► Serving (adopted) ── Pulled ──► Serving
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from antiphon.types import AttemptRecord, Request, Seconds, WorkerId
@@ -50,8 +50,8 @@ class Attempt:
 
     request: Request
     began_at: Seconds
-    record: AttemptRecord | None = None
-    """None: it has no workers yet."""
+    routed_at: Seconds | None = None
+    """When it got its workers; None: it has none yet."""
     place: Place = WAITING
     known: bool = False
     """The worker has admitted it, or has reported about it, which says as much."""
@@ -61,6 +61,28 @@ class Attempt:
     """Its fetch from the store is over."""
     first_token: bool = False
     """It has given a token, so the prompt is computed, and the router knows."""
+    _route: str = ""
+    _reached: dict[str, Seconds] = field(default_factory=dict)
+    """When it came to each stage for the first time."""
+    _computed_tokens: int = 0
+
+    @property
+    def record(self) -> AttemptRecord | None:
+        """As it stands now; None: it has no workers yet. Made when it is asked for, at the end."""
+        if self.routed_at is None:
+            return None
+        at = self._reached.get
+        return AttemptRecord(
+            began_at=self.began_at,
+            routed_at=self.routed_at,
+            route=self._route,
+            fetched_at=at("fetched"),
+            offered_at=at("offered"),
+            adopted_at=at("adopted"),
+            pulled_at=at("pulled"),
+            first_token_at=at("first_token"),
+            computed_tokens=self._computed_tokens,
+        )
 
     @property
     def worker(self) -> WorkerId | None:
@@ -82,21 +104,20 @@ class Attempt:
 
     def routed(self, route: str, now: Seconds) -> None:
         """Mutates: the attempt has its workers; again, if others were planned before."""
-        if self.record is None:
-            self.record = AttemptRecord(began_at=self.began_at, routed_at=now, route=route)
-        else:
-            self.record = replace(self.record, route=route)
+        if self.routed_at is None:
+            self.routed_at = now
+        self._route = route
 
     def reached(self, stage: str, now: Seconds) -> None:
         """Mutates: it has come to "offered", "adopted", "pulled", "fetched", "first_token"."""
-        if self.record is not None and getattr(self.record, f"{stage}_at") is None:
-            self.record = replace(self.record, **{f"{stage}_at": now})
+        if self.routed_at is not None:
+            self._reached.setdefault(stage, now)
 
     def computes(self, cached_tokens: int) -> None:
         """Mutates: its first worker begins, and has these of its tokens. Later ones had the KV."""
-        if self.record is not None and not self.record.computed_tokens:
+        if self.routed_at is not None and not self._computed_tokens:
             had = len(self.request.prompt) + sum(map(len, self.request.resumed))
-            self.record = replace(self.record, computed_tokens=max(had - cached_tokens, 0))
+            self._computed_tokens = max(had - cached_tokens, 0)
 
     def give(self, place: Place) -> None:
         """Mutates: it is somewhere else now, where nothing has been said about it yet."""

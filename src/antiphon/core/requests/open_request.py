@@ -168,15 +168,15 @@ class OpenRequest:
 
     def try_again(self, now: Seconds) -> None:
         """Mutates: the next attempt begins, and waits for a worker. An offer stays."""
-        if self.attempt.record is not None:
-            self._trail.append(self.attempt.record)
+        if (record := self.attempt.record) is not None:
+            self._trail.append(record)
             self._earlier += 1
         self.attempt = Attempt(replace(self.resumed(), attempt=self.request.attempt + 1), now)
 
     @property
     def was_routed(self) -> bool:
         """Some attempt had workers."""
-        return self._earlier > 0 or self.attempt.record is not None
+        return self._earlier > 0 or self.attempt.routed_at is not None
 
     def start(self, fact: Started, now: Seconds) -> None:
         """Mutates: an attempt's first chunk began `queued_s` after the worker was given it.
@@ -190,8 +190,8 @@ class OpenRequest:
             self._cached_tokens = min(max(fact.cached_tokens, 0), len(self._original.prompt))
             self._fetched_tokens = min(max(fact.stored_tokens, 0), self._cached_tokens)
         if self.started_at is None:
-            route = self.attempt.record
-            given_at = self._arrived_at if route is None else route.routed_at
+            routed_at = self.attempt.routed_at
+            given_at = self._arrived_at if routed_at is None else routed_at
             self.started_at = min(given_at + max(fact.queued_s, 0.0), now)
 
     def not_fetched(self, tokens: int) -> None:
@@ -219,7 +219,8 @@ class OpenRequest:
     def _record(
         self, outcome: Outcome, reasons: tuple[FinishReason, ...], message: str, now: Seconds
     ) -> RequestRecord:
-        latest = () if self.attempt.record is None else (self.attempt.record,)
+        record = self.attempt.record
+        latest = () if record is None else (record,)
         return RequestRecord(
             request=self.id,
             outcome=outcome,

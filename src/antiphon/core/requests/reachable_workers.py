@@ -100,7 +100,7 @@ class ReachableWorkers:
 
     def next_drain(self) -> Seconds | None:
         """When `overdue` names somebody next."""
-        return min(self._empty_by.values(), default=None)
+        return min(self._empty_by.values()) if self._empty_by else None
 
     def overdue(self, now: Seconds) -> list[WorkerId]:
         """Whose drain should be over, in the order in which they joined."""

@@ -1,10 +1,29 @@
 """What a request asks of a worker, in the counts that routing depends on."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
+from typing import NamedTuple
 
 from antiphon.core.kv import party_pages
 from antiphon.types import Request, RequestId
+
+from .worker_kind import WorkerKind
+
+
+class Needs(NamedTuple):
+    """What a request needs of one kind of worker, as that counts it.
+
+    `runs[drawn]`, `adopts[drawn]`: whether the worker can run all of it if it has nothing else;
+    whether it can go on with its KV, each sequence with room for one token more. `drawn` is how
+    many tokens each sequence will have got before it comes there: 0 or 1.
+    """
+
+    runs: tuple[bool, bool]
+    adopts: tuple[bool, bool]
+    pages: int | None
+    """That it fills if none of them is given back; None: page size not known."""
+    offers: bool
+    """Its prompt, each sequence with the token that is drawn last, is within half of the pool."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -22,11 +41,44 @@ class Demand:
     """Tokens of its longest unfinished sequence."""
     context: int
     """KV entries that a step of all its unfinished sequences reads."""
+    _needs: dict[WorkerKind, Needs] = field(default_factory=dict, repr=False, compare=False)
 
     @property
     def sequences(self) -> int:
         """Unfinished ones."""
         return len(self.resumed)
+
+    def needs(self, kind: WorkerKind) -> Needs:
+        """On workers of that kind. Found once: a decision asks it of dozens, most of them alike."""
+        needs = self._needs.get(kind)
+        if needs is None:
+            needs = self._needs[kind] = self._needs_on(kind)
+        return needs
+
+    def _needs_on(self, kind: WorkerKind) -> Needs:
+        runs = (self._fits(kind, 0), self._fits(kind, 1))
+        kv, total = kind.kv, kind.total_pages
+        if kv is None:
+            return Needs(runs, adopts=runs, pages=None, offers=False)
+        pages, one_more, two_more = (
+            self.pages(kv.page_tokens, kv.block_tokens, new) * kv.entry_pages for new in range(3)
+        )
+        if total is None:
+            return Needs(runs, adopts=runs, pages=pages, offers=False)
+        adopts = (runs[0] and one_more <= total, runs[1] and two_more <= total)
+        return Needs(runs, adopts, pages, offers=2 * one_more <= total)
+
+    def _fits(self, kind: WorkerKind, drawn: int) -> bool:
+        longest = self.longest + drawn + 1
+        if longest > kind.max_model_len:
+            return False
+        kv, total, windowed = kind.kv, kind.total_pages, kind.groups is not None
+        if total is None or kv is None:
+            return True
+        if self.sequences == 1 and windowed:
+            return True  # its own limit of a sequence's length counts what windows give back
+        pages = self.prompt_pages(kv.page_tokens, kv.block_tokens) * kv.entry_pages
+        return pages <= total and (windowed or longest <= total * kv.page_tokens)
 
     def pages(self, page_tokens: int, block_tokens: int, new: int = 0) -> int:
         """Pages that it fills with `new` more tokens a sequence.

@@ -20,24 +20,14 @@ def is_open(worker: WorkerBelief, now: Seconds) -> bool:
 def could_run(worker: WorkerBelief, demand: Demand, drawn: int = 0) -> bool:
     """It can run the request if it has nothing else: its limits allow it, as it counts itself.
 
-    `drawn`: how many tokens each sequence will have got before it comes here.
+    `drawn`: how many tokens each sequence will have got before it comes here, 0 or 1.
     """
-    longest = demand.longest + drawn + 1
-    if longest > worker.info.max_model_len:
-        return False
-    kv, total = worker.info.kv, worker.total_pages
-    if total is None or kv is None:
-        return True
-    if demand.sequences == 1 and worker.windowed:
-        return True  # its own limit of a sequence's length counts what windows give back
-    pages = demand.prompt_pages(kv.page_tokens, kv.block_tokens) * kv.entry_pages
-    return pages <= total and (worker.windowed or longest <= total * kv.page_tokens)
+    return demand.needs(worker.kind).runs[drawn]
 
 
 def could_adopt(worker: WorkerBelief, demand: Demand, drawn: int = 0) -> bool:
     """It could run the request and go on with its KV, each sequence with room for one more."""
-    pages, total = worker.pages_of(demand, new=drawn + 1), worker.total_pages
-    return could_run(worker, demand, drawn) and (pages is None or total is None or pages <= total)
+    return demand.needs(worker.kind).adopts[drawn]
 
 
 def has_memory(worker: WorkerBelief, demand: Demand, max_sequences: int | None) -> bool:
@@ -66,8 +56,7 @@ def may_offer(worker: WorkerBelief, demand: Demand) -> bool:
 
     As the worker counts it: each sequence with the token that is drawn last.
     """
-    pages, total = worker.pages_of(demand, new=1), worker.total_pages
-    return pages is not None and total is not None and 2 * pages <= total
+    return demand.needs(worker.kind).offers
 
 
 def can_offer_now(worker: WorkerBelief, demand: Demand) -> bool:

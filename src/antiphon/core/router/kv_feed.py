@@ -115,6 +115,8 @@ class KvFeed:
 
     def events(self, message: KvEvents, now: Seconds) -> KvReplay | None:
         """Take in changes. Returns what must be said again, if something is missing. Mutates."""
+        if message.first == self.next and not (message.changes or self._dump or self._early):
+            return None  # nothing is new, as with most heartbeats
         if self._dump is not None and now - self._dump.heard_at >= ASK_AGAIN_S:
             self._drop_dump()  # the rest of it is lost
             self._catch_up()

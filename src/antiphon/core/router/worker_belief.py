@@ -11,10 +11,8 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from antiphon.core.costs import PhaseTime, occupied_s
-from antiphon.core.kv import PageGroups
 from antiphon.types import (
     Health,
-    KvGroup,
     KvShape,
     RequestId,
     Role,
@@ -26,6 +24,7 @@ from antiphon.types import (
 from .demand import Demand
 from .pace import Pace
 from .placement import Phase, Placement
+from .worker_kind import WorkerKind, kind_of
 
 
 class Exchange(NamedTuple):
@@ -70,7 +69,7 @@ class WorkerBelief:
         self.health = Health.JOINED
         self.exchange = exchange_of(info.model.numerics, info.kv) if info.kv else None
         """Workers with equal values can read each other's pages; None: it exchanges no KV."""
-        self._groups = None if info.kv is None else _windowed(info.model.kv_groups, info.kv)
+        self.kind = self._kind(info.kv.pages if info.kv else None)
         self.pace = Pace(times)
         self.chosen = 0
         self.closed_until: Seconds | None = None
@@ -87,9 +86,7 @@ class WorkerBelief:
     @property
     def total_pages(self) -> int | None:
         """Pages of its KV memory; None: not known yet."""
-        if self._view is not None:
-            return self._view.total_pages
-        return self.info.kv.pages if self.info.kv else None
+        return self.kind.total_pages
 
     @property
     def idle(self) -> bool:
@@ -103,16 +100,12 @@ class WorkerBelief:
             self._load = self._compute()
         return self._load
 
-    def pages_of(self, demand: Demand, new: int = 0) -> int | None:
-        """Pages that the request fills here, with `new` tokens more a sequence, if none of them is
-        given back: as whatever is offered.
+    def pages_of(self, demand: Demand) -> int | None:
+        """Pages that the request fills here if none of them is given back: as whatever is offered.
 
         None: page size not known.
         """
-        kv = self.info.kv
-        if kv is None:
-            return None
-        return demand.pages(kv.page_tokens, kv.block_tokens, new) * kv.entry_pages
+        return demand.needs(self.kind).pages
 
     def running_pages_of(self, demand: Demand) -> int | None:
         """Pages that it fills here as it runs: of sliding windows, what they span; but what changes
@@ -120,14 +113,10 @@ class WorkerBelief:
 
         None: page size not known.
         """
-        if self._groups is None or demand.sequences != 1 or self.role is not Role.MIXED:
+        groups = self.kind.groups
+        if groups is None or demand.sequences != 1 or self.role is not Role.MIXED:
             return self.pages_of(demand)
-        return self._groups.most_pages(demand.longest, step_tokens=1)
-
-    @property
-    def windowed(self) -> bool:
-        """Whether it gives pages back that sliding windows have passed."""
-        return self._groups is not None
+        return groups.most_pages(demand.longest, step_tokens=1)
 
     # ── what happens to it ───────────────────────────────────────────────────────────────────
 
@@ -140,6 +129,8 @@ class WorkerBelief:
             before, self._pace_then = self._pace_then, self.pace.factor
             return before != self.pace.factor
         self._view, self._load = view, None
+        if view.total_pages != self.kind.total_pages:
+            self.kind = self._kind(view.total_pages)
         self.pace.reported(view, now)
         self._gone_pages = self._gone_context = self._just_offered_pages = 0
         known = list(self._here.values())
@@ -252,16 +243,14 @@ class WorkerBelief:
         )
 
     def _pages(self, tokens: int) -> int:
-        if self._groups is not None:
-            return self._groups.most_pages(tokens, step_tokens=1)
-        return -(-tokens // self.info.kv.page_tokens) if self.info.kv else 0
+        groups, kv = self.kind.groups, self.info.kv
+        if groups is not None:
+            return groups.most_pages(tokens, step_tokens=1)
+        return -(-tokens // kv.page_tokens) if kv else 0
 
-
-@lru_cache(maxsize=256)
-def _windowed(kv_groups: tuple[KvGroup, ...], kv: KvShape) -> PageGroups | None:
-    """How the pages of such a worker are counted; None: it gives none back while a request runs."""
-    groups = PageGroups(kv_groups, page_tokens=kv.page_tokens, block_tokens=kv.block_tokens)
-    return groups if groups.windows else None
+    def _kind(self, total_pages: int | None) -> WorkerKind:
+        info = self.info
+        return kind_of(info.max_model_len, info.kv, total_pages, info.model.kv_groups)
 
 
 @lru_cache(maxsize=256)

@@ -29,6 +29,8 @@ class Offering:
 
         The caller says it at once: a lease lives from here on, and may end any time.
         """
+        if not self._roster.prefills:
+            return []
         return [self._offer(state, now) for state in self.ready()]
 
     def _offer(self, state: RequestState, now: Seconds) -> Prefilled:

@@ -109,8 +109,9 @@ class Deployment:
     def repeated_s(self, plan: StepPlan, passes: int) -> Seconds:
         """See `core.costs.StepTime`. By the trapezoid of the first and the last pass."""
         first = work_of(plan)
-        more = first.chunks * (passes - 1)
-        last = first._replace(context=first.context + more, attention=first.attention + more)
+        tokens, sampled, chunks, context, attention = first
+        more = chunks * (passes - 1)
+        last = StepWork(tokens, sampled, chunks, context + more, attention + more)
         return passes * (self._round_s(first) + self._round_s(last)) / 2
 
     def prefill_s(self, tokens: int, start: int = 0) -> Seconds:
@@ -132,6 +133,9 @@ class Deployment:
     def decode_step_s(self, sequences: int, context_tokens: int) -> Seconds:
         """See `core.costs.PhaseTime`."""
         read = context_tokens + sequences
+        if sequences and self.parallelism.pipeline == 1:  # a router asks for each of its options
+            line = self._roofline
+            return line.layers_s(sequences, read, read) * self._share + line.head_s(sequences)
         return self._round_s(StepWork(sequences, sequences, sequences, read, read))
 
     def seconds_of(self, work: StepWork) -> Seconds:

@@ -40,6 +40,8 @@ class TimedEngine:
     def __init__(self, step_time: DeviceTime, answers: Answers) -> None:
         self._step_time = step_time
         self._answers = answers
+        self._timed: tuple[StepPlan, int, Seconds] | None = None
+        """What was asked last: it is asked again when the plan has run."""
 
     def passes(self, plan: StepPlan) -> int:
         """See `PassEngine`."""
@@ -51,9 +53,13 @@ class TimedEngine:
 
     def passes_s(self, plan: StepPlan, passes: int) -> Seconds:
         """See `PassEngine`."""
-        if passes == 1:
-            return self._step_time.seconds(plan)
-        return self._step_time.repeated_s(plan, passes)
+        timed = self._timed
+        if timed is not None and timed[0] is plan and timed[1] == passes:
+            return timed[2]
+        model = self._step_time
+        seconds = model.seconds(plan) if passes == 1 else model.repeated_s(plan, passes)
+        self._timed = (plan, passes, seconds)
+        return seconds
 
     def lag_s(self, plan: StepPlan) -> Seconds:
         """See `PassEngine`."""
