@@ -128,7 +128,7 @@ def test_keys_names_and_a_decision_log_that_is_private_whoever_made_the_file(
     assert any("Authorization: Bearer KEY" in line for line in served.output)
     for pid in served.pids()[1:]:
         command = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
-        assert len([word for word in command if word]) == 5, "no secret is on a command line"
+        assert len([word for word in command if word]) == 6, "no secret is on a command line"
     assert served.stop() == 0
     assert stat.S_IMODE(log.stat().st_mode) == 0o600
     worker = log.with_name("decisions.mixed-0.jsonl")

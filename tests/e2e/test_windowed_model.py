@@ -10,11 +10,12 @@ from typing import Any
 import httpx
 import pytest
 from completions import ask
-from e2e_process import Served, at_rest, config_file, joined, run
+from e2e_process import Served, at_rest, config_file, joined
 
 from antiphon import LLM, SamplingParams
 from antiphon.testing.tiny_families import FAMILY_SPECS
 from antiphon.testing.tiny_models import random_tensors, write_hf_folder
+from command_here import run_here
 
 PROMPT = "It was the best of times, it was the worst of times. " * 50
 LEAST_TOKENS = 1700
@@ -123,13 +124,13 @@ def test_another_worker_fetches_what_one_has_stored(
     served.until_metrics(
         lambda seen: seen("antiphon_kv_index_held") >= seen("antiphon_store_blocks")
     )
-    looked = run("kv", "lookup", "--text", PROMPT, "--json", "--url", served.url)
+    looked = run_here("kv", "lookup", "--text", PROMPT, "--json", "--url", served.url)
     [computed] = {
         place["holder"]
         for place in json.loads(looked.stdout)["places"]
         if place["tier"] == "device" and place["tokens"]
     }
-    assert run("drain", computed, "--url", served.url).returncode == 0
+    assert run_here("drain", computed, "--url", served.url).returncode == 0
     assert said(served) == alone
     metrics = served.until_metrics(lambda seen: seen("antiphon_fetches_total") > 0)
     assert metrics("vllm:external_prefix_cache_hits_total") > LEAST_TOKENS - 64

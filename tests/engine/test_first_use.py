@@ -5,6 +5,7 @@ from multiprocessing.synchronize import Event
 from pathlib import Path
 
 import pytest
+from numba.core import config
 
 from antiphon.engine.first_use import first_use
 from antiphon.host import locked
@@ -58,6 +59,16 @@ def test_what_fails_inside_is_raised_and_not_marked_as_done(tmp_path: Path) -> N
         with pytest.raises(OSError, match="mine"), first_use(tmp_path, "m"):
             raise OSError("mine")
     assert list((tmp_path / "kernels").iterdir()) == []
+
+
+def test_what_was_compiled_into_another_folder_is_compiled_here_by_one_process_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for folder in ("one", "other"):
+        monkeypatch.setattr(config, "CACHE_DIR", folder)
+        with first_use(tmp_path, "m"):
+            pass
+    assert len(list((tmp_path / "kernels").iterdir())) == 2
 
 
 def test_without_a_folder_nobody_waits(tmp_path: Path) -> None:

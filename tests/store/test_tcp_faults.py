@@ -31,6 +31,8 @@ from antiphon.types import DataAccess
 
 MANY = 96
 """Pages of a longer pull: 4.5 MiB."""
+NEVER_STALLS = StreamLimits(connect_s=TIMEOUT_S, stall_s=TIMEOUT_S, tick_s=0.01)
+"""Where only what breaks is a fault: on a busy machine, a moment without a byte is none."""
 
 
 @pytest.fixture(scope="module")
@@ -83,7 +85,7 @@ def test_connections_that_break_in_the_middle_are_opened_again(owner: OwnerProce
     own, pulls = new_own(), offered(range(MANY))
     with relayed(owner.access) as relays:
         relay = relays[0]
-        with reading(through(owner.access, relays), own, QUICK) as client:
+        with reading(through(owner.access, relays), own, NEVER_STALLS) as client:
 
             def breaking() -> None:
                 until(lambda: relay.passed > 20 * PAGE_BYTES)
@@ -93,13 +95,27 @@ def test_connections_that_break_in_the_middle_are_opened_again(owner: OwnerProce
             work.start()
             good = client.pull(pulls, TIMEOUT_S)
             work.join()
-            assert all(good)
+            assert all(good), client.problem
             assert wrong(own, pulls, good) == 0
-            first, rests = relay.connections, client.paths()[0].rests_total
-            relay.break_all()  # while nobody asks for anything
-            assert all(client.pull(pulls, TIMEOUT_S))
-            assert relay.connections > first
-            assert client.paths()[0].rests_total == rests, "a stale connection is nobody's fault"
+
+
+def test_a_connection_that_broke_while_idle_is_opened_again_without_blame(
+    owner: OwnerProcess,
+) -> None:
+    """One stream: of several, some may still be connecting when the pull is over."""
+    own, pulls = new_own(), offered(range(MANY))
+    with (
+        relayed(owner.access) as relays,
+        reading(through(owner.access, relays), own, NEVER_STALLS, streams=1) as client,
+    ):
+        assert all(client.pull(pulls, TIMEOUT_S))
+        assert relays[0].connections == 1
+        relays[0].break_all()
+        good = client.pull(pulls, TIMEOUT_S)
+        assert all(good), client.problem
+        assert wrong(own, pulls, good) == 0
+        assert relays[0].connections == 2
+        assert client.paths()[0].failures_total == 0, "a stale connection is nobody's fault"
 
 
 def test_a_stalled_path_of_two_is_rested_and_the_other_carries_all(owner: OwnerProcess) -> None:

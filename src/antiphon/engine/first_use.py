@@ -8,6 +8,7 @@ from hashlib import blake2b
 from pathlib import Path
 
 import numba
+from numba.core import config
 
 from antiphon.host import locked
 
@@ -44,7 +45,7 @@ def first_use(cache_dir: Path | None, *what: str) -> Iterator[None]:
 
 
 def _mark(folder: Path, what: tuple[str, ...]) -> Path:
-    """Named after everything that numba compiles anew for."""
-    here = str(Path(__file__).parent)
-    parts = (KERNEL_REVISION, numba.__version__, sys.version, here, *what)
+    """Named after everything that numba compiles anew for, and where it keeps what it compiled."""
+    kept = (str(Path(__file__).parent), vars(config)["CACHE_DIR"])
+    parts = (KERNEL_REVISION, numba.__version__, sys.version, *kept, *what)
     return folder / blake2b("\0".join(parts).encode(), digest_size=8).hexdigest()

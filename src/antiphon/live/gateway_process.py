@@ -4,9 +4,9 @@
                               ├──► Gateway ◄── Operations ┤
     /admin with a token ──────┘                           └── admin socket ◄── antiphon status, …
 
-Started by the supervisor as `python -P -m antiphon.live.gateway_process gateway`. It knows its
-model's text from the start; all else about the model it hears from the first worker that joins, and
-until then it says that the model is loading.
+Started by the supervisor (`child_process.command_of`). It knows its model's text from the start;
+all else about the model it hears from the first worker that joins, and until then it says that the
+model is loading.
 """
 
 import asyncio

@@ -1,7 +1,7 @@
 """The store's process: keeps blocks of KV for workers that come and go. It loads no torch.
 
-Started by the supervisor as `python -P -m antiphon.live.store_process store`, or by `antiphon
-store`, which runs it in the foreground.
+Started by the supervisor (`child_process.command_of`), or by `antiphon store`, which runs it in the
+foreground.
 """
 
 import asyncio

@@ -1,6 +1,6 @@
 """A worker's process: loads a model's engine, joins the gateway, and computes until it is stopped.
 
-Started by the supervisor as `python -P -m antiphon.live.worker_process NAME`.
+Started by the supervisor (`child_process.command_of`).
 """
 
 import asyncio

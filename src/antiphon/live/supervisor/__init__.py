@@ -8,5 +8,6 @@
                    └────────────┘                                └─────────┘
 
 `messages.py` is what they say to each other, `parent.py` the child's end, `child_process.py` the
-supervisor's. Requests, tokens and KV never pass through here.
+supervisor's; `child_program.py` runs a child's module. Requests, tokens and KV never pass
+through here.
 """

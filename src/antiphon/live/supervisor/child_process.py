@@ -21,17 +21,18 @@ from .messages import (
     encode,
 )
 
+_PROGRAM = "antiphon.live.supervisor.child_program"
 _READ_BYTES = 64 * 1024
 _LAST_LINES_S = 1.0
 """How long a dead child's pipe is read on: a process that it started may hold it open."""
 
 
 def command_of(module: str, name: str) -> list[str]:
-    """Runs a module of ours; `name` is there for whoever lists processes.
+    """Runs a module of ours (`child_program`); `name` is there for whoever lists processes.
 
     `-P`: a file in the working folder that is named like a module is not taken for it.
     """
-    return [sys.executable, "-P", "-m", module, name]
+    return [sys.executable, "-P", "-m", _PROGRAM, module, name]
 
 
 class ChildProcess:
