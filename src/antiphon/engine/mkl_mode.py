@@ -3,7 +3,7 @@
 For a float32 product on Intel's processors MKL picks kernels, and with them orders of addition, by
 the number of rows, and has threads share the sum over many inputs: a row's bits depend on what is
 beside it. In the strict mode of its "conditional numerical reproducibility" they don't, at the same
-speed. MKL reads the variable once, when it computes for the first time.
+speed on one thread. MKL reads the variable once, when it computes for the first time.
 
 MKL knows that mode on Intel's processors only, from AVX2 on. On others nothing is set, and whole
 multiples of rows are enough (see `projection`). A value that the user has set stays: with one that
