@@ -35,11 +35,32 @@ def fleet_of(
     workers: int, trace: Path, seconds: float, cell: int = 0, cells: int = 1
 ) -> tuple[Fleet, list[CallRecord]]:
     """A fleet whose load a worker is that of 16 workers under the trace; or one cell of it."""
-    copies = max(1, round(workers / 16))
-    load = TraceLoad(copies=len(range(cell, copies, cells)), duration_s=seconds)
+    load = TraceLoad(copies=len(range(cell, _copies(workers), cells)), duration_s=seconds)
     half = workers // cells // 2
     roles = {Role.PREFILL: half, Role.DECODE: half}
     return mooncake_fleet(roles, trace, load, SLO, seed=1 + cell)
+
+
+def _copies(workers: int) -> int:
+    """How often the trace is played."""
+    return max(1, round(workers / 16))
+
+
+def _undividable(workers: int, cells: int) -> str | None:
+    """Why there is no such fleet in so many cells; None: there is."""
+    if cells < 1:
+        return f"--cells {cells}: at least one"
+    if workers < 1 or workers % (2 * cells):
+        return (
+            f"--workers {workers}: half of each cell prefill and half decode, so that it must be a "
+            f"multiple of {2 * cells}"
+        )
+    if cells > _copies(workers):
+        return (
+            f"--cells {cells}: the trace is played once for each 16 workers, and each cell needs "
+            f"it once: at most {_copies(workers)} for {workers}"
+        )
+    return None
 
 
 def measure(
@@ -91,18 +112,25 @@ def main() -> None:
     parser.add_argument("--trace", type=Path, default=TRACE)
     parser.add_argument("--profile", action="store_true", help="16 workers under cProfile")
     options = parser.parse_args()
+    workers = options.workers
+    if workers is None:
+        workers = 16 if options.cells == 1 else 1000
+    if (problem := _undividable(workers, options.cells)) is not None:
+        parser.error(problem)
+    if options.profile and options.cells > 1:
+        parser.error("--profile: of a fleet that is not divided, leave out --cells")
     if options.profile:
         with cProfile.Profile(time.process_time) as profile:
-            measure(options.workers or 16, options.trace, min(options.seconds, 600.0))
+            measure(workers, options.trace, min(options.seconds, 600.0))
         pstats.Stats(profile).sort_stats("tottime").print_stats(40)
         return
     if options.cells > 1:
-        found = _cells(options.workers or 1000, options.trace, options.seconds, options.cells)
+        found = _cells(workers, options.trace, options.seconds, options.cells)
         if options.seconds >= 3600:
             print(f"Kept in {result.write('fleet_cells', found)}")
         return
-    if options.workers or options.seconds < 3600:
-        measure(options.workers or 16, options.trace, options.seconds)
+    if options.workers is not None or options.seconds < 3600:
+        measure(workers, options.trace, options.seconds)
         return
     sizes = tuple(GOALS_S) if options.all else (16,)
     found = {str(workers): _apart(workers, options.trace) for workers in sizes}

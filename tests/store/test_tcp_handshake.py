@@ -1,5 +1,6 @@
 """Who does not prove that it knows the key reads nothing, writes nothing and holds nothing."""
 
+import os
 import socket
 import struct
 import threading
@@ -289,11 +290,22 @@ def test_addresses_that_are_none_are_refused_by_name() -> None:
     owner = sealed_region(pages=1)
     with pytest.raises(UsageError, match=r"'10\.0\.0\.1:5' is no address"):
         PageServer(owner, ["tcp://127.0.0.1:0", "10.0.0.1:5"])
-    with serving(owner) as server, pytest.raises(UsageError, match="can't be served at"):
-        PageServer(owner, server.endpoints)
+    with pytest.raises(UsageError, match=r"^KV: can't listen on tcp://192\.0\.2\.1:5: "):
+        PageServer(owner, ["tcp://192.0.2.1:5"])
     access = DataAccess(endpoints=(), key_id=bytes(16), key=bytes(32))
     with pytest.raises(PeerError, match="no address"):
         PageClient(access, owner)
+
+
+def test_whoever_has_a_port_is_named_with_the_setting() -> None:
+    owner = sealed_region(pages=1)
+    with serving(owner) as server:
+        where = server.endpoints[0].removeprefix("tcp://")
+        told = rf"port {where} is taken by `.*` \(pid {os.getpid()}\): stop that, or choose another"
+        with pytest.raises(UsageError, match=f"^KV: {told}"):
+            PageServer(owner, server.endpoints)
+        with pytest.raises(UsageError, match=f"^network.worker_port: {told}"):
+            PageServer(owner, server.endpoints, setting="network.worker_port")
 
 
 def test_a_key_is_not_printed(access: DataAccess) -> None:

@@ -3,7 +3,7 @@
 from .folder_lock import locked
 from .memory import available_bytes, give_back_freed_memory
 from .own_folder import open_folder_remedy
-from .port_owner import port_owner
+from .port_owner import port_owner, taken_port
 from .process_end import Terminated, die_with_parent, end_with_parent, terminable
 from .shared_code import shared
 from .whole_file import write_whole
@@ -18,6 +18,7 @@ __all__ = [
     "open_folder_remedy",
     "port_owner",
     "shared",
+    "taken_port",
     "terminable",
     "write_whole",
 ]

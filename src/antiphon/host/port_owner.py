@@ -6,6 +6,8 @@ from contextlib import suppress
 from ipaddress import IPv4Address, IPv6Address, ip_address
 from pathlib import Path
 
+from antiphon.core.host_names import format_host_port
+
 _LISTENS = "0A"
 _MOST_CHARS = 80
 _Address = IPv4Address | IPv6Address
@@ -26,6 +28,13 @@ def port_owner(address: str, port: int, proc: Path = Path("/proc")) -> str | Non
         if _has_one(process, sockets):
             return f"`{_command(process)}` (pid {process.name})"
     return None
+
+
+def taken_port(address: str, port: int) -> str:
+    """What to say of a port that could not be had, since somebody listens there, and the remedy."""
+    owner = port_owner(address, port) or "another process"
+    where = format_host_port(address, port)
+    return f"port {where} is taken by {owner}: stop that, or choose another port"
 
 
 def _listening(wanted: _Address | None, port: int, proc: Path) -> Iterator[str]:

@@ -95,7 +95,10 @@ class SharedKv:
         server = None
         if self._door is not None:
             server = PageServer(
-                self._region, self._door.data, must_seal=self._door.reach.network.encrypt_kv
+                self._region,
+                self._door.data,
+                must_seal=self._door.reach.network.encrypt_kv,
+                setting=self._door.setting,
             )
             self._port.open_to_hosts(self._door.listeners, self._door.reach.server, server)
         await self._port.start()

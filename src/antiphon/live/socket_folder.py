@@ -19,6 +19,10 @@ GATEWAY_SOCKET = "gateway.sock"
 STORE_SOCKET = "store.sock"
 
 
+class SocketTakenError(UsageError):
+    """Another process listens at a socket that was to be made."""
+
+
 def private_folder(path: Path, what: str = "socket folder") -> Path:
     """Make the folder if it is not there (its parent must be). Returns its absolute path.
 
@@ -97,8 +101,8 @@ def data_socket(folder: Path, worker: WorkerId) -> Path:
 def listen(path: Path) -> socket.socket:
     """A listening socket in a private folder; a file that a dead process left is replaced.
 
-    Non-blocking. Raises `UsageError` if the folder is not private, somebody listens there already,
-    or the path is too long.
+    Non-blocking. Raises `UsageError` if the folder is not private or the path is too long, and
+    `SocketTakenError` if somebody listens there already.
     """
     private_folder(path.parent)
     if len(os.fsencode(path)) > _MAX_PATH_BYTES:
@@ -135,5 +139,5 @@ def _remove_dead(path: Path) -> None:
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK) as probe:
         found = probe.connect_ex(os.fspath(path))
     if found != errno.ECONNREFUSED:
-        raise UsageError(f"socket {path}: another process listens there")
+        raise SocketTakenError(f"socket {path}: another process listens there")
     path.unlink(missing_ok=True)

@@ -5,13 +5,18 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from link_kit import KV, worker_info
 from network_kit import LOOPBACK, make_keys
+from peer_kit import Leases
 
 from antiphon.core.config import build
 from antiphon.errors import UsageError
+from antiphon.live.kv_listeners import KvListeners
 from antiphon.live.network import GATEWAY_NAME, Reach, bound, reach_of, tls_name, worker_door
 from antiphon.live.router_times import router_times
+from antiphon.live.shared_kv import SharedKv
 from antiphon.perf import read_times
+from antiphon.store.transfer import OwnedRegion
 from antiphon.types import HostPort, NetworkConfig
 
 
@@ -60,6 +65,30 @@ def test_each_worker_has_two_ports_of_its_own(keys: Path) -> None:
         for door in doors:
             for listener in door.listeners:
                 listener.close()
+
+
+async def test_a_data_port_that_is_taken_is_named_like_the_other(keys: Path) -> None:
+    first = free_ports(2)
+    door = worker_door(reach(keys, "box2", join=("10.0.0.1",), worker_port=first), 0)
+    region = OwnedRegion(KV)
+    kv = SharedKv(
+        region,
+        KvListeners(),
+        worker_info,
+        config=build({"store": {"enabled": False}}),
+        folder=keys,
+        door=door,
+    )
+    told = rf"^network\.worker_port \(.*\): port 127\.0\.0\.1:{first + 1} is taken by .*pid"
+    try:
+        with socket.create_server((LOOPBACK, first + 1)), pytest.raises(UsageError, match=told):
+            async with kv.open(Leases()):
+                pytest.fail("it is open")
+    finally:
+        await kv.close()
+        region.close()
+        for listener in door.listeners:
+            listener.close()
 
 
 def test_any_free_port_is_one_on_all_addresses() -> None:

@@ -3,10 +3,13 @@ and without the address, which it has said itself."""
 
 import asyncio
 import errno
+import shutil
 import socket
 import ssl
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+import threading
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -98,13 +101,79 @@ async def test_a_host_of_another_name_and_one_of_another_cluster(tmp_path: Path)
         assert in_words(found, port)
 
 
+@contextmanager
+def tls_server(context: ssl.SSLContext) -> Iterator[int]:
+    """Another program that speaks TLS to one who comes, and says nothing."""
+
+    def serve() -> None:
+        with suppress(OSError):
+            connection, _ = listener.accept()
+            connection.settimeout(20.0)
+            with connection, context.wrap_socket(connection, server_side=True) as secured:
+                secured.recv(1)
+
+    with socket.create_server((LOOPBACK, 0)) as listener:
+        serving = threading.Thread(target=serve)
+        serving.start()
+        try:
+            yield listener.getsockname()[1]
+        finally:
+            with suppress(OSError):
+                listener.shutdown(socket.SHUT_RDWR)
+            serving.join()
+
+
+def an_older_one(context: ssl.SSLContext) -> None:
+    context.minimum_version = context.maximum_version = ssl.TLSVersion.TLSv1_2
+
+
+def one_of_other_names(context: ssl.SSLContext) -> None:
+    context.sni_callback = lambda *_: ssl.ALERT_DESCRIPTION_UNRECOGNIZED_NAME
+
+
+@pytest.mark.parametrize("of", [an_older_one, one_of_other_names])
+async def test_a_server_that_speaks_tls_is_not_told_to_refuse_keys(
+    tmp_path: Path, of: Callable[[ssl.SSLContext], None]
+) -> None:
+    make_keys(tmp_path, "box1")
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(tmp_path / "box1/host.pem", tmp_path / "box1/host.key")
+    of(context)
+    with tls_server(context) as port:
+        found = await probe(address_of(port, keys_of(tmp_path, "box1")))
+    assert found.problem.startswith("what answers there is not Antiphon")
+    assert in_words(found, port)
+    assert "keys" not in f"{found.problem} {found.remedy}"
+
+
+async def test_keys_that_are_refused(tmp_path: Path) -> None:
+    """In TLS 1.3 that comes after a handshake that went well here: from a server that says why,
+    and from a door, which hangs up."""
+    make_keys(tmp_path / "own", "box1", "box2")
+    make_keys(tmp_path / "others", "box1")
+    mixed = tmp_path / "mixed"
+    shutil.copytree(tmp_path / "own" / "box1", mixed)
+    shutil.copy(tmp_path / "others" / "box1" / "authority.pem", mixed)
+    keys, there = keys_of(tmp_path / "own", "box2"), keys_of(tmp_path / "own", "box1")
+    refusing = replace(there, folder=mixed)
+    with tls_server(refusing.server()) as port:
+        found = await probe(address_of(port, keys))
+    async with open_door(refusing) as (_, _, door_port):
+        at_door = await probe(address_of(door_port, keys))
+    assert "does not take these keys" in found.problem
+    assert "authority" in found.remedy
+    assert in_words(found, port)
+    assert at_door == found
+
+
 @pytest.mark.parametrize(
     ("error", "problem"),
     [
         (OSError(errno.EHOSTUNREACH, "No route to host"), "there is no way to it from here"),
         (OSError(errno.ENETUNREACH, "Network is unreachable"), "there is no way to it from here"),
         (socket.gaierror(socket.EAI_NONAME, "Name or service not known"), "its name is not known"),
-        (ssl.SSLError(1, "[SSL: TLSV1_ALERT_UNKNOWN_CA]"), "speaks no TLS"),
+        (ssl.SSLError(1, "[SSL: WRONG_VERSION_NUMBER]"), "speaks no TLS"),
+        (ssl.SSLZeroReturnError(6, "TLS/SSL connection has been closed (EOF)"), "it hangs up"),
         (ConnectionResetError(), "it hangs up"),
     ],
 )

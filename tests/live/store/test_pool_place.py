@@ -1,6 +1,7 @@
 """A store's place in a pool that another one has."""
 
 import time
+from pathlib import Path
 
 import pytest
 from pool_kit import free_ports, pool_table
@@ -28,3 +29,20 @@ async def test_a_place_that_another_store_has_is_named_with_the_settings() -> No
     again = opened_pool(other, clock=time.monotonic)
     assert again is not None
     await again.port.close()
+
+
+async def test_another_port_is_no_remedy_where_the_port_is_not_what_is_wrong(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    far = folder / ("deep" * 20)
+    far.mkdir(mode=0o700)
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(far))
+    [port] = free_ports(1)
+    config = build({"store_pool": pool_table("a", port, [])})
+    with pytest.raises(UsageError, match=r"^store_pool\.listen .*107 bytes; shorten the folder$"):
+        opened_pool(config, clock=time.monotonic)
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(folder))
+    (folder / "antiphon" / "pool").mkdir(mode=0o755, parents=True)
+    (folder / "antiphon").chmod(0o700)
+    with pytest.raises(UsageError, match=r"others can enter it; (?!.*another port)"):
+        opened_pool(config, clock=time.monotonic)

@@ -26,7 +26,7 @@ from antiphon.wire import (
 )
 
 from .dial import TlsAddress, dial
-from .unanswered import unanswered
+from .unanswered import HUNG_UP, unanswered
 
 MOST_PROBE_BYTES = 2**20
 DIAL_TIMEOUT_S: Seconds = 3.0
@@ -84,11 +84,19 @@ async def probe(address: TlsAddress) -> Found:
     """Ask the door at that one path. Never raises but what is a bug."""
     stream = FrameStream(FROM_PROBED, clock=time.monotonic)
     calls = Calls(stream, "it", timeout_s=_ANSWER_TIMEOUT_S)
+    has_answered = hung_up = False
+
+    def heard(frame: Frame) -> None:
+        nonlocal has_answered
+        has_answered = True
+        calls.answered(frame)
 
     def ended(ending: Ending) -> None:
+        nonlocal hung_up
+        hung_up = not has_answered and ending.failure is None
         calls.fail(ending.reason)
 
-    stream.on_frame, stream.on_end = calls.answered, ended
+    stream.on_frame, stream.on_end = heard, ended
     try:
         await dial(stream, address, DIAL_TIMEOUT_S)
         round_trip_s, ahead_s = await _near(calls)
@@ -101,6 +109,8 @@ async def probe(address: TlsAddress) -> Found:
         found = unanswered(error.__cause__ or error, address.name)
         return Found(problem=found.problem, remedy=found.remedy)
     except PeerError as error:
+        if hung_up:
+            return Found(problem=HUNG_UP.problem, remedy=HUNG_UP.remedy)
         return Found(problem=str(error), remedy=_LOOK)
     finally:
         stream.end("that was all")

@@ -19,7 +19,7 @@ from contextlib import suppress
 
 from antiphon.core.host_names import format_host_port
 from antiphon.errors import UsageError
-from antiphon.host import port_owner
+from antiphon.host import taken_port
 from antiphon.live.failure import why
 from antiphon.types import Seconds
 from antiphon.wire import FrameStream, QuietLog, owned_by_loop
@@ -56,12 +56,9 @@ def bound(addresses: Sequence[str], port: int, key: str) -> list[socket.socket]:
                 f"address` shows them): addresses of its [hosts.…], or "
                 f"network.addresses (--address)"
             ) from None
-        where = format_host_port(address, port)
         if isinstance(error, OSError) and error.errno == errno.EADDRINUSE:
-            owner = port_owner(address, port) or "another process"
-            raise UsageError(
-                f"{key}: port {where} is taken by {owner}: stop that, or choose another port"
-            ) from None
+            raise UsageError(f"{key}: {taken_port(address, port)}") from None
+        where = format_host_port(address, port)
         what = error.strerror if isinstance(error, OSError) else error
         raise UsageError(f"{key}: can't listen on {where}: {what}") from None
     return listeners

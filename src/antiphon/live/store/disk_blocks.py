@@ -86,7 +86,11 @@ class DiskBlocks(WrittenBehind[list[_Outcome]]):
         await super().run()
 
     def abandon(self) -> None:
-        """Instead of `run` and `close`: nothing was written, and nothing will be."""
+        """Instead of `run` and `close`: nothing was written, and nothing will be.
+
+        Waits for nothing, so that it may be called on the event loop: no call is under way in the
+        tier, and no segment was begun that would be flushed.
+        """
         self._tier.close()
         self._end_threads()
 

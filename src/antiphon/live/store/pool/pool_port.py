@@ -93,8 +93,10 @@ class PoolPort:
             path = pool_socket(self.port)
             try:
                 listener = socket_folder.listen(path)
-            except UsageError as error:
+            except socket_folder.SocketTakenError as error:
                 raise UsageError(f"{_KEY} = {self}: {error}: choose another port") from None
+            except UsageError as error:
+                raise UsageError(f"{_KEY} = {self}: {error}") from None
             self._listeners = [listener]
             self._close_listeners = partial(
                 socket_folder.close_listener, listener, path, path.lstat().st_ino

@@ -10,6 +10,7 @@ that it knows a key learns nothing and holds nothing: a bounded number of such c
 and loses its places to those who come after it (`handshake_places`).
 """
 
+import errno
 import logging
 import select
 import selectors
@@ -21,6 +22,7 @@ from dataclasses import dataclass
 
 from antiphon.core.tcp_endpoint import TcpEndpoint, parse_endpoint
 from antiphon.errors import PeerError, UsageError
+from antiphon.host import taken_port
 from antiphon.store.transfer.region import OwnedRegion
 from antiphon.types import DataAccess, Seconds
 
@@ -53,7 +55,7 @@ class PageServer:
     """Serves `region` from `__init__` to `close`. Any thread may call.
 
     `endpoints` are its addresses, "tcp://HOST:PORT"; port 0 is any free one. `must_seal`: who wants
-    no encryption is refused.
+    no encryption is refused. `setting`: what chooses the ports, which errors name.
     """
 
     def __init__(
@@ -62,9 +64,11 @@ class PageServer:
         endpoints: Sequence[str],
         *,
         must_seal: bool = False,
+        setting: str = "KV",
         limits: ServerLimits = ServerLimits(),
     ) -> None:
-        """Raises `UsageError`: an address that is none, or that can't be listened at."""
+        """Raises `UsageError`: an address that is none, or that can't be listened at, as its port
+        is taken (it is named by whom) or for another reason."""
         self.keys = DataKeys()
         self.keys.on_revoked(self._end_all_of)
         warm_up_owner(region)
@@ -78,7 +82,7 @@ class PageServer:
         self._streams: set[ServedStream] = set()
         self._ended = Counter[str]()
         self._closed = False
-        self._listeners = _listening(endpoints)
+        self._listeners = _listening(endpoints, setting)
         self._bell, self._waker = socket.socketpair()
         self.endpoints = tuple(str(_endpoint_of(one)) for one in self._listeners)
         self._threads: set[threading.Thread] = set()
@@ -221,7 +225,7 @@ def _add(sums: Counter[str], stream: ServedStream) -> None:
         sums[name] += int(count)
 
 
-def _listening(endpoints: Sequence[str]) -> list[socket.socket]:
+def _listening(endpoints: Sequence[str], setting: str) -> list[socket.socket]:
     """A listener each, or none at all."""
     listeners: list[socket.socket] = []
     try:
@@ -229,7 +233,7 @@ def _listening(endpoints: Sequence[str]) -> list[socket.socket]:
             endpoint = parse_endpoint(text)
             if endpoint is None:
                 raise UsageError(f"{text!r} is no address for KV: expected tcp://HOST:PORT")
-            listeners.append(_listener(endpoint))
+            listeners.append(_listener(endpoint, setting))
     except BaseException:
         for one in listeners:
             one.close()
@@ -237,14 +241,16 @@ def _listening(endpoints: Sequence[str]) -> list[socket.socket]:
     return listeners
 
 
-def _listener(endpoint: TcpEndpoint) -> socket.socket:
+def _listener(endpoint: TcpEndpoint, setting: str) -> socket.socket:
     family = socket.AF_INET6 if ":" in endpoint.host else socket.AF_INET
     try:
         listener = socket.create_server(
             (endpoint.host, endpoint.port), family=family, backlog=_BACKLOG
         )
     except OSError as error:
-        raise UsageError(f"KV can't be served at {endpoint}: {error}") from None
+        if error.errno == errno.EADDRINUSE:
+            raise UsageError(f"{setting}: {taken_port(endpoint.host, endpoint.port)}") from None
+        raise UsageError(f"{setting}: can't listen on {endpoint}: {error}") from None
     listener.setblocking(False)
     return listener
 
