@@ -102,6 +102,7 @@ def written() -> bytes:
     assert told.heard_kv(first.worker, LIFE, KvEvents(first=0, changes=changes), 6.1) is None
     second = dispatched(book, "r2", 6.2)
     assert (second.worker, second.fetch) == (first.worker, 0)
+    told.heard_peer_time(STORE, None, 6.9)
     told.kv_holder_left(STORE, 7.0)
     assert dispatched(book, "r3", 7.1).fetch == 0
     return file.getvalue()

@@ -25,6 +25,7 @@ from antiphon.types import (
     Member,
     ModelInfo,
     Seconds,
+    Tier,
     TierStats,
     WorkerId,
     WorkerInfo,
@@ -179,10 +180,15 @@ class GatewayKv:
             self._on_presence()
 
     def _counted(self, store: WorkerId, stats: Sequence[TierStats]) -> None:
-        """Tell the router how long blocks take from other stores, when that has changed enough."""
-        for block_s in (one.block_s for one in stats if one.block_s is not None):
-            before_s = self._block_s.get(store)
-            if before_s is None or abs(block_s - before_s) > _CHANGED * before_s:
-                self._block_s[store] = block_s
-                token_s = block_s / self._config.kv.block_tokens
-                self._router.heard_peer_time(store, token_s, self._clock())
+        """Tell the router how long blocks take from other stores, when that has changed enough, and
+        when the store says it no more."""
+        block_s = next((one.block_s for one in stats if one.tier is Tier.PEER), None)
+        before_s = self._block_s.get(store)
+        if block_s is None:
+            if before_s is not None:
+                del self._block_s[store]
+                self._router.heard_peer_time(store, None, self._clock())
+        elif before_s is None or abs(block_s - before_s) > _CHANGED * before_s:
+            self._block_s[store] = block_s
+            token_s = block_s / self._config.kv.block_tokens
+            self._router.heard_peer_time(store, token_s, self._clock())

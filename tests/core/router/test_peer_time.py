@@ -26,9 +26,16 @@ def asked(id: str = "r") -> Request:
     return replace(request(id), prompt=tuple(range(1, 1001)))
 
 
-def fetch_of(made: Router, id: str) -> int:
-    (found,) = routes(made, [asked(id)])
-    made.settled(asked(id).id, 0.0)
+class QuickPeers:
+    """0.2 ms a token from a peer."""
+
+    def seconds(self, size_bytes: int, tier: Tier) -> float:
+        return 2e-4 * size_bytes if tier is Tier.PEER else TierTimes().seconds(size_bytes, tier)
+
+
+def fetch_of(made: Router, id: str, now: float = 0.0) -> int:
+    (found,) = routes(made, [asked(id)], now)
+    made.settled(asked(id).id, now)
     return found.fetch
 
 
@@ -67,15 +74,84 @@ def test_what_fetches_have_shown_before_is_void() -> None:
         pace.observed(Tier.PEER, 1.0, 6.0, whole=True, now=0.0)
         pace.observed(Tier.DISK, 1.0, 6.0, whole=True, now=0.0)
     on_disk_s = pace.seconds(100, Tier.DISK)
-    pace.told(STORE, 0.01)
+    pace.told(STORE, 0.01, 0.0)
     assert pace.seconds(100, Tier.PEER) == 100 * 0.01 + TierTimes().seconds(100, Tier.HOST)
     pace.observed(Tier.PEER, 1.0, 4.0, whole=True, now=0.0)
     assert pace.seconds(100, Tier.PEER) == 2 * (1.0 + TierTimes().seconds(100, Tier.HOST))
     seen_s = pace.seconds(100, Tier.PEER)
-    pace.told(STORE, 0.01)
-    pace.told(BOX2, None)
+    pace.told(STORE, 0.01, 0.0)
+    pace.told(BOX2, None, 0.0)
     assert pace.seconds(100, Tier.PEER) == seen_s, "nothing new was said"
     assert pace.seconds(100, Tier.DISK) == on_disk_s
+
+
+def test_what_is_seen_after_that_fades_from_then_on() -> None:
+    pace = FetchPace(TierTimes())
+    pace.observed(Tier.PEER, 1.0, 4.0, whole=True, now=0.0)
+    pace.told(STORE, 0.0, 1.0)
+    pace.observed(Tier.PEER, 1.0, 4.0, whole=True, now=1000.0)
+    pace.fade(1000.0)
+    assert pace.seconds(100, Tier.PEER) == 2 * TierTimes().seconds(100, Tier.HOST)
+
+
+def test_one_slow_moment_does_not_end_all_fetches() -> None:
+    """A link stalls, and the store says so for as long as nothing else is fetched."""
+    made = router(A, parts=Parts(prefixes=holding({}, PEER_960)), fetch=QuickPeers())
+    assert fetch_of(made, "nothing was said") == 960
+    made.heard_peer_time(STORE, 10.0, 0.0)
+    assert fetch_of(made, "the link stalls") == 0
+    assert fetch_of(made, "soon after it", 30.0) == 0
+    assert fetch_of(made, "by and by", 600.0) == 960
+    made.heard_peer_time(STORE, 20.0, 600.0)
+    assert fetch_of(made, "it was tried, and stalls", 601.0) == 0
+
+
+@pytest.mark.parametrize("token_s", [QUICK_TOKEN_S, SLOW_TOKEN_S])
+def test_what_is_slow_fades_towards_the_model_and_what_is_quick_stays(token_s: float) -> None:
+    """What is quick is fetched, and so measured."""
+    pace = FetchPace(TierTimes())
+    pace.told(STORE, token_s, 0.0)
+    model_s = TierTimes().seconds(100, Tier.PEER)
+    told_s = 100 * token_s + TierTimes().seconds(100, Tier.HOST)
+    assert pace.seconds(100, Tier.PEER) == told_s
+    pace.fade(60.0)
+    half = pace.seconds(100, Tier.PEER)
+    pace.fade(1e6)
+    if told_s > model_s:
+        assert half == pytest.approx((told_s * model_s) ** 0.5)
+        assert pace.seconds(100, Tier.PEER) == pytest.approx(model_s)
+    else:
+        assert half == pace.seconds(100, Tier.PEER) == told_s
+
+
+@pytest.mark.parametrize(("one", "other"), [(STORE, BOX2), (BOX2, STORE)])
+@pytest.mark.parametrize("tier", [Tier.PEER, Tier.HOST])
+def test_what_one_store_says_and_shows_changes_nothing_for_another(
+    one: WorkerId, other: WorkerId, tier: Tier
+) -> None:
+    pace = FetchPace(TierTimes())
+    pace.told(other, 0.01, 0.0)
+    pace.observed(tier, 1.0, 4.0, whole=True, now=0.0, store=other)
+    before_s = pace.seconds(100, tier, other)
+    fresh_s = pace.seconds(100, tier, one)
+    assert fresh_s == TierTimes().seconds(100, tier), "what the other has shown"
+    for byte_s in (0.02, 0.03, None):
+        pace.told(one, byte_s, 0.0)
+        pace.observed(tier, 1.0, 4.0, whole=True, now=0.0, store=one)
+        assert pace.seconds(100, tier, one) > fresh_s
+        assert pace.seconds(100, tier, other) == before_s
+
+
+def test_a_store_that_hangs_is_that_of_its_host_alone() -> None:
+    parts = Parts(prefixes=holding({}, (StoredTokens(Tier.HOST, 960),)))
+    made = router(A, info("box2.a"), parts=parts)
+    [first] = routes(made, [asked("hangs")])
+    assert first.fetch == 960
+    made.fetched(asked("hangs").id, 960, 60.0, 1.0)
+    made.settled(asked("hangs").id, 1.0)
+    [then] = routes(made, [asked("next")], 1.0)
+    assert then.fetch == 960
+    assert then.decode != first.decode
 
 
 @given(
@@ -89,7 +165,7 @@ def test_only_its_own_store_s_reads_from_peers_are_told(
 ) -> None:
     pace = FetchPace(TierTimes())
     for one, byte_s in said.items():
-        pace.told(one, byte_s)
+        pace.told(one, byte_s, 0.0)
     seconds = pace.seconds(size, tier, store)
     if tier is not Tier.PEER or said.get(store) is None:
         assert seconds == TierTimes().seconds(size, tier)

@@ -7,7 +7,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from antiphon.core.kv.lineage import EXACT_LEVELS, lineage_of
-from antiphon.core.store_pool import EXACT, Chosen, FetchTerms, LevelBook, LevelGuess
+from antiphon.core.store_pool import (
+    EXACT,
+    Chosen,
+    FetchTerms,
+    LevelBook,
+    LevelGuess,
+    LevelSetting,
+)
 from antiphon.types import StoreName
 
 TOKENS = 64
@@ -136,3 +143,43 @@ def test_a_block_takes_what_is_slowest_at_the_level_that_was_chosen_last() -> No
         mine.decoded("int8", 1, 0.5)
     assert abs(mine.block_s(10 * MEGABYTE) - 0.5) < 1e-6
     assert book("int8").block_s(10 * MEGABYTE) == 0.05
+
+
+def test_a_block_takes_what_it_does_at_its_own_peer_s_level() -> None:
+    mine, raw, good = book("int8", lineage_of("int8")), StoreName("b"), StoreName("c")
+    mine.meets(raw, LevelSetting("raw"))
+    mine.meets(good, LevelSetting("int8"))
+    terms = FetchTerms(lineage=mine.lineage, due=2.0)
+    for peer in (None, raw, good, raw):
+        if peer is not None:
+            mine.choose(40, terms, 0, 10 * MEGABYTE, 0.0, peer)
+        assert (mine.block_s(10 * MEGABYTE, raw), mine.block_s(10 * MEGABYTE, good)) == (0.1, 0.05)
+
+
+def test_an_adaptive_store_reads_each_peer_at_its_own_level() -> None:
+    mine, slow, fast = book(), StoreName("slow"), StoreName("fast")
+    terms = FetchTerms(lineage=LINEAGE, due=2.0)
+    for peer, speed in ((slow, 2), (fast, 1000)):
+        mine.choose(40, terms, 0, speed * MEGABYTE, 0.0, peer)
+    assert (mine.latest(slow), mine.latest(fast)) == ("entropy-3", "raw")
+    assert mine.block_s(2 * MEGABYTE, slow) == 0.075
+    mine.meets(slow, LevelSetting("raw"))
+    assert mine.latest(slow) == "raw", "it was set otherwise since"
+
+
+def test_of_a_peer_that_is_forgotten_nothing_is_left() -> None:
+    def kept() -> int:
+        return sum(len(one) for one in vars(mine).values() if isinstance(one, dict))
+
+    mine = book()
+    before = kept()
+    terms = FetchTerms(lineage=LINEAGE, due=2.0)
+    for number in range(100):
+        peer = StoreName(f"p{number}")
+        mine.meets(peer, LevelSetting("raw"))
+        mine.choose(40, terms, 0, 2 * MEGABYTE, 0.0, peer)
+        mine.encoded_there("int8", 8, 1.0, peer)
+        assert mine.level_for(peer, "int8") == "raw"
+        mine.forget(peer)
+        assert mine.level_for(peer, "int8") == "int8"
+        assert kept() == before

@@ -33,13 +33,13 @@ class Call:
         pass
 
 
-def known() -> KnownPeers:
+def known(on_forgotten: Callable[[StoreName], None] = lambda name: None) -> KnownPeers:
     def spawn(work: Coroutine[Any, Any, None]) -> Call:
         work.close()
         return Call()
 
     link_to: Callable[..., Any] = Link
-    return KnownPeers(StoreName("me"), link_to, spawn)  # type: ignore[arg-type]
+    return KnownPeers(StoreName("me"), link_to, spawn, on_forgotten)  # type: ignore[arg-type]
 
 
 def at(peers: KnownPeers) -> set[str]:
@@ -115,3 +115,12 @@ def test_a_configured_store_makes_no_room_for_hearsay() -> None:
     peers.hear_of(f"own@{A}", Said.BY_ITSELF, name=StoreName("own"))
     assert "own" in peers.links
     assert {f"c{number}" for number in range(MOST_PEERS - 1)} <= set(peers.links)
+
+
+def test_who_makes_room_is_forgotten() -> None:
+    gone: list[str] = []
+    peers = known(gone.append)
+    for number in range(MOST_PEERS + 10):
+        peers.hear_of(f"g{number}@{A}", Said.BY_OTHERS)
+    assert len(gone) == 10
+    assert not set(gone) & set(peers.links)

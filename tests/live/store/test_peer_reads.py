@@ -208,3 +208,16 @@ async def test_the_inbox_serves_who_came_first() -> None:
     inbox.give(taken[1:])
     await asyncio.gather(large, small)
     assert order == ["large", "small"]
+
+
+async def test_a_speed_is_old_a_while_after_the_last_pull(threads: Executor) -> None:
+    peer, sources = Peer(8 * PAGE), Sources(1.25e9)
+    reads = reads_of(peer, sources, threads)
+    for _ in range(2):
+        assert await read(reads, peer, 1, 20.0) == [True]
+        speed = reads.bytes_per_s()
+        peer.now += 59.0
+        assert not reads.speed_is_old()
+        peer.now += 2.0
+        assert reads.speed_is_old()
+        assert reads.bytes_per_s() == speed == pytest.approx(8 * PAGE), "and known all the same"

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from enum import Enum
 
-from antiphon.types import Seconds, Tier, WorkerId
+from antiphon.types import STORE, Seconds, Tier, WorkerId
 
 from .demand import Demand
 
@@ -41,6 +41,7 @@ class Placement:
     """Tokens that it begins with and that come from the store; 0: none do, or they are here."""
     fetch_s: Seconds = 0.0
     fetch_tier: Tier | None = None
+    fetch_store: WorkerId = STORE
     seen: bool = False
     number: int = 0
     next_chosen: int = 0

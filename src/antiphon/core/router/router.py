@@ -17,7 +17,7 @@ Laws:
 from collections.abc import Sequence
 
 from antiphon.core.costs import FetchTime, PhaseTime, TransferTime
-from antiphon.core.host_names import is_store
+from antiphon.core.host_names import is_store, store_of
 from antiphon.core.turns import TenantLoads
 from antiphon.types import (
     BlockKey,
@@ -173,10 +173,12 @@ class Router:
                 return None
         return self._prefixes.index.apply(holder, incarnation, message, now)
 
-    def heard_peer_time(self, store: WorkerId, token_s: Seconds, now: Seconds) -> None:
-        """A store says how long a token's KV takes that it reads from others. Mutates."""
+    def heard_peer_time(self, store: WorkerId, token_s: Seconds | None, now: Seconds) -> None:
+        """A store says how long a token's KV takes that it reads from others; None: it says so no
+        more. Mutates."""
         if self._fetches is not None:
-            self._fetches.told(store, token_s / self._kv_bytes_per_token)
+            byte_s = None if token_s is None else token_s / self._kv_bytes_per_token
+            self._fetches.told(store, byte_s, now)
 
     def kv_holder_left(self, holder: WorkerId, now: Seconds) -> None:
         """What this holder had is out of reach. Mutates.
@@ -186,7 +188,7 @@ class Router:
         """
         self._prefixes.left(holder)
         if self._fetches is not None and is_store(holder):
-            self._fetches.told(holder, None)
+            self._fetches.told(holder, None, now)
 
     def prefilled(self, request: RequestId, now: Seconds) -> None:
         """Its first token is there: load moves from prefill to decode. Mutates, once."""
@@ -206,6 +208,7 @@ class Router:
                 seconds,
                 whole=not missing_tokens,
                 now=now,
+                store=placement.fetch_store,
             )
 
     def refused(self, worker: WorkerId, now: Seconds) -> None:
@@ -368,6 +371,7 @@ class Router:
                 fetch=plan.fetch,
                 fetch_s=plan.fetch_s,
                 fetch_tier=plan.fetch_tier,
+                fetch_store=store_of(first),
             )
         )
         self._prefixes.expect(request, worker.info)

@@ -73,8 +73,8 @@ class LevelBook:
         self.lineage = lineage
         self.computed_blocks = 0
         """How many were left to be computed."""
-        self.latest = RAW if level == ADAPTIVE else level
-        """The level that was chosen last."""
+        self._latest: dict[StoreName, str] = {}
+        """The level that was chosen last for each peer."""
         self._seen = {one.name: one for one in levels}
         self._encode_s: dict[tuple[str, StoreName], Seconds] = {}
         """Of a level and who encodes; the guess holds for those that have said nothing."""
@@ -107,6 +107,18 @@ class LevelBook:
         """That level, or raw if the peer can't encode so."""
         return level if self._lends(peer, level) else RAW
 
+    def latest(self, peer: StoreName = _NOBODY) -> str:
+        """The level that was chosen last for that peer, if it lends so; as is set, or raw, if none
+        was."""
+        first = RAW if self.level == ADAPTIVE else self.level
+        return self.level_for(peer, self._latest.get(peer, first))
+
+    def forget(self, peer: StoreName) -> None:
+        """That peer is not known any more. Mutates."""
+        self._read_levels.pop(peer, None)
+        self._latest.pop(peer, None)
+        self._encode_s = {of: one for of, one in self._encode_s.items() if of[1] != peer}
+
     def _lends(self, peer: StoreName, level: str) -> bool:
         known = self._read_levels.get(peer)
         return known is None or known.allows(level)
@@ -128,7 +140,7 @@ class LevelBook:
         chosen = self._choose(blocks, terms, here_rank, bytes_per_s, now, peer)
         if chosen.blocks:
             self._count(chosen.level, chosen_total=1)
-            self.latest = chosen.level
+            self._latest[peer] = chosen.level
         return chosen
 
     def _choose(
@@ -189,8 +201,8 @@ class LevelBook:
 
     def block_s(self, bytes_per_s: float, peer: StoreName = _NOBODY) -> Seconds:
         """About how long each block of many takes to come from that peer, which is so fast, at the
-        level that was chosen last: the longer of moving, encoding and decoding it."""
-        seen = self._seen[self.latest]
+        level that was chosen last for it: the longest of moving, encoding and decoding it."""
+        seen = self._seen[self.latest(peer)]
         moving_s = seen.block_bytes / bytes_per_s
         return max(moving_s, self.encode_s(seen.name, 1, peer), seen.decode_s)
 

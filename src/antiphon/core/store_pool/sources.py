@@ -125,6 +125,10 @@ class Sources:
         if peer is not None:
             self._peers[name] = _Peer(peer.bytes_per_s, peer.waiting_bytes, peer.seen)
 
+    def drop(self, name: StoreName) -> None:
+        """That peer is not known any more. Mutates."""
+        self._peers.pop(name, None)
+
     def _ended(self, name: StoreName, size_bytes: int) -> _Peer:
         peer = self._peer(name)
         peer.waiting_bytes = max(0, peer.waiting_bytes - size_bytes)

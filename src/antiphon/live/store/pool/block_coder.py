@@ -72,13 +72,9 @@ class Coding:
         named = self.profile is not None and self.level not in ("int8", "int4")
         return lineage_of(self.level, self.profile.id if named and self.profile else b"")
 
-    def _own_levels(self) -> Sequence[Level]:
-        """Those that this store asks for."""
-        return self.levels() if self.level == ADAPTIVE else (parse_level(self.level),)
-
     def warm_up(self) -> None:
         """Compile, or load, what encodes and decodes, and make entropy levels' tables: no read
-        shall wait for it."""
+        shall wait for it, nor one by a peer that asks for another level than this store does."""
         if self.level == RAW:
             return
         profile = self.profile
@@ -86,7 +82,7 @@ class Coding:
         layers, heads, width = sides
         for dtype in (np.uint16, np.float32):
             block = np.zeros((1, layers, 2, heads, _WARM_TOKENS, width), dtype)
-            for level in self._own_levels():
+            for level in self.levels():
                 for start in (0, _WARM_TOKENS):  # a context's first tokens are kept
                     data = encode(block, level, start=start, profile=profile)
                     blob = None if data is None else read_blob(data)

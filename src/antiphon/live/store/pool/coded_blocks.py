@@ -107,6 +107,11 @@ class CodedBlocks:
                 _log.warning(text, welcome.name, found.level, found.problem)
         return found
 
+    def forget(self, name: StoreName) -> None:
+        """That store is not known any more."""
+        self._told.pop(name, None)
+        self.book.forget(name)
+
     def stats(
         self, pooled_blocks: int, speeds: Mapping[StoreName, float | None]
     ) -> TierStats | None:

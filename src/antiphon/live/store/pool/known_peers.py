@@ -21,18 +21,23 @@ class Said(IntEnum):
 
 class KnownPeers:
     """A link to each that was heard of. Their number is bounded: who is there stays, who does not
-    answer makes room for another, but a configured one for none that others speak of."""
+    answer makes room for another, but a configured one for none that others speak of.
+
+    `on_forgotten` hears of who has made room.
+    """
 
     def __init__(
         self,
         own_name: StoreName,
         link_to: Callable[[PeerAddress], PoolLink],
         spawn: Callable[[Coroutine[Any, Any, None]], "asyncio.Task[None]"],
+        on_forgotten: Callable[[StoreName], None] = lambda name: None,
     ) -> None:
         self.links: dict[StoreName, PoolLink] = {}
         self._own_name = own_name
         self._link_to = link_to
         self._spawn = spawn
+        self._on_forgotten = on_forgotten
         self._dialing: dict[StoreName, asyncio.Task[None]] = {}
         self._said: dict[StoreName, Said] = {}
         self._closed = False
@@ -78,4 +83,5 @@ class KnownPeers:
             return False
         self._dialing.pop(name).cancel()
         del self.links[name], self._said[name]
+        self._on_forgotten(name)
         return True

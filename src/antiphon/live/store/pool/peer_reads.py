@@ -102,6 +102,10 @@ class PeerReads:
         """How fast the peer sends, as it was measured last; None: nothing has come yet."""
         return self._speed.bytes_per_s()
 
+    def speed_is_old(self) -> bool:
+        """Whether that was long ago."""
+        return self._speed.is_old()
+
     async def read(
         self, key: BlockKey, slot: Slot, deadline: Seconds, level: str = RAW, position: int = 0
     ) -> Filled | None:

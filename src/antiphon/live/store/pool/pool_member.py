@@ -49,7 +49,7 @@ from antiphon.types import (
     TierStats,
 )
 
-from .chunk_reading import ChunkReading
+from .chunk_reading import ChunkReading, Sender
 from .coded_blocks import CodedBlocks
 from .encoded_pages import PAGE_BYTES
 from .farewell import hand_over
@@ -101,7 +101,7 @@ class PoolMember:
         self._clock = clock
         self._blocks: TieredBlocks | None = None
         self._server: PageServer | None = None
-        self._known = KnownPeers(self.node.name, self._link_to, spawn)
+        self._known = KnownPeers(self.node.name, self._link_to, spawn, self._forgotten)
         self._reads: dict[StoreName, PeerReads] = {}
         self._sessions: dict[PoolSession, None] = {}
         self._moves = HomeMoves(self.pool.placing, self._known.links.get)
@@ -153,6 +153,10 @@ class PoolMember:
 
     def _link_to(self, peer: PeerAddress) -> PoolLink:
         return PoolLink(peer, self, self._where.dial, self._config.cluster, clock=self._clock)
+
+    def _forgotten(self, name: StoreName) -> None:
+        self._coded.forget(name)
+        self.pool.sources.drop(name)
 
     # ── stores that call ─────────────────────────────────────────────────────────────────────
 
@@ -298,12 +302,14 @@ class PoolMember:
             return None
         return ChunkReading(book, terms, sender=self._sender, clock=self._clock)
 
-    def _sender(self, key: BlockKey) -> tuple[StoreName, float | None]:
+    def _sender(self, key: BlockKey) -> Sender:
         holder = self.pool.source(key, self._clock())
         if holder is None:
-            return StoreName(""), None
+            return Sender()
         reads = self._reads.get(holder.name)
-        return holder.name, None if reads is None else reads.bytes_per_s()
+        if reads is None:
+            return Sender(holder.name)
+        return Sender(holder.name, reads.bytes_per_s(), reads.speed_is_old())
 
     def levels(self) -> TierStats | None:
         """Of this tenancy."""

@@ -7,6 +7,9 @@ from antiphon.core.transfer import PathSpeed
 from antiphon.store.transfer.tcp import PageClient
 from antiphon.types import PagePull, Seconds
 
+_OLD_S: Seconds = 60.0
+"""After so long without a pull the peer may be much faster than it was."""
+
 
 class PullSpeed:
     """Of one life of a peer, over all its pulls. Of one event loop."""
@@ -16,10 +19,15 @@ class PullSpeed:
         self._speed = PathSpeed()
         self._last_bytes_per_s: float | None = None
         self._pulls = 0
+        self._pulled_at: Seconds = clock()
 
     def bytes_per_s(self) -> float | None:
         """As it was measured last; None: nothing has come yet."""
         return self._speed.bytes_per_s(self.clock()) or self._last_bytes_per_s
+
+    def is_old(self) -> bool:
+        """Whether that was long ago."""
+        return not self._pulls and self.clock() - self._pulled_at > _OLD_S
 
     def began(self, at: Seconds) -> None:
         """A pull asked for its first byte."""
@@ -29,6 +37,7 @@ class PullSpeed:
     def ended(self, size_bytes: int, at: Seconds) -> None:
         """It brought so much, and brings no more."""
         self._pulls -= 1
+        self._pulled_at = at
         self._speed.came(size_bytes, at, busy=self._pulls > 0)
         self._last_bytes_per_s = self._speed.bytes_per_s(at) or self._last_bytes_per_s
 
