@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 from handover_pair import Entry, Pair, adopted
+from test_scheduler_laws import alone
 
 from antiphon.core.scheduler import STANDARD_PARTS
 from antiphon.core.scheduler.windowed_memory import WindowedMemory
@@ -125,6 +126,32 @@ def test_sequences_that_share_a_prompt_move_whole() -> None:
     to_the_end(pair, entry)
 
 
+@pytest.mark.parametrize("bad", [(), (0,), (3,)])
+@pytest.mark.parametrize("gone", [0, 1])
+@pytest.mark.parametrize("late", [False, True])
+def test_one_of_two_goes_on_when_the_other_ends(
+    bad: tuple[int, ...], gone: int, late: bool
+) -> None:
+    """Their tokens of an earlier attempt move, too. Whoever is left may have to compute the prompt
+    that they share, though its own part came whole."""
+    pair = Pair(MIXED, bad=[frozenset(bad)])
+    one = asked(prompt=17, n=2)
+    longer = replace(one, sampling=replace(one.sampling, max_tokens=60))
+    said = [[token for _, token in alone(MIXED, longer, sequence)][:24] for sequence in range(2)]
+    entry = adopted(pair, replace(longer, attempt=1, resumed=tuple(map(tuple, said))))
+    pull = pull_of(pair)
+    if not late:
+        pair.abort(entry, gone)
+    pair.end_pull(pull)
+    if late:
+        pair.abort(entry, gone)
+    pair.finish()
+    pair.check_tokens(entry)
+    assert entry.ends == {gone: FinishReason.ABORTED, 1 - gone: FinishReason.LENGTH}
+    for side in (pair.prefill, pair.decode):
+        assert side.scheduler.view(pair.now).held_pages == 0
+
+
 @pytest.mark.parametrize("place", [0, 4, ENTRIES * 4 - 1, (ENTRIES - SEEN) * 4 + 1])
 def test_an_offer_that_lacks_what_is_read_is_not_used(place: int) -> None:
     pair = Pair(MIXED)
@@ -149,9 +176,9 @@ def test_an_offer_that_lacks_what_is_read_is_not_used(place: int) -> None:
 class LeavesOutTooMuch(WindowedMemory):
     """Takes windows for a block shorter than they are."""
 
-    def lacking(self, sequence, end):
-        kept = set(super().lacking(sequence, end + self.block_tokens))
-        return [place for place in super().lacking(sequence, end) if place in kept]
+    def lacking(self, sequence, end, *, alone):
+        kept = set(super().lacking(sequence, end + self.block_tokens, alone=alone))
+        return [place for place in super().lacking(sequence, end, alone=alone) if place in kept]
 
 
 class KeepsWhatDidNotCome(WindowedMemory):
