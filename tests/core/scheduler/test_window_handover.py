@@ -114,6 +114,29 @@ def test_the_next_turn_of_a_conversation_pulls_what_is_new(bad: tuple[int, ...])
     to_the_end(pair, second)
 
 
+def test_nobody_is_told_of_what_came_without_its_windows_until_it_is_computed() -> None:
+    """A router that hears of it would send who shares a part of the prompt, and all of that would
+    be computed. What is then there is told, so it can be put."""
+    pair = Pair(MIXED)
+    first = adopted(pair, asked())
+    pair.end_pull(pull_of(pair))
+    to_the_end(pair, first)
+    decode = pair.decode.scheduler
+    told = decode.named_blocks()
+    assert told and None not in map(decode.named_block, told)
+    shorter = replace(asked("s"), prompt=(*first.request.prompt[: PROMPT // 2], 15, 14))
+    second = pair.submit_whole(shorter, pair.decode)
+    assert second is not None
+    to_the_end(pair, second)
+    assert decode.view(pair.now).prefix_hit_tokens_total == 0
+    new = [key for key in decode.named_blocks() if key not in told]
+    third = pair.submit_whole(replace(shorter, id=RequestId("t")), pair.decode)
+    assert third is not None
+    to_the_end(pair, third)
+    hit = decode.view(pair.now).prefix_hit_tokens_total
+    assert hit == PROMPT // 2 and len(new) >= hit // MIXED.kv.block_tokens
+
+
 def test_sequences_that_share_a_prompt_move_whole() -> None:
     pair = Pair(MIXED)
     entry = adopted(pair, asked(n=2))
