@@ -123,6 +123,8 @@ def test_a_text_of_ones_own(tiny: Path, tmp_path: Path) -> None:
     file.write_text("the hour and the ringing on the hour " * 20)
     told = answer("check", tiny, "--text", file)
     assert (told["quantize"], told["kv_dtype"], told["window_tokens"]) == ("int8", "bf16", 256)
+    assert told["dtype"] is None, "nor does models inspect name another"
+    assert " in int8 on cpu, " in run("check", tiny, "--text", file).stdout
     assert 0 < told["mean_kl_nats"] < 0.1
     file.write_text("e")
     assert "the text has 1 token:" in run("check", tiny, "--text", file).stderr

@@ -105,7 +105,7 @@ def read_text(file: Path | None) -> str:
 def _measure(
     config: Config, text: str, reference: str | None, positions: int, window: int
 ) -> dict[str, Any]:
-    """Load both, compare them; what `--json` prints."""
+    """Load both, compare them; what `--json` prints. `dtype` as of `models inspect`."""
     dtype = dtype_of(config.model.quantize, config.model.dtype)
     from antiphon.checkpoint import open_checkpoint, resolve
     from antiphon.engine import compare, kv_dtype_of, load_llama, use_cores
@@ -139,7 +139,7 @@ def _measure(
     return {
         "model": candidate.name,
         "quantize": config.model.quantize,
-        "dtype": dtype,
+        "dtype": dtype if config.model.quantize == "none" else None,
         "device": config.engine.device,
         "kv_dtype": kv_dtype.value,
         "reference": other.name,
@@ -174,7 +174,7 @@ def windows(tokens: tuple[int, ...], size: int) -> list[tuple[int, ...]]:
 def _as_text(found: dict[str, Any]) -> str:
     return "\n".join(
         [
-            f"{found['model']} in {found['dtype']} on {found['device']}, "
+            f"{found['model']} in {found['dtype'] or found['quantize']} on {found['device']}, "
             f"keys and values in {found['kv_dtype']}, "
             f"against {found['reference']} in fp32",
             f"  {plural(found['positions'], 'position')} in prompts of "

@@ -14,7 +14,7 @@ from enum import StrEnum
 from itertools import groupby
 
 from antiphon.errors import PeerError
-from antiphon.types import NO_PAGE, BlockKey, BlockStored, Forget, KvEvent, Put, PutBlock
+from antiphon.types import BlockKey, BlockStored, Forget, KvEvent, Put, PutBlock
 
 from .pull_path import SealedPages
 from .store_session import StoreSession
@@ -62,10 +62,9 @@ class WriteBack:
         return session is not None and not session.unsent_bytes
 
     def heard(self, event: KvEvent) -> None:
-        """A block was completed, or is gone. One that is not here whole is not put."""
+        """A block was completed, or is gone."""
         if isinstance(event, BlockStored):
-            if NO_PAGE not in event.pages:
-                self._complete[event.key] = event
+            self._complete[event.key] = event
             self._doubtful.pop(event.key, None)
             return
         self._complete.pop(event.key, None)

@@ -15,7 +15,7 @@ class DelayLine:
 
     @property
     def idle(self) -> bool:
-        """Is all done that was put in?"""
+        """Nothing that was put in is due later than now."""
         return self._busy_until <= self._process.now
 
     def after(self, lag_s: Seconds, action: Action) -> None:

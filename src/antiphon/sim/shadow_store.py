@@ -13,7 +13,6 @@ from typing import TypeAlias
 
 from antiphon.core.faults import Boundary, Corrupt, Damage
 from antiphon.types import (
-    NO_PAGE,
     BlockKey,
     BlockRemoved,
     BlockStored,
@@ -159,7 +158,7 @@ class StoreSide:
         """A block got its name here, or lost it. If what computed it has failed, so does the store
         forget it, and what is still to be put comes to nothing."""
         match event:
-            case BlockStored(key=key, pages=pages) if NO_PAGE not in pages:
+            case BlockStored(key=key):
                 self._fresh[key] = event
             case BlockRemoved(key=key, doubtful=doubtful):
                 self._fresh.pop(key, None)

@@ -135,8 +135,8 @@ SchedulerEvent: TypeAlias = Event | Prefilled
 
 @dataclass(frozen=True, slots=True)
 class BlockStored:
-    """A complete block entered this worker's prefix cache. It lies in `pages`, in order; where
-    they are `NO_PAGE`, a window had passed it before it came.
+    """A complete block entered this worker's prefix cache, or what was missing of it did. It lies
+    in `pages`, in order.
 
     `tenant` names whose it is; `tokens` are those of the block alone.
     """
@@ -153,7 +153,8 @@ class BlockRemoved:
     """A block left this worker's prefix cache.
 
     `doubtful`: not for want of room, but because what computed it has failed. A copy of it that
-    was made meanwhile can't be trusted either.
+    was made meanwhile can't be trusted either, nor one of a block of which only a part was here:
+    so it may be of one that was never said to be stored.
     """
 
     key: BlockKey

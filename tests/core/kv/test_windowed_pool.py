@@ -41,9 +41,17 @@ class WindowedMachine(RuleBasedStateMachine):
         self.groups = PageGroups(kinds, page_tokens=PAGE_TOKENS, block_tokens=BLOCK_TOKENS)
         self.windows = [group.window for group in kinds for _ in range(group.pages)]
         self.events: list[KvEvent] = []
-        self.pool = WindowedPagePool(TOTAL, self.groups, listen=self.events.append)
+        self.pool = WindowedPagePool(TOTAL, self.groups, listen=self.listen)
         self.tables: list[Table] = []
         self.written: dict[int, tuple[bytes, int]] = {}
+
+    def listen(self, event: KvEvent) -> None:
+        """Whoever hears of a block may copy it now: all of it is there."""
+        self.events.append(event)
+        if isinstance(event, BlockStored):
+            assert self.pool.match_whole([event.key]).pages == event.pages
+            for place, page in enumerate(event.pages):
+                assert self.written[page] == (event.key, place)
 
     def needed(self, place: int, block: int, blocks: int) -> bool:
         """Whether a row behind `blocks` blocks reads that one in this page of an entry."""
@@ -82,6 +90,24 @@ class WindowedMachine(RuleBasedStateMachine):
         new = path[: found + 1] if found < len(path) else (*path, 0)
         self.tables.append(Table([*match.pages, *taken.pages], new))
         self.written |= {page: (key(new), at) for at, page in enumerate(taken.pages)}
+
+    @rule(path=st.lists(st.integers(0, 1), min_size=1, max_size=6).map(tuple))
+    def pull(self, path: tuple[int, ...]) -> None:
+        """A whole path comes from elsewhere, but for what nobody behind it reads."""
+        size, names = self.groups.block_pages, chain(path)
+        places = [
+            at for at in range(len(path) * size) if self.needed(at % size, at // size, len(path))
+        ]
+        taken = self.pool.reserve(len(places))
+        if isinstance(taken, OutOfMemory):
+            return
+        table = Table([NO_PAGE] * len(path) * size, path)
+        for at, page in zip(places, taken.pages, strict=True):
+            table.pages[at] = page
+            self.written[page] = (names[at // size], at % size)
+        self.tables.append(table)
+        for number, pages in enumerate(self.blocks_of(table)):
+            self.pool.commit(names[number], names[number - 1] if number else None, pages)
 
     @precondition(lambda self: self.tables)
     @rule(data=st.data())
@@ -131,7 +157,8 @@ class WindowedMachine(RuleBasedStateMachine):
         assert pool.free_pages + pool.held_pages + pool.cached_pages == TOTAL
 
     @invariant()
-    def i5_events_tell_which_blocks_can_be_found_first(self) -> None:
+    def i5_events_tell_which_blocks_have_been_whole(self) -> None:
+        """Of one that was never told of, only doubts are."""
         if not hasattr(self, "pool"):
             return
         told: list[bytes] = []
@@ -140,8 +167,11 @@ class WindowedMachine(RuleBasedStateMachine):
                 assert event.key not in told
                 told.append(event.key)
             elif isinstance(event, BlockRemoved):
-                told.remove(event.key)
+                assert event.key in told or event.doubtful
+                told = [one for one in told if one != event.key]
         assert told == list(self.pool.named())
+        for name in {name for table in self.tables for name in chain(table.path)}:
+            assert name in told or not self.pool.match_whole([name]).keys
 
     def teardown(self) -> None:
         if not hasattr(self, "pool"):
@@ -185,3 +215,45 @@ def test_a_prefix_is_found_as_long_as_its_windows_last_pages_are_there() -> None
     assert pool.match(names[:2]).keys == ()
     assert pool.match(names[:3]).keys == tuple(names[:3])
     assert pool.match_whole(names).keys == ()
+
+
+def test_a_block_is_told_of_when_the_last_of_it_is_here() -> None:
+    """Who puts blocks into a store hears of one that came without its windows when it is whole, and
+    where each part of it lies."""
+    groups = PageGroups(
+        [KvGroup(), KvGroup(window=5)], page_tokens=PAGE_TOKENS, block_tokens=BLOCK_TOKENS
+    )
+    events: list[KvEvent] = []
+    pool = WindowedPagePool(8, groups, listen=events.append)
+    taken = pool.reserve(6)
+    assert isinstance(taken, Reservation)
+    a, b, *whole = taken.pages
+    assert not pool.commit(b"x", None, [a, NO_PAGE, b, NO_PAGE])
+    assert events == [] and pool.named() == () and pool.block(b"x") is None
+    assert pool.commit(b"x", None, whole, [1, 2, 3, 4], b"t")
+    there = (a, whole[1], b, whole[3])
+    assert events == [BlockStored(b"x", None, there, (1, 2, 3, 4), b"t")]
+    assert not pool.commit(b"x", None, whole), "nor is it told of twice"
+    assert pool.named() == (b"x",)
+    pool.release([a, b])
+    assert isinstance(pool.reserve(4), Reservation), "its first group is evicted"
+    assert events[1:] == [BlockRemoved(b"x")] and pool.named() == ()
+
+
+def test_of_a_block_that_came_in_part_doubts_are_told_alone() -> None:
+    """A copy elsewhere is as doubtful, whoever made it."""
+    groups = PageGroups(
+        [KvGroup(), KvGroup(window=5)], page_tokens=PAGE_TOKENS, block_tokens=BLOCK_TOKENS
+    )
+    for doubt in (False, True):
+        events: list[KvEvent] = []
+        pool = WindowedPagePool(4, groups, listen=events.append)
+        taken = pool.reserve(2)
+        assert isinstance(taken, Reservation)
+        a, b = taken.pages
+        pool.commit(b"x", None, [a, NO_PAGE, b, NO_PAGE])
+        if doubt:
+            pool.forget([a])
+        pool.release([a, b])
+        assert isinstance(pool.reserve(4), Reservation)
+        assert events == ([BlockRemoved(b"x", doubtful=True)] if doubt else [])

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 from handover_pair import Entry, Pair, adopted
+from test_scheduler_laws import alone
 
 from antiphon.core.scheduler import STANDARD_PARTS
 from antiphon.core.scheduler.windowed_memory import WindowedMemory
@@ -113,6 +114,29 @@ def test_the_next_turn_of_a_conversation_pulls_what_is_new(bad: tuple[int, ...])
     to_the_end(pair, second)
 
 
+def test_nobody_is_told_of_what_came_without_its_windows_until_it_is_computed() -> None:
+    """A router that hears of it would send who shares a part of the prompt, and all of that would
+    be computed. What is then there is told, so it can be put."""
+    pair = Pair(MIXED)
+    first = adopted(pair, asked())
+    pair.end_pull(pull_of(pair))
+    to_the_end(pair, first)
+    decode = pair.decode.scheduler
+    told = decode.named_blocks()
+    assert told and None not in map(decode.named_block, told)
+    shorter = replace(asked("s"), prompt=(*first.request.prompt[: PROMPT // 2], 15, 14))
+    second = pair.submit_whole(shorter, pair.decode)
+    assert second is not None
+    to_the_end(pair, second)
+    assert decode.view(pair.now).prefix_hit_tokens_total == 0
+    new = [key for key in decode.named_blocks() if key not in told]
+    third = pair.submit_whole(replace(shorter, id=RequestId("t")), pair.decode)
+    assert third is not None
+    to_the_end(pair, third)
+    hit = decode.view(pair.now).prefix_hit_tokens_total
+    assert hit == PROMPT // 2 and len(new) >= hit // MIXED.kv.block_tokens
+
+
 def test_sequences_that_share_a_prompt_move_whole() -> None:
     pair = Pair(MIXED)
     entry = adopted(pair, asked(n=2))
@@ -123,6 +147,32 @@ def test_sequences_that_share_a_prompt_move_whole() -> None:
     assert len(pull.pages) == ENTRIES * (1 + PASSING)
     pair.end_pull(pull)
     to_the_end(pair, entry)
+
+
+@pytest.mark.parametrize("bad", [(), (0,), (3,)])
+@pytest.mark.parametrize("gone", [0, 1])
+@pytest.mark.parametrize("late", [False, True])
+def test_one_of_two_goes_on_when_the_other_ends(
+    bad: tuple[int, ...], gone: int, late: bool
+) -> None:
+    """Their tokens of an earlier attempt move, too. Whoever is left may have to compute the prompt
+    that they share, though its own part came whole."""
+    pair = Pair(MIXED, bad=[frozenset(bad)])
+    one = asked(prompt=17, n=2)
+    longer = replace(one, sampling=replace(one.sampling, max_tokens=60))
+    said = [[token for _, token in alone(MIXED, longer, sequence)][:24] for sequence in range(2)]
+    entry = adopted(pair, replace(longer, attempt=1, resumed=tuple(map(tuple, said))))
+    pull = pull_of(pair)
+    if not late:
+        pair.abort(entry, gone)
+    pair.end_pull(pull)
+    if late:
+        pair.abort(entry, gone)
+    pair.finish()
+    pair.check_tokens(entry)
+    assert entry.ends == {gone: FinishReason.ABORTED, 1 - gone: FinishReason.LENGTH}
+    for side in (pair.prefill, pair.decode):
+        assert side.scheduler.view(pair.now).held_pages == 0
 
 
 @pytest.mark.parametrize("place", [0, 4, ENTRIES * 4 - 1, (ENTRIES - SEEN) * 4 + 1])
@@ -149,9 +199,9 @@ def test_an_offer_that_lacks_what_is_read_is_not_used(place: int) -> None:
 class LeavesOutTooMuch(WindowedMemory):
     """Takes windows for a block shorter than they are."""
 
-    def lacking(self, sequence, end):
-        kept = set(super().lacking(sequence, end + self.block_tokens))
-        return [place for place in super().lacking(sequence, end) if place in kept]
+    def lacking(self, sequence, end, *, alone):
+        kept = set(super().lacking(sequence, end + self.block_tokens, alone=alone))
+        return [place for place in super().lacking(sequence, end, alone=alone) if place in kept]
 
 
 class KeepsWhatDidNotCome(WindowedMemory):

@@ -37,7 +37,8 @@ class WindowedPagePool(PagePool):
     """Like `PagePool`, of pages that belong to several groups of layers: all have one size.
 
     Tables may have empty entries (`NO_PAGE`) wherever a group has nothing to hold. The listener is
-    told of the first strand: it has all layers' names, or those of the widest window.
+    told of a block once all its strands have names, and again when the first one loses its own: it
+    has the layers that see all, or the widest window. `named` lists the blocks that it was told of.
     """
 
     def __init__(
@@ -61,17 +62,34 @@ class WindowedPagePool(PagePool):
             for places, back in kinds
         ]
         self._strands[0].named = self._named
+        self._told: dict[BlockKey, None] = {}
+        """Blocks that the listener knows of."""
+
+    def named(self) -> Sequence[BlockKey]:
+        """As of `PagePool`: those that were here whole, and of which the first strand still is.
+
+        A block that has come without its windows' pages is none: only the end of its prompt can be
+        gone on from. Does not mutate.
+        """
+        return tuple(self._told)
 
     def block(self, key: BlockKey) -> BlockStored | None:
         """As of `PagePool`; None too if some of its pages have passed."""
+        pages = self._whole(key)
+        if pages is None:
+            return None
+        lead = self._named[key]
+        return BlockStored(key, lead.parent, pages=pages, tenant=lead.tenant)
+
+    def _whole(self, key: BlockKey) -> tuple[PageId, ...] | None:
+        """The block's pages, if all are there."""
         row = [NO_PAGE] * self.pages_per_block
         for strand in self._strands:
             block = strand.named.get(key)
             if block is None:
                 return None
             _fill(row, strand, block)
-        lead = self._named[key]
-        return BlockStored(key, lead.parent, pages=tuple(row), tenant=lead.tenant)
+        return tuple(row)
 
     def match(self, keys: Iterable[BlockKey]) -> Match:
         """The longest prefix of `keys` that can be gone on from. Its pages are the entries of a
@@ -108,13 +126,12 @@ class WindowedPagePool(PagePool):
         """As of `PagePool`, strand by strand: what the cache lacks of the block, and what there is
         of it, gets its name.
 
-        True if the listener is told of it: if that was all of the first strand.
+        True if the listener is told of it: if nothing is missing any more.
         """
         if not self.prefix_cache:
             return False
         if len(pages) != self.pages_per_block:
             raise BugError(f"a block has {self.pages_per_block} pages, not {len(pages)}")
-        known = key in self._named
         for number, strand in enumerate(self._strands):
             mine = tuple(pages[place] for place in strand.places)
             if key in strand.named or NO_PAGE in mine:
@@ -126,12 +143,12 @@ class WindowedPagePool(PagePool):
             for page in mine:
                 self._block_of[page] = block
             strand.named[key] = block
-        fresh = not known and key in self._named
-        if fresh:
-            self._listen(
-                BlockStored(key, parent, pages=tuple(pages), tokens=tuple(tokens), tenant=tenant)
-            )
-        return fresh
+        whole = None if key in self._told else self._whole(key)
+        if whole is None:
+            return False
+        self._told[key] = None
+        self._listen(BlockStored(key, parent, pages=whole, tokens=tuple(tokens), tenant=tenant))
+        return True
 
     def share(self, pages: Iterable[PageId]) -> None:
         """As of `PagePool`; empty entries are passed over."""
@@ -208,7 +225,8 @@ class WindowedPagePool(PagePool):
         del self._strands[block.strand].named[block.key]
         for page in block.pages:
             self._block_of[page] = None
-        if block.strand == 0:
+        if block.strand == 0 and (doubtful or block.key in self._told):
+            self._told.pop(block.key, None)
             self._listen(BlockRemoved(block.key, doubtful))
 
 

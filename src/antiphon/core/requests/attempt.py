@@ -7,7 +7,7 @@ Prefilling ── Offer ──► Waiting ──► Granting ──► Serving (
 """
 
 from dataclasses import dataclass, field
-from typing import TypeAlias
+from typing import Literal, TypeAlias
 
 from antiphon.types import AttemptRecord, Request, Seconds, WorkerId
 
@@ -39,6 +39,9 @@ class Serving:
     adopted: bool
 
 
+Milestone: TypeAlias = Literal["offered", "adopted", "pulled", "fetched", "first_token"]
+"""What an attempt comes to on its way."""
+
 Place: TypeAlias = Waiting | Prefilling | Granting | Serving
 
 WAITING = Waiting()
@@ -62,8 +65,8 @@ class Attempt:
     first_token: bool = False
     """It has given a token, so the prompt is computed, and the router knows."""
     _route: str = ""
-    _reached: dict[str, Seconds] = field(default_factory=dict)
-    """When it came to each stage for the first time."""
+    _reached: dict[Milestone, Seconds] = field(default_factory=dict)
+    """When it came to each for the first time."""
     _computed_tokens: int = 0
 
     @property
@@ -108,10 +111,10 @@ class Attempt:
             self.routed_at = now
         self._route = route
 
-    def reached(self, stage: str, now: Seconds) -> None:
-        """Mutates: it has come to "offered", "adopted", "pulled", "fetched", "first_token"."""
+    def reached(self, milestone: Milestone, now: Seconds) -> None:
+        """Mutates: it has come so far; the first time counts."""
         if self.routed_at is not None:
-            self._reached.setdefault(stage, now)
+            self._reached.setdefault(milestone, now)
 
     def computes(self, cached_tokens: int) -> None:
         """Mutates: its first worker begins, and has these of its tokens. Later ones had the KV."""

@@ -110,13 +110,13 @@ class Receiving:
         return new
 
     def _begin_pull(self, leader: SequenceState, adoption: Adoption) -> None:
-        memory = self._memory
+        memory, alone = self._memory, not leader.followers
         parts: list[_Part] = []
         sources: list[OfferedPage] = []
         targets: list[PageId] = []
         for one in (leader, *leader.followers):
             offered = adoption.sources.get(one.key.sequence, ())
-            places = memory.lacking(one, one.length - 1) if offered else ()
+            places = memory.lacking(one, one.length - 1, alone=alone) if offered else ()
             left_out = len(places) < len(offered) - memory.pages_for(one.computed)
             parts.append(_Part(one, one.computed, len(places), left_out))
             for place in places:

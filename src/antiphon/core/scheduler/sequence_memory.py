@@ -182,8 +182,11 @@ class SequenceMemory:
         """How much of its table the engine has to know for a chunk that ends before `end`."""
         return len(sequence.table)
 
-    def lacking(self, sequence: SequenceState, end: int) -> Sequence[int]:
-        """Which places of its table KV from elsewhere must fill for position `end` to be next."""
+    def lacking(self, sequence: SequenceState, end: int, *, alone: bool) -> Sequence[int]:
+        """Which places of its table KV from elsewhere must fill for position `end` to be next.
+
+        `alone`: no other sequence of its party may have to go on from what it shares with it.
+        """
         return range(self.pages_for(sequence.computed), self.pages_for(end))
 
     def pass_by(self, sequence: SequenceState, now: int) -> None:

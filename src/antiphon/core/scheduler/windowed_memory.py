@@ -9,7 +9,7 @@ does not come is computed there. But no more moves than is read again: of one se
 windows see at the end. A prompt that several sequences share moves whole, and what is fetched does.
 """
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from itertools import islice
 
 from antiphon.core.kv import Match, OutOfMemory, PageGroups, WindowedPagePool
@@ -133,11 +133,11 @@ class WindowedMemory(SequenceMemory):
         """As of `SequenceMemory`: not those that later chunks will fill."""
         return min(len(sequence.table), self.pages_for(end))
 
-    def lacking(self, sequence: SequenceState, end: int) -> list[int]:
+    def lacking(self, sequence: SequenceState, end: int, *, alone: bool) -> Sequence[int]:
         """As of `SequenceMemory`: of a sequence by itself, what `end` does not see is left out."""
-        places = super().lacking(sequence, end)
-        if sequence.followers:
-            return list(places)
+        places = super().lacking(sequence, end, alone=alone)
+        if not alone:
+            return places
         first = self._groups.first_places(end)
         return [place for place in places if place >= first[place % self.entry_pages]]
 

@@ -16,7 +16,6 @@ from antiphon.core.faults import STORE, Boundary
 from antiphon.core.tiers import LOCATE_SHARE, PutQueue, Waiting
 from antiphon.perf import LinkTime
 from antiphon.types import (
-    NO_PAGE,
     BlockKey,
     BlockRemoved,
     BlockStored,
@@ -110,7 +109,7 @@ class FleetStoreUser:
     def listen(self, event: KvEvent) -> None:
         """See `WorkerStore`."""
         match event:
-            case BlockStored(pages=pages) if NO_PAGE not in pages:
+            case BlockStored():
                 self._fresh[event.key] = _waiting(event)
             case BlockRemoved(key=key, doubtful=doubtful):
                 self._fresh.pop(key, None)
