@@ -24,6 +24,7 @@ DURATIONS = {
     "Started": {"queued_s"},
     "StoreAsk": {"wait_s"},
     "StoreWelcome": {"lease_ttl_s"},
+    "TierStats": {"block_s"},
     "TokensGenerated": {"seconds"},
     "Welcome": {"heartbeat_s", "lost_after_s", "lease_ttl_s"},
     "WorkerView": {"busy_s_total"},
