@@ -13,12 +13,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 from pool_kit import free_ports, pool_table
 from store_callers import DEADLINE_S, IDENTITY, NUMERICS, FakeGateway, FakeWorker, prompt, until
 from store_kit import on_disk, served
 
 from antiphon.core.kv import BlockKeys
 from antiphon.core.kv.lineage import with_lineage
+from antiphon.live.store.pool import peer_reads
 from antiphon.store.codec import BlockShape, write_kv_profile
 from antiphon.types import BlockKey, KvShape, Locate, Located, StoreName, StoreOp, Tier, TierStats
 from antiphon.wire import Kind
@@ -43,6 +45,12 @@ def shape() -> BlockShape:
     found = BlockShape.in_layout(LAYOUT, PAGES)
     assert found is not None
     return found
+
+
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What takes long to encode is waited for, nearly as long as its reader has."""
+    monkeypatch.setattr(peer_reads, "_CODING_PATIENCE", 1e6)
+    monkeypatch.setattr(peer_reads, "_ANSWER_SHARE", 0.9)
 
 
 def content_at(position: int, seed: int) -> bytes:

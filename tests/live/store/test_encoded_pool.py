@@ -17,6 +17,7 @@ from encoded_kit import (
     error_of,
     eventually_peers,
     numerics,
+    patient,
     profile_file,
 )
 from pool_kit import free_ports, pool_table
@@ -37,7 +38,7 @@ WORST = {"lossless": 0.0, "int8": 0.02, "int4": 0.2, "entropy-2": 0.2, "adaptive
 @pytest.fixture(autouse=True)
 def time_to_encode(monkeypatch: pytest.MonkeyPatch) -> None:
     """A busy machine is late, and what is not encoded in time comes as it is."""
-    monkeypatch.setattr(peer_reads, "_CODING_PATIENCE", 1e6)
+    patient(monkeypatch)
 
 
 @pytest.fixture

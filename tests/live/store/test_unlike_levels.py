@@ -3,12 +3,11 @@
 from pathlib import Path
 
 import pytest
-from encoded_kit import BLOCK_BYTES, Side, content_at, encoded_pool, profile_file
+from encoded_kit import BLOCK_BYTES, Side, content_at, encoded_pool, patient, profile_file
 from pool_kit import free_ports, pool_table
 from store_callers import IDENTITY
 from store_kit import served
 
-from antiphon.live.store.pool import peer_reads
 from antiphon.live.store.pool.home_moves import HomeMoves
 from antiphon.types import PlacedBlock, PoolPeer, StoreOp
 
@@ -24,7 +23,7 @@ def only_what_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
         pass
 
     monkeypatch.setattr(HomeMoves, "asked", asked)
-    monkeypatch.setattr(peer_reads, "_CODING_PATIENCE", 1e6)
+    patient(monkeypatch)
 
 
 async def seen_by(side: Side) -> PoolPeer:
