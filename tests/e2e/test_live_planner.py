@@ -101,6 +101,7 @@ def test_load_rises_and_falls_and_so_do_the_workers(
         assert set(added["cores"]) == os.sched_getaffinity(added["pid"])
         served.until_metrics(lambda metrics: metrics("antiphon_steps_total", worker="mixed-1") > 50)
         metrics = served.metrics()
+        assert metrics("antiphon_worker_pace", worker="mixed-0") > 0
         assert metrics("antiphon_planner_target_workers", role="mixed") == 2
         assert metrics("antiphon_planner_moves_total", move="add") == 1
     status = served.until(seen(lambda status: len(names(status)) == 1))

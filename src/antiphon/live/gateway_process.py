@@ -273,6 +273,7 @@ class GatewayProcess:
         served = Served(model=info.model, max_model_len=info.max_model_len)
         metrics = Metrics(self._served_name)
         router = router_of(config, info.model, times)
+        metrics.watch_paces(router.paces)
         sockets = Path(self._parent.launch.sockets)
         self._kv = kv = GatewayKv(
             router,

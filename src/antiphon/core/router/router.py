@@ -14,7 +14,7 @@ Laws:
 * nothing is kept of settled requests and of lost workers.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from antiphon.core.costs import FetchTime, PhaseTime, TransferTime
 from antiphon.core.host_names import is_store, store_of
@@ -127,6 +127,10 @@ class Router:
     def workers(self) -> Sequence[WorkerBelief]:
         """What is believed of each worker, in the order of ids: to read, not to change."""
         return self._beliefs.workers
+
+    def paces(self) -> Mapping[WorkerId, float]:
+        """Of each worker, what its steps take over what the step times say: see `Pace`."""
+        return {worker.info.id: worker.pace.factor for worker in self.workers}
 
     @property
     def kv_index(self) -> PrefixIndex:

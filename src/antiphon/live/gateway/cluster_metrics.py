@@ -1,7 +1,7 @@
 """What Prometheus may read of a cluster: each worker's counts, hand-overs, retries, queues."""
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from enum import StrEnum
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
@@ -105,6 +105,20 @@ def worker_families(model: str, members: Sequence[Member]) -> Iterator[Metric]:
         health.add_metric([*_labels(model, member), member.health.value], 1)
     yield health
     yield _expert_tokens(model, members)
+
+
+def pace_family(model: str, members: Sequence[Member], paces: Mapping[WorkerId, float]) -> Metric:
+    """What steps take over what routers expect of them: far from 1, and the profile is of another
+    machine, or of a quieter one."""
+    gauge = GaugeMetricFamily(
+        "antiphon_worker_pace",
+        "Time of steps over what the router's step times say.",
+        labels=_WORKER_LABELS,
+    )
+    for member in members:
+        if (pace := paces.get(member.info.id)) is not None:
+            gauge.add_metric(_labels(model, member), pace)
+    return gauge
 
 
 def _expert_tokens(model: str, members: Sequence[Member]) -> Metric:

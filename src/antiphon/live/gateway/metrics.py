@@ -7,7 +7,7 @@ called `antiphon_…`. Counting costs an addition: the Prometheus objects are ma
 
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import (
@@ -25,9 +25,10 @@ from antiphon.types import (
     Rejected,
     RequestRecord,
     Seconds,
+    WorkerId,
 )
 
-from .cluster_metrics import ClusterCounters, worker_families
+from .cluster_metrics import ClusterCounters, pace_family, worker_families
 from .fleet import Fleet
 from .kv_metrics import KvSeen, kv_families
 from .link_metrics import link_families
@@ -87,6 +88,7 @@ class Metrics(Collector):
         self._http: Counter[tuple[str, int]] = Counter()
         self._preemptions = 0
         self._kv: KvSeen | None = None
+        self._paces: Callable[[], Mapping[WorkerId, float]] = dict
         self._planner: PlannerCounts | None = None
         self._registry = CollectorRegistry()
         self._registry.register(self)
@@ -99,6 +101,10 @@ class Metrics(Collector):
     def watch_kv(self, kv: KvSeen) -> None:
         """Show this, too, from now on."""
         self._kv = kv
+
+    def watch_paces(self, paces: Callable[[], Mapping[WorkerId, float]]) -> None:
+        """Show these, too, from now on."""
+        self._paces = paces
 
     def watch_planner(self, planner: PlannerCounts) -> None:
         """Show this, too, from now on."""
@@ -141,6 +147,7 @@ class Metrics(Collector):
         """See `prometheus_client`: one family at a time."""
         if self._fleet is not None and self._book is not None:
             yield from worker_families(self._model, self._fleet.members())
+            yield pace_family(self._model, self._fleet.members(), self._paces())
             yield from self.cluster.families(self._model, self._book)
             yield from kv_families(self._model, self._kv)
             yield from link_families(self._model, self._fleet.members(), self._kv)
