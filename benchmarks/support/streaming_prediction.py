@@ -76,16 +76,12 @@ def predicted_s(
     starts = [0, *ends[:-1]]
     state = FetchState(
         tokens=tuple(end - start for start, end in zip(starts, ends, strict=True)),
-        compute_s=tuple(
-            prefill.until(end) - prefill.until(start)
-            for start, end in zip(starts, ends, strict=True)
-        ),
+        compute_s=prefill.until(prefix),
         bytes_per_s=bytes_per_s,
         left_s=slo_s - rest_s,
-        divides=False,
     )
     if choice == "recompute":
         return prefill.until(prompt)
     if choice == "adaptive":
         return choose_level(state, levels).seconds + rest_s
-    return fetch_s(state, 0, next(one for one in levels if one.name == choice)) + rest_s
+    return fetch_s(state, next(one for one in levels if one.name == choice)) + rest_s

@@ -279,7 +279,7 @@ class TierStats:
     dropped: tuple[tuple[str, int], ...] = ()
     """Puts that were not kept, and reads that were not given, by reason."""
     levels: tuple[LevelStats, ...] = ()
-    """Of tier `peer`, where blocks may come encoded."""
+    """Of tier `peer`: those that were used."""
     computed_blocks_total: int = 0
     """Of tier `peer`: blocks that were left to be computed, as that was the better choice."""
     block_s: Seconds | None = None

@@ -14,6 +14,7 @@ from antiphon.core.store_pool import (
     LevelBook,
     LevelGuess,
     LevelSetting,
+    Sender,
 )
 from antiphon.types import StoreName
 
@@ -32,18 +33,32 @@ def book(level: str = "adaptive", lineage: bytes = LINEAGE) -> LevelBook:
     return LevelBook(level, GUESSES, block_tokens=TOKENS, lineage=lineage)
 
 
+def sent(speed: float, name: str = "", *, measured: bool = True, answer_s: float = 0.0) -> Sender:
+    peer = StoreName(name)
+    return Sender(bytes_per_s=speed, measured=measured, name=peer, answer_s=answer_s)
+
+
 def choose(
-    book: LevelBook, speed: float | None, *, left_s: float = 2.0, compute_s: float | None = None
+    book: LevelBook,
+    speed: float,
+    *,
+    left_s: float = 2.0,
+    compute_s: float | None = None,
+    measured: bool = True,
+    answer_s: float = 0.0,
+    lineage: bytes = LINEAGE,
 ) -> Chosen:
-    terms = FetchTerms(lineage=LINEAGE, due=left_s, compute_s=compute_s)
-    return book.choose(40, terms, 0, speed, 0.0)
+    terms = FetchTerms(lineage=lineage, due=left_s, compute_s=compute_s)
+    sender = sent(speed, measured=measured, answer_s=answer_s)
+    return book.choose(40, terms, 0, sender, 0.0)
 
 
 @given(
     level=st.sampled_from(["adaptive", *(one.name for one in GUESSES)]),
     own=st.sampled_from([b"", LINEAGE, lineage_of("int8")]),
     asked=st.sampled_from([b"", lineage_of("int4"), LINEAGE]),
-    speed=st.none() | st.floats(1.0, 1e12),
+    speed=st.floats(1.0, 1e12),
+    measured=st.booleans(),
     due=st.floats(-10, 10) | st.just(inf),
     compute_s=st.none() | st.floats(0, 100),
     blocks=st.integers(1, 200),
@@ -52,14 +67,16 @@ def test_lossy_kv_is_for_its_lineage_only(
     level: str,
     own: bytes,
     asked: bytes,
-    speed: float | None,
+    speed: float,
+    measured: bool,
     due: float,
     compute_s: float | None,
     blocks: int,
 ) -> None:
     terms = FetchTerms(lineage=asked, due=due, compute_s=compute_s)
     mine = book(level, own)
-    chosen = mine.choose(blocks, mine.terms(terms, 0.0), 0, speed, 0.0)
+    sender = sent(speed, measured=measured)
+    chosen = mine.choose(blocks, mine.terms(terms, 0.0), 0, sender, 0.0)
     assert 0 <= chosen.blocks <= blocks
     if chosen.level not in EXACT_LEVELS:
         assert asked == own != b""
@@ -69,8 +86,44 @@ def test_lossy_kv_is_for_its_lineage_only(
 
 
 def test_the_first_block_of_a_peer_tells_how_fast_it_is() -> None:
-    assert choose(book(), None) == Chosen("raw", 1)
-    assert book("int8").choose(40, EXACT, 0, None, 0.0) == Chosen("raw", 8), "a level is a level"
+    """It is one, at the best level that takes no more than its share of the time there is, at the
+    least speed that is likely: 0.5 s of 2 s."""
+
+    def first(speed: float, **said: float) -> tuple[str, int]:
+        chosen = choose(book(), speed * MEGABYTE, measured=False, **said)
+        return chosen.level, chosen.blocks
+
+    assert first(125) == ("raw", 1), "0.008 s"
+    assert first(12.5) == ("lossless", 1), "exact as well, and sooner"
+    assert first(1.5) == ("lossless", 1), "0.67 s as it is"
+    assert first(1.1) == ("int8", 1)
+    assert first(0.1) == ("entropy-3", 1), "late at any level"
+    assert first(12.5, left_s=-1.0) == ("entropy-3", 1), "it was due already"
+    assert first(12.5, compute_s=0.001) == ("entropy-3", 1), "40 could be computed in 0.04 s"
+    assert first(12.5, left_s=-1.0, compute_s=0.01) == ("lossless", 1), "in 0.4 s"
+    assert first(12.5, answer_s=0.45) == ("int8", 1)
+    exact = choose(book(), 0.1 * MEGABYTE, measured=False, lineage=b"")
+    assert exact == Chosen("lossless", 1), "who takes exact KV only gets no other"
+    fixed = book("int8").choose(40, EXACT, 0, sent(1.0, measured=False), 0.0)
+    assert fixed == Chosen("raw", 8), "a level is a level"
+
+
+@given(
+    speed=st.floats(1.0, 1e12),
+    left_s=st.floats(-10.0, 100.0),
+    compute_s=st.none() | st.floats(0.0, 10.0),
+)
+def test_the_first_block_takes_its_share_or_is_the_soonest(
+    speed: float, left_s: float, compute_s: float | None
+) -> None:
+    mine = book()
+    chosen = choose(mine, speed, left_s=left_s, compute_s=compute_s, measured=False)
+    assert chosen.blocks == 1, "else a peer would never be measured"
+    took = {one.name: one.block_bytes / speed + max(one.encode_s, one.decode_s) for one in GUESSES}
+    times = [left_s] if compute_s is None else [left_s, 40 * compute_s]
+    most_s = min((one for one in times if one > 0), default=0.0)
+    share = 0.25 * most_s * (1 + 1e-9)
+    assert took[chosen.level] <= max(share, min(took.values()) * (1 + 1e-9))
 
 
 def test_the_best_that_is_in_time() -> None:
@@ -97,7 +150,7 @@ def test_how_long_a_peer_encodes_counts_for_that_peer() -> None:
     terms = FetchTerms(lineage=LINEAGE, due=2.0)
 
     def level(peer: StoreName) -> str:
-        return mine.choose(40, terms, 0, 12 * MEGABYTE, 0.0, peer).level
+        return mine.choose(40, terms, 0, sent(12 * MEGABYTE, peer), 0.0).level
 
     for _ in range(10):
         mine.encoded_there("int8", 8, 1e12, slow)
@@ -117,9 +170,17 @@ def test_computing_is_a_choice_where_it_is_better() -> None:
     assert choose(book(), 1000 * MEGABYTE, compute_s=0.04).level == "raw"
 
 
+def test_a_peer_that_is_long_in_answering_is_read_where_that_is_worth_it() -> None:
+    """40 blocks take 1.1 s to the bit; after 1 s they are in time at a smaller level alone."""
+    assert choose(book(), 25 * MEGABYTE, answer_s=0.3) == Chosen("lossless", 8)
+    assert choose(book(), 25 * MEGABYTE, answer_s=1.0) == Chosen("int8", 8, 1)
+    assert choose(book(), 1000 * MEGABYTE, left_s=0.0, compute_s=0.005).blocks == 8
+    assert choose(book(), 1000 * MEGABYTE, left_s=0.0, compute_s=0.005, answer_s=0.5).blocks == 0
+
+
 def test_counts_are_of_what_was_done() -> None:
     mine = book("int8", lineage_of("int8"))
-    mine.choose(20, FetchTerms(lineage=mine.lineage), 0, 1e6, 0.0)
+    mine.choose(20, FetchTerms(lineage=mine.lineage), 0, sent(1e6), 0.0)
     mine.came("int8", 8, 4096)
     mine.decoded("int8", 8, 0.25)
     mine.damaged("int8", 2)
@@ -152,7 +213,7 @@ def test_a_block_takes_what_it_does_at_its_own_peer_s_level() -> None:
     terms = FetchTerms(lineage=mine.lineage, due=2.0)
     for peer in (None, raw, good, raw):
         if peer is not None:
-            mine.choose(40, terms, 0, 10 * MEGABYTE, 0.0, peer)
+            mine.choose(40, terms, 0, sent(10 * MEGABYTE, peer), 0.0)
         assert (mine.block_s(10 * MEGABYTE, raw), mine.block_s(10 * MEGABYTE, good)) == (0.1, 0.05)
 
 
@@ -160,7 +221,7 @@ def test_an_adaptive_store_reads_each_peer_at_its_own_level() -> None:
     mine, slow, fast = book(), StoreName("slow"), StoreName("fast")
     terms = FetchTerms(lineage=LINEAGE, due=2.0)
     for peer, speed in ((slow, 2), (fast, 1000)):
-        mine.choose(40, terms, 0, speed * MEGABYTE, 0.0, peer)
+        mine.choose(40, terms, 0, sent(speed * MEGABYTE, peer), 0.0)
     assert (mine.latest(slow), mine.latest(fast)) == ("entropy-3", "raw")
     assert mine.block_s(2 * MEGABYTE, slow) == 0.075
     mine.meets(slow, LevelSetting("raw"))
@@ -177,7 +238,7 @@ def test_of_a_peer_that_is_forgotten_nothing_is_left() -> None:
     for number in range(100):
         peer = StoreName(f"p{number}")
         mine.meets(peer, LevelSetting("raw"))
-        mine.choose(40, terms, 0, 2 * MEGABYTE, 0.0, peer)
+        mine.choose(40, terms, 0, sent(2 * MEGABYTE, peer), 0.0)
         mine.encoded_there("int8", 8, 1.0, peer)
         assert mine.level_for(peer, "int8") == "raw"
         mine.forget(peer)

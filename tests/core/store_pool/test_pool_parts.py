@@ -113,6 +113,9 @@ def test_a_failing_peer_rests_and_is_tried_again() -> None:
     assert asked(sources, holders(A)) is None
     assert sources.rests(A, 0.4)
     assert asked(sources, holders(A, B), 0.4) == B
+    assert sources.likely(holders(A), SIZE, 0.4) is None
+    for _ in range(3):
+        assert sources.likely(holders(A), SIZE, 0.6) == Holder(A, Tier.HOST), "it takes no probe"
     assert asked(sources, holders(A), 0.6) == A, "one probe"
     assert asked(sources, holders(A), 0.6) is None
     sources.came(A, SIZE, 0.001)

@@ -14,6 +14,7 @@ from antiphon.core.store_pool import (
     LevelBook,
     LevelGuess,
     LevelSetting,
+    Sender,
     read_level,
 )
 from antiphon.types import StoreName
@@ -21,9 +22,15 @@ from antiphon.types.store_pool_config import LEVELS
 
 ONE, OTHER = bytes(16), bytes([1]) * 16
 PEER, STRANGER = StoreName("b"), StoreName("c")
+
+
 settings = st.builds(
     LevelSetting, st.sampled_from(LEVELS), st.sampled_from([b"", ONE, OTHER])
 ).filter(lambda one: bool(one.profile) or not one.level.startswith("entropy"))
+
+
+def sent(name: StoreName) -> Sender:
+    return Sender(name=name, bytes_per_s=1e6, measured=True)
 
 
 @pytest.mark.parametrize(
@@ -83,12 +90,12 @@ def test_adaptive_counts_with_what_the_peer_can_encode(there: LevelSetting) -> N
     book = LevelBook("adaptive", guesses, block_tokens=64, lineage=lineage, profile=ONE)
     terms = FetchTerms(lineage=lineage, due=inf, compute_s=None)
     in_time = FetchTerms(lineage=lineage, due=8 * 1.5e5 / 1e6, compute_s=None)
-    assert book.choose(8, in_time, 0, 1e6, 0.0, PEER).level == "entropy-3"
+    assert book.choose(8, in_time, 0, sent(PEER), 0.0).level == "entropy-3"
     book.meets(PEER, there)
-    assert book.choose(8, in_time, 0, 1e6, 0.0, PEER).level == "int4"
-    assert book.choose(8, in_time, 0, 1e6, 0.0, STRANGER).level == "entropy-3"
+    assert book.choose(8, in_time, 0, sent(PEER), 0.0).level == "int4"
+    assert book.choose(8, in_time, 0, sent(STRANGER), 0.0).level == "entropy-3"
     assert book.level_for(PEER, "entropy-3") == "raw"
     book.meets(PEER, LevelSetting("raw"))
-    assert book.choose(8, terms, 0, 1e6, 0.0, PEER).level == "raw"
+    assert book.choose(8, terms, 0, sent(PEER), 0.0).level == "raw"
     book.meets(PEER, LevelSetting("adaptive", ONE))
-    assert book.choose(8, in_time, 0, 1e6, 0.0, PEER).level == "entropy-3"
+    assert book.choose(8, in_time, 0, sent(PEER), 0.0).level == "entropy-3"

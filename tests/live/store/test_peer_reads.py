@@ -9,8 +9,9 @@ from typing import Any, cast
 
 import pytest
 
-from antiphon.core.store_pool import RAW, LevelBook, LevelGuess, Sources
+from antiphon.core.store_pool import RAW, LevelBook, LevelGuess, Sender, Sources
 from antiphon.core.store_pool.peer_address import PeerAddress
+from antiphon.live.store.pool.answer_time import AnswerTime
 from antiphon.live.store.pool.encoded_pages import PAGE_BYTES, EncodedInbox
 from antiphon.live.store.pool.encoded_pull import EncodedPull
 from antiphon.live.store.pool.peer_reads import PeerReads
@@ -217,7 +218,39 @@ async def test_a_speed_is_old_a_while_after_the_last_pull(threads: Executor) -> 
         assert await read(reads, peer, 1, 20.0) == [True]
         speed = reads.bytes_per_s()
         peer.now += 59.0
-        assert not reads.speed_is_old()
+        assert not reads.sender().old
         peer.now += 2.0
-        assert reads.speed_is_old()
+        assert reads.sender().old
         assert reads.bytes_per_s() == speed == pytest.approx(8 * PAGE), "and known all the same"
+
+
+async def test_a_sender_is_what_was_seen_of_it(threads: Executor) -> None:
+    """Until then it is as slow as is likely: a hundredth of what is configured, then as the slowest
+    other one, then as it was in an earlier life."""
+    peer, sources = Peer(8 * PAGE), Sources(1.25e9)
+    reads = reads_of(peer, sources, threads)
+    assert reads.sender() == Sender(name=PEER, bytes_per_s=1.25e7, measured=False)
+    for other, speed in (("c", 4e7), ("d", 3e7), ("e", 5e7)):
+        sources.came(StoreName(other), int(speed), 1.0)
+    assert reads.sender() == Sender(name=PEER, bytes_per_s=3e7, measured=False)
+    assert await read(reads, peer, 1, 20.0) == [True]
+    seen = reads.sender()
+    assert (seen.measured, seen.bytes_per_s) == (True, pytest.approx(8 * PAGE))
+    assert seen.answer_s == pytest.approx(ANSWER_S)
+    sources.forget(PEER)
+    again = reads_of(peer, sources, threads).sender()
+    assert (again.measured, again.bytes_per_s) == (False, pytest.approx(8 * PAGE))
+    assert again.answer_s == 0.0
+
+
+def test_the_least_of_the_latest_answers_that_nothing_was_encoded_for() -> None:
+    answers = AnswerTime()
+    answers.answered(9.0, 3)
+    assert answers.least_s() == 0.0, "none is known"
+    for took_s in (0.02, 0.5, 0.3):
+        answers.answered(took_s, 0)
+    answers.answered(0.001, 1)
+    assert answers.least_s() == 0.02
+    for _ in range(8):
+        answers.answered(0.2, 0)
+    assert answers.least_s() == 0.2, "the way has become a longer one"

@@ -11,11 +11,13 @@ from .pooled_host_tier import PooledHostTier
 from .read_level import RAW, LevelSetting, ReadLevel, read_level
 from .rendezvous import home_of
 from .replicas import ReplicaRules, Replicas
+from .sender import NOBODY, Sender
 from .sources import Sources
 from .store_pool import PoolRules, StorePool
 
 __all__ = [
     "EXACT",
+    "NOBODY",
     "POOLED_TIERS",
     "RAW",
     "Announced",
@@ -35,6 +37,7 @@ __all__ = [
     "ReadLevel",
     "ReplicaRules",
     "Replicas",
+    "Sender",
     "Sources",
     "StorePool",
     "home_of",

@@ -2,14 +2,17 @@
 
     fixed level   always that one, for whoever may be given it; else as they are
     adaptive      `codec_choice.choose_level`, over what was measured: bytes a block takes at each
-                  level, how long it takes to encode and to decode one, how fast the peer sends
+                  level, how long it takes to encode and to decode one, how fast the peer sends,
+                  how long it takes to answer
 
 How long a block takes to be encoded is each peer's own word, and counts for what that peer sends.
 
 What a peer can't encode, as it is set, is not asked of it (`read_level`).
 
-Until a peer's speed was measured, one block is read as it is: a guess that is wrong by a factor of
-a hundred, which networks differ by, would cost more.
+Until a peer's speed was measured one block is read, to measure it; computing is no choice yet. Were
+the peer as slow as is likely (`Sources.least_bytes_per_s`), that block may take a part of the time
+that there is for all of them, and no more: it comes at the best level at which it keeps to that, to
+the bit if one does, else at the level that is soonest.
 """
 
 from collections.abc import Sequence
@@ -22,11 +25,13 @@ from antiphon.types import LevelStats, Seconds, StoreName
 
 from .fetch_terms import FetchTerms
 from .read_level import RAW, LevelSetting, ReadLevel, read_level
+from .sender import NOBODY, Sender
 
+_FIRST_SHARE = 0.25
+"""Of the time that there is, for the block that measures a peer."""
 _WEIGHT = 0.5
 """Of the newest chunk: what a machine does for others changes within seconds."""
 _NO_TIME_S = 1e-9
-_NOBODY = StoreName("")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,9 +89,9 @@ class LevelBook:
         self._due_s = due_s
 
     @property
-    def codes(self) -> bool:
-        """Whether blocks may come otherwise than as they are."""
-        return self.level != RAW
+    def adapts(self) -> bool:
+        """Whether the level is chosen, chunk by chunk."""
+        return self.level == ADAPTIVE
 
     def names(self) -> Sequence[str]:
         """All levels that there are here."""
@@ -107,10 +112,10 @@ class LevelBook:
         """That level, or raw if the peer can't encode so."""
         return level if self._lends(peer, level) else RAW
 
-    def latest(self, peer: StoreName = _NOBODY) -> str:
+    def latest(self, peer: StoreName = NOBODY) -> str:
         """The level that was chosen last for that peer, if it lends so; as is set, or raw, if none
         was."""
-        first = RAW if self.level == ADAPTIVE else self.level
+        first = RAW if self.adapts else self.level
         return self.level_for(peer, self._latest.get(peer, first))
 
     def forget(self, peer: StoreName) -> None:
@@ -126,65 +131,57 @@ class LevelBook:
     # ── what to do ───────────────────────────────────────────────────────────────────────────
 
     def choose(
-        self,
-        blocks: int,
-        terms: FetchTerms,
-        here_rank: int,
-        bytes_per_s: float | None,
-        now: Seconds,
-        peer: StoreName = _NOBODY,
+        self, blocks: int, terms: FetchTerms, here_rank: int, sender: Sender, now: Seconds
     ) -> Chosen:
-        """What to do about the next of `blocks` (at least 1) that `peer` has. `here_rank`: of the
-        worst that was read for the same; `bytes_per_s`: the peer's speed, None: not known yet;
-        `now`: when they can begin to move. Mutates only what it counts, and `latest`."""
-        chosen = self._choose(blocks, terms, here_rank, bytes_per_s, now, peer)
+        """What to do about the next of `blocks` (at least 1) that `sender` has. `here_rank`: of the
+        worst that was read for the same; `now`: when what was asked for before has come. Mutates
+        only what it counts, and `latest`."""
+        chosen = self._choose(blocks, terms, here_rank, sender, now)
         if chosen.blocks:
             self._count(chosen.level, chosen_total=1)
-            self._latest[peer] = chosen.level
+            self._latest[sender.name] = chosen.level
         return chosen
 
     def _choose(
-        self,
-        blocks: int,
-        terms: FetchTerms,
-        here_rank: int,
-        bytes_per_s: float | None,
-        now: Seconds,
-        peer: StoreName,
+        self, blocks: int, terms: FetchTerms, here_rank: int, sender: Sender, now: Seconds
     ) -> Chosen:
         chunk = min(blocks, BLOCKS_A_TURN)
-        if self.level != ADAPTIVE:
-            level = self.level_for(peer, self.level) if self._may_have(terms, self.level) else RAW
+        if not self.adapts:
+            may_have = self._may_have(terms, self.level)
+            level = self.level_for(sender.name, self.level) if may_have else RAW
             return Chosen(level, chunk, self._seen[level].rank)
-        if bytes_per_s is None:
-            return Chosen(RAW, 1)
         levels = [
-            self._fetch_level(one, peer)
+            self._fetch_level(one, sender.name)
             for name, one in self._seen.items()
-            if self._may_have(terms, name) and self._lends(peer, name)
+            if self._may_have(terms, name) and self._lends(sender.name, name)
         ]
-        choice = choose_level(self._state(blocks, terms, here_rank, bytes_per_s, now), levels)
-        if choice.level is None:
-            return Chosen(RAW, 0)
-        return Chosen(choice.level.name, chunk, choice.level.rank)
+        state = self._state(blocks, terms, here_rank, sender, now)
+        if not sender.measured:
+            state, chunk = self._first_of(state), 1
+        level = choose_level(state, levels).level
+        return Chosen(RAW, 0) if level is None else Chosen(level.name, chunk, level.rank)
 
     def _state(
-        self,
-        blocks: int,
-        terms: FetchTerms,
-        here_rank: int,
-        bytes_per_s: float,
-        now: Seconds,
+        self, blocks: int, terms: FetchTerms, here_rank: int, sender: Sender, now: Seconds
     ) -> FetchState:
         sizes = [min(BLOCKS_A_TURN, blocks - at) for at in range(0, blocks, BLOCKS_A_TURN)]
-        compute_s = terms.compute_s
         return FetchState(
             tokens=tuple(size * self._block_tokens for size in sizes),
-            compute_s=() if compute_s is None else tuple(size * compute_s for size in sizes),
-            bytes_per_s=bytes_per_s,
+            compute_s=None if terms.compute_s is None else blocks * terms.compute_s,
+            bytes_per_s=sender.bytes_per_s,
             left_s=terms.due - now,
+            setup_s=sender.answer_s,
             here_rank=here_rank,
-            divides=False,
+        )
+
+    def _first_of(self, state: FetchState) -> FetchState:
+        """One block of all that, for its share of the time until that is due, or, if it is too
+        late or computing is sooner, until it could be computed."""
+        most_s = state.left_s
+        if state.compute_s is not None:
+            most_s = min(most_s, state.compute_s) if most_s > 0 else state.compute_s
+        return replace(
+            state, tokens=(self._block_tokens,), compute_s=None, left_s=_FIRST_SHARE * most_s
         )
 
     def terms(self, said: FetchTerms, now: Seconds) -> FetchTerms:
@@ -199,7 +196,7 @@ class LevelBook:
         """Of a block that came at that level."""
         return b"" if level in EXACT_LEVELS else self.lineage
 
-    def block_s(self, bytes_per_s: float, peer: StoreName = _NOBODY) -> Seconds:
+    def block_s(self, bytes_per_s: float, peer: StoreName = NOBODY) -> Seconds:
         """About how long each block of many takes to come from that peer, which is so fast, at the
         level that was chosen last for it: the longest of moving, encoding and decoding it."""
         seen = self._seen[self.latest(peer)]
@@ -217,7 +214,7 @@ class LevelBook:
 
     # ── what came of it ──────────────────────────────────────────────────────────────────────
 
-    def encode_s(self, level: str, blocks: int, peer: StoreName = _NOBODY) -> Seconds:
+    def encode_s(self, level: str, blocks: int, peer: StoreName = NOBODY) -> Seconds:
         """How long so many take that peer to encode, on one thread."""
         return blocks * self._encode_s.get((level, peer), self._seen[level].encode_s)
 

@@ -6,6 +6,10 @@ Speed is a moving average of what reads brought, per peer. A peer that fails is 
 while (`core.tiers.breaker`), and so is one that is too slow: a read has a deadline of its own, a
 few times what it should take, so that there is time left to ask somebody else. Where nothing is
 known of a peer's speed its read has half of what the asker has left.
+
+The least that is likely of a speed that this life of a peer has not shown: what an earlier life of
+it has shown, else the slowest of the others, whose way may be the same; else a hundredth of what is
+configured, which is about what networks differ by.
 """
 
 from collections.abc import Collection, Sequence
@@ -22,6 +26,7 @@ _DISK_S = 0.005
 """A peer that has to read its disk first is asked after one that takes so much longer."""
 _PATIENCE = 4.0
 _LEAST_PATIENCE_S, _MOST_PATIENCE_S = 0.5, 5.0
+_NETWORKS_DIFFER_BY = 100.0
 _FAILURES, _FIRST_REST_S, _LONGEST_REST_S = 2, 0.5, 30.0
 
 
@@ -56,10 +61,15 @@ class Sources:
     ) -> Holder | None:
         """Whom to ask next for so much, of those that were not tried; None: nobody. Does not
         mutate but that a resting peer may be probed: its read must be `asked`."""
-        for holder in sorted(holders, key=lambda one: (self._expected_s(one, size_bytes), one)):
+        for holder in self._soonest_first(holders, size_bytes):
             if holder.name not in tried and self._peer(holder.name).breaker.allows(now):
                 return holder
         return None
+
+    def likely(self, holders: Sequence[Holder], size_bytes: int, now: Seconds) -> Holder | None:
+        """Whom `choose` would choose, as it seems now. Does not mutate."""
+        by_time = self._soonest_first(holders, size_bytes)
+        return next((one for one in by_time if not self.rests(one.name, now)), None)
 
     def rests(self, name: StoreName, now: Seconds) -> bool:
         """Whether nobody may ask that peer now. Does not mutate."""
@@ -83,6 +93,15 @@ class Sources:
     def bytes_per_s(self, name: StoreName) -> float:
         """As fast as it sends, as far as is known."""
         return self._peer(name).bytes_per_s
+
+    def least_bytes_per_s(self, name: StoreName) -> float:
+        """The least that is likely, without what this life of the peer has shown. Does not
+        mutate."""
+        peer = self._peers.get(name)
+        if peer is not None and peer.seen:
+            return peer.bytes_per_s
+        others = [other.bytes_per_s for other in self._peers.values() if other.seen]
+        return min(others, default=self._first_bytes_per_s / _NETWORKS_DIFFER_BY)
 
     def asked(self, name: StoreName, size_bytes: int) -> None:
         """A read begins, and ends with `came`, `missed` or `failed`. Mutates, as those do."""
@@ -128,6 +147,9 @@ class Sources:
     def drop(self, name: StoreName) -> None:
         """That peer is not known any more. Mutates."""
         self._peers.pop(name, None)
+
+    def _soonest_first(self, holders: Sequence[Holder], size_bytes: int) -> Sequence[Holder]:
+        return sorted(holders, key=lambda one: (self._expected_s(one, size_bytes), one))
 
     def _ended(self, name: StoreName, size_bytes: int) -> _Peer:
         peer = self._peer(name)

@@ -182,6 +182,10 @@ class StorePool:
         holders = self.index.holders(key)
         return self.sources.choose(holders, self.rules.block_bytes, now, tried)
 
+    def likely_source(self, key: BlockKey, now: Seconds) -> Holder | None:
+        """Whom `source` would say, as it seems now. Does not mutate."""
+        return self.sources.likely(self.index.holders(key), self.rules.block_bytes, now)
+
     def is_sole(self, key: BlockKey) -> bool:
         """Whether it is in this node's memory, to the bit, and no peer has it."""
         mine = key in self._own and key not in self._inexact

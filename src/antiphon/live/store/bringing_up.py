@@ -7,6 +7,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Collection, Coroutine, Sequence
 from dataclasses import replace
 from functools import partial
+from itertools import count
 from typing import Any, TypeAlias
 
 from antiphon.core.store_pool import EXACT, RAW, FetchTerms
@@ -51,6 +52,7 @@ class BringingUp:
         self._arrived = arrived
         self._spawn = spawn
         self._loads: dict[BlockKey, asyncio.Task[None]] = {}
+        self._calls = count(1)
 
     @property
     def possible(self) -> bool:
@@ -111,10 +113,14 @@ class BringingUp:
     ) -> bool:
         """Begin what this turn and the one after it read from peers, so that these encode and send
         the next while we decode this; whether it is worth it, or the rest is better computed."""
-        for turn in (way.next_turn(where, self._loads), way.turn_after(where, self._loads)):
+        now, then = way.next_turn(where, self._loads), way.turn_after(where, self._loads)
+        for turn in (now, then):
             loads = [] if turn is None else [one for one in turn.begin if one.tier is Tier.PEER]
+            if loads and turn is then and not read.keeps_up(loads[0].key):
+                return True
             while loads:
-                there = [key for key in way.left if where(key) is Tier.PEER]
+                left = way.left if read.looks_ahead else [load.key for load in loads]
+                there = [key for key in left if where(key) is Tier.PEER]
                 ahead = [key for key in there if key not in self._loads]
                 if not ahead:  # begun by others, or gone, while we waited
                     break
@@ -123,7 +129,8 @@ class BringingUp:
                     read.left(len(ahead))
                     return False
                 some, loads = loads[: chosen.blocks], loads[chosen.blocks :]
-                begun = [self._begin(load, tenant, deadline, chosen.level) for load in some]
+                level, call = chosen.level, next(self._calls)
+                begun = [self._begin(load, tenant, deadline, level, call) for load in some]
                 if not all(begun) or not some:
                     return True
                 if loads:  # to see how fast the peer is
@@ -177,9 +184,17 @@ class BringingUp:
         if loads:
             await asyncio.wait(loads, timeout=max(0.0, deadline - self._host.clock()))
 
-    def _begin(self, load: Load, tenant: bytes | None, deadline: Seconds, level: str = RAW) -> bool:
-        """Whether it is on its way. A load that has begun ends, whoever waits for it."""
-        source = self._source(load, tenant, deadline, level)
+    def _begin(
+        self,
+        load: Load,
+        tenant: bytes | None,
+        deadline: Seconds,
+        level: str = RAW,
+        call: int = 0,
+    ) -> bool:
+        """Whether it is on its way. A load that has begun ends, whoever waits for it. `call`: see
+        `Peers.fill`."""
+        source = self._source(load, tenant, deadline, level, call)
         if source is None:
             return False
         record, fill = source
@@ -208,7 +223,7 @@ class BringingUp:
             asyncio.get_running_loop().call_later(STAYS_S, self._host.release, held)
 
     def _source(
-        self, load: Load, tenant: bytes | None, deadline: Seconds, level: str
+        self, load: Load, tenant: bytes | None, deadline: Seconds, level: str, call: int
     ) -> tuple[RecordedBlock, Fill] | None:
         """What is read, and how; None: it went meanwhile."""
         if load.tier is Tier.DISK:
@@ -218,15 +233,15 @@ class BringingUp:
             return record, partial(_exact, self._disk.fill)
         record = RecordedBlock(key=load.key, parent=load.parent, tenant=tenant or _NOBODY)
         if load.tier is Tier.PEER:
-            return record, partial(self._of_peers, deadline=deadline, level=level)
+            return record, partial(self._of_peers, deadline=deadline, level=level, call=call)
         assert self._remote is not None
         return record, partial(_exact, partial(self._remote.fill, deadline=deadline))
 
     async def _of_peers(
-        self, record: RecordedBlock, slot: Slot, *, deadline: Seconds, level: str
+        self, record: RecordedBlock, slot: Slot, *, deadline: Seconds, level: str, call: int = 0
     ) -> tuple[RecordedBlock, Pages | None]:
         """What came says of itself whether it is to the bit what was put."""
-        filled = await self._peers.fill(record, slot, deadline, level)
+        filled = await self._peers.fill(record, slot, deadline, level, call)
         if filled is None:
             return record, None
         return replace(record, lineage=filled.lineage), filled.pages

@@ -22,11 +22,21 @@ class Filled:
 
 
 class Reading(Protocol):
-    """One caller's way through blocks that peers have: how to read them, chunk by chunk."""
+    """One caller's way through blocks that peers have: how to read them, chunk by chunk.
+
+    `looks_ahead`: the choice depends on all that is left, else on the next few alone.
+    """
+
+    looks_ahead: bool
 
     def choose(self, keys: Sequence[BlockKey], on_way: int = 0) -> Chosen:
         """How to read the next of these (at least one), behind so many blocks that are on their way
         from peers already: see `LevelBook.choose`. Mutates."""
+        ...
+
+    def keeps_up(self, key: BlockKey) -> bool:
+        """Whether who has this block sends so fast that a turn may be on its way while the one
+        before it is: else they would only delay each other."""
         ...
 
     def left(self, blocks: int) -> None:
@@ -96,18 +106,25 @@ class Peers(Protocol):
         ...
 
     def reading(self, terms: FetchTerms) -> Reading | None:
-        """Of a new caller; None: blocks come as they are, always."""
+        """Of a new caller; None: there is nobody to read from."""
         ...
 
     def levels(self) -> TierStats | None:
-        """Counts of what came at which level; None: blocks come as they are."""
+        """Counts of what came at which level, and how long it takes; None: there is nobody to read
+        from."""
         ...
 
     async def fill(
-        self, record: RecordedBlock, slot: Slot, deadline: Seconds, level: str = RAW
+        self,
+        record: RecordedBlock,
+        slot: Slot,
+        deadline: Seconds,
+        level: str = RAW,
+        call: int = 0,
     ) -> Filled | None:
         """Read a block into a slot that is the caller's, at `level` if the peer can; None: nobody
-        had it by then. The slot is not touched any more when this returns."""
+        had it by then. The slot is not touched any more when this returns. Blocks that are wanted
+        at the same time under another `call` are not waited for."""
         ...
 
     def attach(self, blocks: "TieredBlocks") -> None:
@@ -179,7 +196,12 @@ class Alone:
         return None
 
     async def fill(
-        self, record: RecordedBlock, slot: Slot, deadline: Seconds, level: str = RAW
+        self,
+        record: RecordedBlock,
+        slot: Slot,
+        deadline: Seconds,
+        level: str = RAW,
+        call: int = 0,
     ) -> Filled | None:
         """Nobody has it."""
         return None

@@ -9,7 +9,7 @@ from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Self
 
-from antiphon.core.store_joining import Tenancy
+from antiphon.core.store_joining import Tenancy, block_bytes
 from antiphon.core.store_pool import RAW, LevelBook, LevelGuess, LevelSetting, ReadLevel
 from antiphon.live.store.host_memory import HostBlocks, HostMemory
 from antiphon.store.transfer.tcp import PageClient
@@ -39,7 +39,8 @@ class CodedBlocks:
         """Raises `UsageError`: blocks that can't be encoded, or a profile of another model."""
         block_tokens = tenancy.kv.block_tokens
         if coding.level == RAW:
-            raw = LevelGuess(name=RAW, rank=0, block_bytes=0, encode_s=0, decode_s=0)
+            size = block_bytes(tenancy.kv)
+            raw = LevelGuess(name=RAW, rank=0, block_bytes=size, encode_s=0, decode_s=0)
             return cls(LevelBook(RAW, [raw], block_tokens=block_tokens))
         coder = BlockCoder(tenancy, coding)
         book = LevelBook(
@@ -112,13 +113,9 @@ class CodedBlocks:
         self._told.pop(name, None)
         self.book.forget(name)
 
-    def stats(
-        self, pooled_blocks: int, speeds: Mapping[StoreName, float | None]
-    ) -> TierStats | None:
-        """What came and went, by level; None: blocks come as they are. `speeds`: bytes a second of
-        each peer, None: nothing has come from it yet."""
-        if not self.book.codes:
-            return None
+    def stats(self, pooled_blocks: int, speeds: Mapping[StoreName, float | None]) -> TierStats:
+        """What came and went, by level. `speeds`: bytes a second of each peer, None: nothing has
+        come from it yet."""
         seen = [self.book.block_s(speed, name) for name, speed in speeds.items() if speed]
         return TierStats(
             tier=Tier.PEER,

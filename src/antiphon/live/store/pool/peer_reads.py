@@ -1,4 +1,5 @@
-"""Blocks that are read from one peer: those that are wanted at once, at one level, go in one call.
+"""Blocks that are read from one peer: those of a turn that are wanted at once, at one level, go in
+one call, so that while they come the next turn is asked for.
 
 Encoded ones in calls of a few: while some are decoded the next are on their way, and those behind
 them are encoded.
@@ -15,7 +16,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from antiphon.core.said_of_links import told_problem
-from antiphon.core.store_pool import RAW, LevelBook, ReadLevel, Sources, StorePool
+from antiphon.core.store_pool import RAW, LevelBook, ReadLevel, Sender, Sources, StorePool
 from antiphon.core.tiers import BLOCKS_A_TURN, Slot
 from antiphon.errors import PeerError
 from antiphon.live.path_uses import path_uses
@@ -34,6 +35,7 @@ from antiphon.types import (
     Seconds,
 )
 
+from .answer_time import AnswerTime
 from .encoded_lender import THREADS
 from .encoded_pages import PAGE_BYTES
 from .encoded_pull import Encoded, EncodedPull
@@ -61,6 +63,7 @@ class _Wanted:
     deadline: Seconds
     level: str
     position: int
+    call: int
     filled: "asyncio.Future[Filled | None]"
 
 
@@ -97,24 +100,38 @@ class PeerReads:
         self._wanted: list[_Wanted] = []
         self._running: set[asyncio.Task[None]] = set()
         self._speed = PullSpeed(clock)
+        self._answers = AnswerTime()
 
     def bytes_per_s(self) -> float | None:
         """How fast the peer sends, as it was measured last; None: nothing has come yet."""
         return self._speed.bytes_per_s()
 
-    def speed_is_old(self) -> bool:
-        """Whether that was long ago."""
-        return self._speed.is_old()
+    def sender(self) -> Sender:
+        """As it is known now. Does not mutate."""
+        bytes_per_s = self._speed.bytes_per_s()
+        return Sender(
+            name=self._name,
+            bytes_per_s=bytes_per_s or self._sources.least_bytes_per_s(self._name),
+            measured=bytes_per_s is not None,
+            old=self._speed.is_old(),
+            answer_s=self._answers.least_s(),
+        )
 
     async def read(
-        self, key: BlockKey, slot: Slot, deadline: Seconds, level: str = RAW, position: int = 0
+        self,
+        key: BlockKey,
+        slot: Slot,
+        deadline: Seconds,
+        level: str = RAW,
+        position: int = 0,
+        call: int = 0,
     ) -> Filled | None:
         """Have the block in a slot that is the caller's; None: it did not come by then. The slot is
         not touched any more when this returns. `position`: how many blocks are before it in its
-        chain; a peer that can't encode lends the block as it is."""
+        chain; a peer that can't encode lends the block as it is. `call`: see `Peers.fill`."""
         loop = asyncio.get_running_loop()
         level = self._book.level_for(self._name, level) if self._encoded is not None else RAW
-        wanted = _Wanted(key, slot, deadline, level, position, loop.create_future())
+        wanted = _Wanted(key, slot, deadline, level, position, call, loop.create_future())
         self._wanted.append(wanted)
         if len(self._wanted) == 1:
             loop.call_soon(self._flush)
@@ -133,8 +150,8 @@ class PeerReads:
 
     def _flush(self) -> None:
         wanted, self._wanted = self._wanted, []
-        for level in dict.fromkeys(one.level for one in wanted):
-            mine = [one for one in wanted if one.level == level]
+        for call, level in dict.fromkeys((one.call, one.level) for one in wanted):
+            mine = [one for one in wanted if (one.call, one.level) == (call, level)]
             size = BLOCKS_AT_ONCE if level == RAW else BLOCKS_A_TURN
             for first in range(0, len(mine), size):
                 task = self._spawn(self._read(mine[first : first + size], level))
@@ -222,12 +239,14 @@ class PeerReads:
         positions = {one.key: one.position for one in batch}
         began = self._clock()
         answer = await self._link.borrow(positions, _ANSWER_SHARE * left_s, left_s, level=level)
-        most_s = THREADS * (self._clock() - began) + _CLOCK_STEP_S
+        took_s = self._clock() - began
+        most_s = THREADS * took_s + _CLOCK_STEP_S
         wrong = self._wrong(positions, level, answer)
         if problem := wrong or wrong_encoding(answer, len(positions), most_s):
             if answer.lease is not None:
                 self._link.release(answer.lease)
             raise PeerError(problem)
+        self._answers.answered(took_s, answer.encoded)
         return answer
 
     def _wrong(self, wanted: dict[BlockKey, int], level: str, answer: PoolLent) -> str:

@@ -16,12 +16,14 @@ from typing import Any
 from antiphon.core.data_access import wrong_in_access
 from antiphon.core.store_joining import Tenancy, block_bytes, blocks_within
 from antiphon.core.store_pool import (
+    NOBODY,
     POOLED_TIERS,
     RAW,
     Announced,
     FetchTerms,
     PoolNode,
     PoolRules,
+    Sender,
     StorePool,
 )
 from antiphon.core.store_pool.peer_address import MOST_PEERS, PeerAddress
@@ -49,7 +51,7 @@ from antiphon.types import (
     TierStats,
 )
 
-from .chunk_reading import ChunkReading, Sender
+from .chunk_reading import ChunkReading
 from .coded_blocks import CodedBlocks
 from .encoded_pages import PAGE_BYTES
 from .farewell import hand_over
@@ -295,23 +297,20 @@ class PoolMember:
         """Peers never hear of it."""
         self.announced.inexact(key, there)
 
-    def reading(self, terms: FetchTerms) -> ChunkReading | None:
+    def reading(self, terms: FetchTerms) -> ChunkReading:
         """By the speed of who would be asked."""
-        book = self._coded.book
-        if not book.codes:
-            return None
-        return ChunkReading(book, terms, sender=self._sender, clock=self._clock)
+        return ChunkReading(self._coded.book, terms, sender=self._sender, clock=self._clock)
 
     def _sender(self, key: BlockKey) -> Sender:
-        holder = self.pool.source(key, self._clock())
-        if holder is None:
-            return Sender()
-        reads = self._reads.get(holder.name)
-        if reads is None:
-            return Sender(holder.name)
-        return Sender(holder.name, reads.bytes_per_s(), reads.speed_is_old())
+        holder = self.pool.likely_source(key, self._clock())
+        name = NOBODY if holder is None else holder.name
+        reads = self._reads.get(name)
+        if reads is not None:
+            return reads.sender()
+        least = self.pool.sources.least_bytes_per_s(name)
+        return Sender(name=name, bytes_per_s=least, measured=False)
 
-    def levels(self) -> TierStats | None:
+    def levels(self) -> TierStats:
         """Of this tenancy."""
         speeds = {name: reads.bytes_per_s() for name, reads in self._reads.items()}
         return self._coded.stats(len(self.pool.pooled()), speeds)
@@ -343,7 +342,7 @@ class PoolMember:
         return await clear_all(list(self._known.links.values()), wish)
 
     async def fill(
-        self, record: RecordedBlock, slot: Slot, deadline: Seconds, level: str = RAW
+        self, record: RecordedBlock, slot: Slot, deadline: Seconds, level: str = RAW, call: int = 0
     ) -> Filled | None:
         """From one peer after another, until one has it."""
         tried: list[StoreName] = []
@@ -355,7 +354,7 @@ class PoolMember:
             tried.append(name)
             reads = self._reads.get(name)
             if reads is not None:
-                filled = await reads.read(record.key, slot, deadline, level, position)
+                filled = await reads.read(record.key, slot, deadline, level, position, call)
                 if filled is not None:
                     return filled
         return None
