@@ -73,7 +73,9 @@ def networks(*, alone: bool) -> st.SearchStrategy[dict[str, Any]]:
         "expected": st.lists(st.sampled_from(["a.decode-0", "b-c.mixed-12"]), max_size=1),
     }
     free = {"port": st.integers(0, 65535), "encrypt_kv": st.booleans()}
-    return st.fixed_dictionaries(fixed, optional=free if alone else free | others)
+    tables = st.fixed_dictionaries(fixed, optional=free if alone else free | others)
+    by_nixl = {"kv_transport": "nixl", "encrypt_kv": False}
+    return tables | tables.map(lambda table: {**table, **by_nixl})
 
 
 @st.composite
@@ -220,6 +222,15 @@ def test_the_defaults_are_the_dataclasses_defaults() -> None:
             {"store": {"lease_ttl_s": 2, "fetch_timeout_s": 1.5}},
             "store.lease_ttl_s = 2: must be at least 1.5 times store.fetch_timeout_s = 1.5",
         ),
+        (
+            {"network": {"kv_transport": "nixl"}},
+            'network.kv_transport = "nixl": NIXL encrypts nothing',
+        ),
+        (
+            {"network": {"kv_transport": "nixl", "encrypt_kv": False}},
+            "network.kv_transport is set, but network.keys is not",
+        ),
+        ({"network": {"kv_transport": "rdma"}}, 'must be one of "tcp", "nixl"'),
         ({"store": {"socket": "maybe"}}, 'store.socket = "maybe": must be the path of a socket'),
         ({"store": {"dir": "/kv"}}, "store.disk_bytes = 0: say how much"),
         ({"store": {"fetch_timeout_s": 60}}, "store.lease_ttl_s = 5: must be at least 1.5 times"),

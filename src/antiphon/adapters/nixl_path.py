@@ -1,194 +1,159 @@
-"""Pages of another worker's region through NIXL (github.com/ai-dynamo/nixl): by RDMA, say.
+"""Pages of one owner on another host, read through NIXL: by RDMA, where there is any.
 
-    owner = NixlOwner("prefill-0", region)                   access = owner.access
-    path = NixlPath("decode-0", own, access)                 good = path.pull(pages, timeout_s=2.0)
+    own pages ◄── copied and checked ── staging ◄── READ (one-sided) ── the owner's memory
 
-The owner does nothing during a read, so the taker does all of the seqlock: it reads the pages'
-generations, the pages, and their generations again, one-sided, then compares checksums. The package
-is loaded when one of these is made; without it they are refused by name.
+The owner does nothing during a read, so all of the seqlock is the taker's: it reads the pages, and
+then their generations. These only grow, and were what was offered before the read began; so what
+they still are afterwards they were in between. The checksum is compared while a page is copied.
+
+A read that has begun can't be called off: NIXL, or the device, may write until it is done. It
+writes into memory of its own, the staging, and never into KV. When a read fails, or is not done
+after `PATIENCE_S`, the path is broken for good, and its staging is left to it.
 """
 
-import importlib
+import mmap
+import threading
 import time
-from collections import Counter
+from array import array
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from antiphon.errors import BugError, PeerError, UsageError
+from antiphon.errors import BugError, PeerError
 from antiphon.store.transfer import Miss, OwnedRegion
 from antiphon.store.transfer.mapping import MISS_OF, pull_table
-from antiphon.store.transfer.page_copy import GOOD, IMPOSSIBLE, OVERTAKEN, STALE
-from antiphon.store.transfer.tcp.slice_kernels import prove_rows
-from antiphon.types import PagePull, Seconds
+from antiphon.store.transfer.page_copy import GOOD, NO_TARGET, ROW_WORDS, Places, copy_pages
+from antiphon.types import PagePull, RemoteMemory, Seconds
 
+from .nixl_agent import DONE, UNDER_WAY, Agent, give_back, pieces, registered
+
+STAGED_BYTES = 32 * 2**20
+"""Read at once, from one owner."""
+PATIENCE_S: Seconds = 2.0
+"""For one read."""
 _WORD = 8
-_HOST_MEMORY = "DRAM"
-_HERE = "NIXL_INIT_AGENT"
-_DEVICE = 0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NixlAccess:
-    """What a taker must know of an owner's region. Secret: it opens the memory."""
-
-    metadata: bytes
-    generations_at: int
-    pages_at: int
-    pages: int
-    page_bytes: int
-    layout: str
-
-
-class NixlOwner:
-    """Registers `region`, from `__init__` to `close`."""
-
-    def __init__(self, name: str, region: OwnedRegion) -> None:
-        """Raises `UsageError` if NIXL is not installed, or does not take the memory."""
-        self._agent = _agent(name)
-        self._region = region
-        self._registered = [
-            _register(self._agent, memory) for memory in (region.generations, region.content)
-        ]
-        self.access = NixlAccess(
-            metadata=self._agent.get_agent_metadata(),
-            generations_at=region.generations.ctypes.data,
-            pages_at=region.content.ctypes.data,
-            pages=region.shape.pages,
-            page_bytes=region.shape.page_bytes,
-            layout=region.shape.layout,
-        )
-
-    def close(self) -> None:
-        """Take the memory back: it can't be read any more."""
-        for one in self._registered:
-            self._agent.deregister_memory(one)
-        self._registered = []
+_POLL_S: Seconds = 20e-6
+"""NIXL tells nobody when a read is done."""
 
 
 class NixlPath:
-    """Reads what `access` names into pages of `own`. For one thread at a time.
+    """Reads what `access` names into pages of `own`. One pull at a time; others wait.
 
-    `missed` counts the pages that were not read by reason, `pulled` those that were.
+    `problem`: why nothing is read here any more; empty: it is fine.
     """
 
-    def __init__(self, name: str, own: OwnedRegion, access: NixlAccess) -> None:
-        """Raises `UsageError` if NIXL is not installed, `PeerError`: other pages than ours."""
-        theirs, ours = (access.page_bytes, access.layout), (own.shape.page_bytes, own.shape.layout)
-        if theirs != ours:
-            raise PeerError(f"a peer's KV can't be read here: its pages are {theirs}, ours {ours}")
-        self.missed: Counter[Miss] = Counter()
-        self.pulled = 0
-        self._agent = _agent(name)
+    def __init__(self, agent: Agent, own: OwnedRegion, access: RemoteMemory) -> None:
+        """Raises `PeerError` if NIXL can't make anything of `access`."""
+        self.access = access
+        self.problem = ""
+        self._agent = agent
         self._own = own
-        self._peer_pages = access.pages
-        self._words = np.zeros(access.pages, np.uint64)
-        self._registered = [_register(self._agent, memory) for memory in (self._words, own.content)]
-        self._peer = self._agent.add_remote_agent(access.metadata)
-        size = access.page_bytes
-        self._words_here = self._listed(_HERE, self._words.ctypes.data, access.pages, _WORD)
-        self._words_there = self._listed(self._peer, access.generations_at, access.pages, _WORD)
-        self._pages_here = self._listed(_HERE, own.content.ctypes.data, own.shape.pages, size)
-        self._pages_there = self._listed(self._peer, access.pages_at, access.pages, size)
-
-    def pull(self, pages: Sequence[PagePull], timeout_s: Seconds) -> tuple[bool, ...]:
-        """Like `PageClient.pull`, all pages at once. Blocks; polls, as NIXL does."""
-        table = pull_table(pages)
-        verdicts = np.full(len(table), GOOD, np.uint8)
-        targets = table[:, 3].astype(np.int64)
-        if len(table) and int(table[:, 3].max()) >= self._own.shape.pages:
-            raise BugError(f"target {int(table[:, 3].max())} of a pull does not exist")
-        if not self._own.back_each(targets):
-            return self._counted(verdicts, np.ones(len(table), np.bool_), Miss.NO_MEMORY)
-        self._own.begin_write(targets)
-        odd = (table[:, 1] & np.uint64(1)).astype(np.bool_) | (table[:, 1] == 0)
-        verdicts[odd | (table[:, 0] >= self._peer_pages)] = IMPOSSIBLE
-        late = not self._read(table, verdicts, time.monotonic() + timeout_s)
-        columns = (np.ascontiguousarray(table[:, column]) for column in (3, 2))
-        if not late:
-            prove_rows(
-                self._own.content.ctypes.data, self._own.shape.page_bytes, *columns, verdicts
-            )
-        return self._counted(verdicts, np.full(len(table), late), Miss.UNREACHED)
-
-    def close(self) -> None:
-        """Give the memory back, and forget the peer."""
-        for one in self._registered:
-            self._agent.deregister_memory(one)
-        self._registered = []
-        self._agent.remove_remote_agent(self._peer)
-
-    def _read(
-        self, table: npt.NDArray[np.uint64], verdicts: npt.NDArray[np.uint8], deadline: Seconds
-    ) -> bool:
-        """Generations, pages, generations. False: not in time."""
-        if not self._compare(table, verdicts, STALE, deadline):
-            return False
-        rows = verdicts == GOOD
-        sources, targets = table[rows, 0].tolist(), table[rows, 3].tolist()
-        if not self._moved((self._pages_here, targets), (self._pages_there, sources), deadline):
-            return False
-        return self._compare(table, verdicts, OVERTAKEN, deadline)
-
-    def _compare(
-        self,
-        table: npt.NDArray[np.uint64],
-        verdicts: npt.NDArray[np.uint8],
-        otherwise: int,
-        deadline: Seconds,
-    ) -> bool:
-        """Read the generations of pages that are good so far; those with another one are not."""
-        rows = np.flatnonzero(verdicts == GOOD)
-        sources = table[rows, 0].astype(np.int64)
-        words = np.unique(sources).tolist()
-        if not self._moved((self._words_here, words), (self._words_there, words), deadline):
-            return False
-        verdicts[rows[self._words[sources] != table[rows, 1]]] = otherwise
-        return True
-
-    def _moved(
-        self, here: tuple[Any, list[int]], there: tuple[Any, list[int]], deadline: Seconds
-    ) -> bool:
-        """Read these entries of a list into those of another. False: not in time, or at all."""
-        if not here[1]:
-            return True
-        handle = self._agent.make_prepped_xfer("READ", *here, *there)
+        self._lock = threading.Lock()
+        self._slots = max(1, STAGED_BYTES // own.shape.page_bytes)
+        self._staging = np.frombuffer(mmap.mmap(-1, self._slots * own.shape.page_bytes), np.uint8)
+        self._words = np.zeros(self._slots, np.uint64)
+        self._begun: Any = None
+        """A read that is under way, or ended otherwise than by being done."""
+        self._registered: list[Any] = []
         try:
+            for memory in (self._staging, self._words):
+                self._registered.append(registered(agent, memory))
+            self._peer = agent.add_remote_agent(access.metadata)
+        except Exception as error:  # the library raises nothing narrower
+            give_back(agent, self._registered)
+            raise PeerError(f"NIXL can't reach a peer's memory: {error!r:.200}") from error
+        self._places = Places(
+            generations_at=self._words.ctypes.data,
+            pages_at=self._staging.ctypes.data,
+            pages=self._slots,
+            own_generations_at=own.generations.ctypes.data,
+            own_pages_at=own.content.ctypes.data,
+            own_pages=own.shape.pages,
+            page_bytes=own.shape.page_bytes,
+        )
+        copy_pages(self._places, array("Q"))  # compiled before a request waits for it
+
+    def pull(self, pages: Sequence[PagePull], timeout_s: Seconds) -> tuple[Miss | None, ...]:
+        """Copy `pages` into pages of our own; for each, why it is not what was offered, or None.
+
+        Blocks; polls, as NIXL does. Targets are ours to write and become odd. Waits `timeout_s` for
+        its turn, and begins no read when as much has passed again: pages that are left then are
+        UNREACHED. When it returns or raises, nothing is written to targets any more. Raises
+        `PeerError` if a read breaks the path: what came is lost. Raises `BugError` for a target
+        that does not exist.
+        """
+        table = pull_table(pages)
+        if not self._own.back_each(table[:, ROW_WORDS - 1].astype(np.int64)):
+            return (Miss.NO_MEMORY,) * len(table)
+        misses: list[Miss | None] = []
+        if self._lock.acquire(timeout=timeout_s):
+            try:
+                deadline = time.monotonic() + timeout_s
+                while len(misses) < len(table) and time.monotonic() < deadline:
+                    if self.problem:
+                        raise PeerError(self.problem)
+                    misses += self._staged(table[len(misses) : len(misses) + self._slots])
+            finally:
+                self._lock.release()
+        return (*misses, *[Miss.UNREACHED] * (len(table) - len(misses)))
+
+    def close(self) -> bool:
+        """Give all back. False: a read may still write, so that nothing is, until the process
+        ends. Waits for a pull that is under way."""
+        with self._lock:
+            self.problem = self.problem or "the path to a peer's memory is closed"
+            if self._begun is not None:
+                return False
+            give_back(self._agent, self._registered, self._peer)
+            return True
+
+    # ── under the lock ───────────────────────────────────────────────────────────────────────
+
+    def _staged(self, table: npt.NDArray[np.uint64]) -> list[Miss | None]:
+        """As many pages as there is room for."""
+        places, access = self._places, self.access
+        there = table[:, 0] < access.pages
+        if there.any():
+            slots, sources = np.flatnonzero(there).tolist(), table[there, 0].tolist()
+            for at, their, size in (
+                (places.pages_at, access.pages_at, places.page_bytes),
+                (places.generations_at, access.generations_at, _WORD),
+            ):
+                here = pieces(self._agent, at, slots, size)
+                self._read(here, pieces(self._agent, their, sources, size))
+        rows = table.copy()
+        rows[:, 0] = np.where(there, np.arange(len(table)), self._slots)  # the last: no such page
+        verdicts = array("Q", rows.tobytes())
+        copy_pages(places, verdicts)
+        return [_miss(verdict) for verdict in verdicts[::ROW_WORDS]]
+
+    def _read(self, here: Any, there: Any) -> None:
+        """Raises `PeerError`: the path is broken."""
+        late = time.monotonic() + PATIENCE_S
+        try:
+            handle = self._agent.initialize_xfer("READ", here, there, self._peer)
+            self._begun = handle
             state = self._agent.transfer(handle)
-            while state == "PROC" and time.monotonic() < deadline:
+            while state == UNDER_WAY and time.monotonic() < late:
+                time.sleep(_POLL_S)
                 state = self._agent.check_xfer_state(handle)
-        finally:
-            self._agent.release_xfer_handle(handle)
-        return state == "DONE"
+        except Exception as error:  # the library raises nothing narrower
+            raise self._broken(f"{error!r:.200}") from error
+        if state == UNDER_WAY:
+            raise self._broken("a read was not done in time")
+        if state != DONE:
+            raise self._broken(f"a read ended as {state!r:.20}")
+        self._begun = None
+        self._agent.release_xfer_handle(handle)
 
-    def _counted(
-        self, verdicts: npt.NDArray[np.uint8], lost: npt.NDArray[np.bool_], why: Miss
-    ) -> tuple[bool, ...]:
-        good = (verdicts == GOOD) & ~lost
-        missed = Counter({why: int((lost & (verdicts == GOOD)).sum())})
-        for verdict, miss in MISS_OF.items():
-            missed[miss] += int((verdicts == verdict).sum())
-        self.missed.update(+missed)
-        self.pulled += int(good.sum())
-        return tuple(good.tolist())
-
-    def _listed(self, agent: str, start: int, count: int, size: int) -> Any:
-        rows = [(start + index * size, size, _DEVICE) for index in range(count)]
-        return self._agent.prep_xfer_dlist(agent, self._agent.get_xfer_descs(rows, _HOST_MEMORY))
+    def _broken(self, why: str) -> PeerError:
+        self.problem = f"NIXL does not bring a peer's pages: {why}"
+        return PeerError(self.problem)
 
 
-def _agent(name: str) -> Any:
-    try:
-        api = importlib.import_module("nixl._api")
-    except ImportError:
-        raise UsageError(
-            "NIXL is not installed here, which KV over RDMA needs: pip install 'antiphon[nixl]'"
-        ) from None
-    return api.nixl_agent(name, api.nixl_agent_config(backends=["UCX"]))
-
-
-def _register(agent: Any, memory: npt.NDArray) -> Any:
-    return agent.register_memory([(memory.ctypes.data, memory.nbytes, _DEVICE, "")], _HOST_MEMORY)
+def _miss(verdict: int) -> Miss | None:
+    if verdict == NO_TARGET:
+        raise BugError("a target of a pull does not exist")
+    return None if verdict == GOOD else MISS_OF[verdict]

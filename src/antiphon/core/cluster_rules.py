@@ -42,11 +42,18 @@ def check_cluster(config: Config) -> None:
 
 def _check_network(config: Config) -> None:
     network = config.network
+    if network.kv_transport == "nixl" and network.encrypt_kv:
+        raise ConfigError(
+            'network.kv_transport = "nixl": NIXL encrypts nothing, and all that reaches a worker '
+            "over it may read and write the worker's memory. On a network that is yours alone, set "
+            'network.encrypt_kv = false besides; on any other, kv_transport = "tcp"'
+        )
     if network.keys is None:
         given = {
             "addresses": network.addresses,
             "join": network.join,
             "expected": network.expected,
+            "kv_transport": network.kv_transport != "tcp",
         }
         for name, value in given.items():
             if value:

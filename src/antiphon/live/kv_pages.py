@@ -24,8 +24,10 @@ from .pull_path import Copied, why_missed
 class OwnersPages(Protocol):
     """Where the pages of one life of an owner are copied from. `close` may be repeated."""
 
-    transport: Transport
-    """What brings them."""
+    @property
+    def transport(self) -> Transport:
+        """What brings them now."""
+        ...
 
     def paths(self) -> tuple[PathUse, ...]:
         """The ways to them, if that has several."""

@@ -233,8 +233,12 @@ class PeerClient:
         kv, access = self._answered(frame)
         if not same_pages(kv, self._hello.kv):
             raise FrameError(f"pages of {self._who} are {kv}")
-        if access is None or wrong_in_access(access):
+        if access is None:
             raise FrameError(f"{self._who} says nothing that opens its data socket")
+        if problem := wrong_in_access(access):
+            raise FrameError(f"{self._who} says what can't open its data socket: {problem}")
+        if access.memory is not None and not self._hello.nixl:
+            raise FrameError(f"{self._who} says where NIXL reads it, which nobody has asked")
         return access
 
     def _answered(self, frame: Frame) -> tuple[KvShape, DataAccess | None]:

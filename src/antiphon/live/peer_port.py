@@ -5,8 +5,8 @@
           ── take, renew, acknowledge ──► LeaseBook ──► held, refused
 
 Takers on other hosts come over TLS; no memory of this host can be theirs: they get a key to its
-data socket instead (`DataAccess`). One stream a taker, and each on its own: what happens on one
-touches no other (see `door`).
+data socket instead (`DataAccess`), and may be told where NIXL reads the pages. One stream a taker,
+and each on its own: what happens on one touches no other (see `door`).
 """
 
 import asyncio
@@ -14,6 +14,7 @@ import logging
 import socket
 import ssl
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Protocol
@@ -30,6 +31,7 @@ from antiphon.types import (
     PeerRefusal,
     PeerRefused,
     PeerWelcome,
+    RemoteMemory,
     RenewAnswered,
     RenewTaken,
     Seconds,
@@ -121,6 +123,7 @@ class PeerPort:
         self._strangers: set[FrameStream] = set()
         self._tls: TlsDoor | None = None
         self._data: DataServer | None = None
+        self._memory: RemoteMemory | None = None
 
     @property
     def peers(self) -> int:
@@ -128,11 +131,17 @@ class PeerPort:
         return len(self._peers)
 
     def open_to_hosts(
-        self, listeners: Sequence[socket.socket], context: ssl.SSLContext, data: DataServer
+        self,
+        listeners: Sequence[socket.socket],
+        context: ssl.SSLContext,
+        data: DataServer,
+        memory: RemoteMemory | None = None,
     ) -> None:
-        """From `start` on takers of other hosts may come too. The listeners are its own."""
+        """From `start` on takers of other hosts may come too. The listeners are its own. `memory`
+        is told to those that ask for it."""
         self._tls = TlsDoor(listeners, context, self._stranger, clock=self._clock)
         self._data = data
+        self._memory = memory
 
     async def start(self) -> None:
         """Open the door. Raises `UsageError` if the folder or the path will not do."""
@@ -247,7 +256,8 @@ class PeerPort:
         stream.on_frame = partial(self._asked, stream, hello.incarnation)
         stream.on_end = partial(self._left_with_key, stream, hello, access)
         self._peers.add(stream)
-        stream.send(Kind.PEER_WELCOME, PeerWelcome(info.kv, access))
+        told = replace(access, memory=self._memory) if hello.nixl else access
+        stream.send(Kind.PEER_WELCOME, PeerWelcome(info.kv, told))
 
     def _left_with_key(
         self, stream: FrameStream, hello: PeerHello, access: DataAccess, ending: Ending

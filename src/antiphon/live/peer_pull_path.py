@@ -61,7 +61,8 @@ class PeerPullPath:
     """Implements `PullPath`. `reach` says where an owner is asked, and raises `PeerError` if
     it can't be; `pages` makes what its pages are copied from.
 
-    `info` is this worker's own, of its present life.
+    `info` is this worker's own, of its present life. `nixl`: owners on other hosts are asked where
+    NIXL reads their pages.
     """
 
     def __init__(
@@ -71,6 +72,7 @@ class PeerPullPath:
         pages: Callable[[Owner], OwnersPages],
         *,
         clock: Callable[[], Seconds],
+        nixl: bool = False,
         timeout_s: Seconds = 2.0,
         kept_s: Seconds = KEPT_S,
     ) -> None:
@@ -78,6 +80,7 @@ class PeerPullPath:
         self._reach = reach
         self._pages = pages
         self._clock = clock
+        self._nixl = nixl
         self._timeout_s = timeout_s
         self._kept_s = kept_s
         self._peers: dict[WorkerId, _Peer] = {}
@@ -193,6 +196,7 @@ class PeerPullPath:
             owner_incarnation=owner.incarnation,
             kv=info.kv,
             descriptor=True,
+            nixl=self._nixl,
         )
         return PeerClient(
             address,

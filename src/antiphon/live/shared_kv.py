@@ -1,6 +1,6 @@
 """A worker's KV memory among others: a door for those who take, ways to those who have.
 
-other workers ──► PeerPort ──► region, leases      (of other hosts: TLS, and PageServer)
+other workers ──► PeerPort ──► region, leases      (of other hosts: TLS, and PageServer or NIXL)
 PeerPullPath ──► other workers          StoreClient ──► store ──► region
 """
 
@@ -11,6 +11,7 @@ from collections.abc import AsyncIterator, Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+from antiphon.adapters.nixl_memory import NixlMemory
 from antiphon.core.handover import Owner
 from antiphon.errors import BugError, PeerError
 from antiphon.store.transfer import OwnedRegion
@@ -21,6 +22,7 @@ from .kv_exchange import Exchange
 from .kv_listeners import KvListeners
 from .kv_pages import MappedPages, OwnersPages
 from .network import Address, WorkerDoor
+from .nixl_pages import NixlPages
 from .peer_port import PeerPort, TakenLeases
 from .peer_pull_path import PeerPullPath
 from .socket_folder import data_socket, store_socket
@@ -56,7 +58,10 @@ class SharedKv:
         self._reading = ThreadPoolExecutor(_READERS, thread_name_prefix="kv-read")
         self._closing = ThreadPoolExecutor(1, thread_name_prefix="kv-close")
         self._pull_timeout_s = config.cluster.lease_ttl_s
-        self._path = PeerPullPath(info, self._address, self._pages, clock=time.monotonic)
+        self._nixl: NixlMemory | None = None
+        self._path = PeerPullPath(
+            info, self._address, self._pages, clock=time.monotonic, nixl=self._by_nixl
+        )
         self._store: StoreClient | None = None
         self._port: PeerPort | None = None
         access = None
@@ -94,13 +99,20 @@ class SharedKv:
         )
         server = None
         if self._door is not None:
+            if self._by_nixl:
+                self._nixl = await asyncio.to_thread(NixlMemory, self._region)
             server = PageServer(
                 self._region,
                 self._door.data,
                 must_seal=self._door.reach.network.encrypt_kv,
                 setting=self._door.setting,
             )
-            self._port.open_to_hosts(self._door.listeners, self._door.reach.server, server)
+            self._port.open_to_hosts(
+                self._door.listeners,
+                self._door.reach.server,
+                server,
+                None if self._nixl is None else self._nixl.access,
+            )
         await self._port.start()
         if self._store is not None:
             self._store.start()
@@ -110,6 +122,8 @@ class SharedKv:
             await self._port.close()
             if server is not None:
                 await asyncio.to_thread(server.close)
+            if self._nixl is not None:
+                await asyncio.to_thread(self._nixl.close)
 
     async def settled(self) -> None:
         """Return when the first attempt to use the store has ended, or takes too long."""
@@ -143,13 +157,20 @@ class SharedKv:
     def _pages(self, owner: Owner) -> OwnersPages:
         if self._near(owner):
             return MappedPages(owner.worker, self._region, self._copying)
-        return TcpPages(
-            owner.worker,
-            self._region,
-            self._reading,
-            closing=self._closing,
-            timeout_s=self._pull_timeout_s,
+        timeout_s = self._pull_timeout_s
+        tcp = TcpPages(
+            owner.worker, self._region, self._reading, closing=self._closing, timeout_s=timeout_s
         )
+        if self._nixl is None:
+            return tcp
+        return NixlPages(
+            owner.worker, self._nixl, tcp, self._reading, closing=self._closing, timeout_s=timeout_s
+        )
+
+    @property
+    def _by_nixl(self) -> bool:
+        """Whether memory of other hosts is read by NIXL, where it is offered."""
+        return self._door is not None and self._door.reach.network.kv_transport == "nixl"
 
     def _near(self, owner: Owner) -> bool:
         """Whether the owner is on this host: then its memory is mapped."""

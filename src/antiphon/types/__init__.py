@@ -186,7 +186,7 @@ from .store_pool import (
     PoolWelcome,
 )
 from .store_pool_config import StorePoolConfig
-from .transfer import DataAccess
+from .transfer import DataAccess, RemoteMemory
 
 __all__ = [
     "MOST_EXPERT_COUNTS",
@@ -305,6 +305,7 @@ __all__ = [
     "RejectReason",
     "Rejected",
     "Release",
+    "RemoteMemory",
     "Renew",
     "RenewAnswered",
     "RenewTaken",

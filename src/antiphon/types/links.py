@@ -18,6 +18,8 @@ class Transport(StrEnum):
     MEMORY = "memory"
     """The owner's memory, mapped: both are on one host."""
     TCP = "tcp"
+    NIXL = "nixl"
+    """The owner's memory, read across hosts without its doing: by RDMA, where there is any."""
 
 
 class PathState(StrEnum):

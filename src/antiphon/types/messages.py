@@ -129,7 +129,8 @@ class EventBatch:
 class PeerHello:
     """A worker wants to take leases of another, of exactly this life.
 
-    `descriptor`: it does not have the owner's memory yet and asks for its file descriptor.
+    `descriptor`: it does not have the owner's memory yet and asks for its file descriptor. `nixl`:
+    it reads memory of other hosts by NIXL, where the owner offers that.
     """
 
     taker: WorkerId
@@ -138,6 +139,7 @@ class PeerHello:
     owner_incarnation: Incarnation
     kv: KvShape
     descriptor: bool
+    nixl: bool = False
 
 
 class PeerRefusal(StrEnum):

@@ -1,7 +1,7 @@
 """Configuration of a cluster that spans several hosts: see `config`.
 
-In a file with hosts (`cluster.toml`) these keys follow from `[hosts.…]`, but for `keys` and
-`encrypt_kv`.
+In a file with hosts (`cluster.toml`) these keys follow from `[hosts.…]`, but for `keys`,
+`encrypt_kv` and `kv_transport`.
 """
 
 from dataclasses import dataclass
@@ -40,6 +40,15 @@ class NetworkConfig:
             "Encrypt KV between hosts (AES-256-GCM); false: only on a network that is yours alone."
         ),
     ] = True
+    kv_transport: Annotated[
+        str,
+        Key(
+            "What brings KV from workers of other hosts: tcp, or nixl (RDMA) where both have it. "
+            "nixl lets all that reaches a worker over it read and write its memory: it needs "
+            "encrypt_kv = false, and pip install 'antiphon[nixl]'.",
+            choices=("tcp", "nixl"),
+        ),
+    ] = "tcp"
     join: Annotated[
         tuple[str, ...],
         Key("HOST:PORT at which the gateway of another host is joined; empty: it is here."),

@@ -22,7 +22,7 @@ class PathStatus(msgspec.Struct, frozen=True, kw_only=True):
 
 class LinkStatus(msgspec.Struct, frozen=True, kw_only=True):
     """What a worker has pulled from another one, and over what: `transport` is memory (both are on
-    one host) or tcp."""
+    one host), tcp or nixl."""
 
     reader: str
     owner: str
