@@ -3,12 +3,15 @@
 import importlib.util
 import secrets
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
 
-from antiphon.adapters.nixl_path import NixlOwner, NixlPath
+from antiphon.adapters import nixl_path
+from antiphon.adapters.nixl_path import NixlAccess, NixlOwner, NixlPath
 from antiphon.errors import PeerError, UsageError
 from antiphon.store.transfer import Miss, OwnedRegion
 from antiphon.types import KvShape, OfferedPage, PagePull
@@ -24,6 +27,62 @@ def test_without_the_package_it_is_refused_by_name() -> None:
         UsageError, match=r"NIXL is not installed .* pip install 'antiphon\[nixl\]'"
     ):
         NixlOwner("p0", OwnedRegion(SHAPE))
+
+
+class HalfAnAgent:
+    """Registers memory and peers; fails at what `refused` names, from its second call on."""
+
+    def __init__(self, refused: str) -> None:
+        self.refused = refused
+        self.calls = 0
+        self.held: list[Any] = []
+
+    def register_memory(self, rows: Any, kind: str) -> Any:
+        return self._taken("register_memory", rows)
+
+    def deregister_memory(self, handle: Any) -> None:
+        self.held.remove(handle)
+
+    def get_agent_metadata(self) -> bytes:
+        return b"me"
+
+    def add_remote_agent(self, metadata: bytes) -> str:
+        return self._taken("add_remote_agent", "peer")
+
+    def remove_remote_agent(self, name: str) -> None:
+        self.held.remove(name)
+
+    def get_xfer_descs(self, rows: Any, kind: str) -> Any:
+        return rows
+
+    def prep_xfer_dlist(self, agent: str, rows: Any) -> Any:
+        if self.refused == "prep_xfer_dlist":
+            raise RuntimeError("no such peer")
+        return rows
+
+    def _taken(self, what: str, held: Any) -> Any:
+        if what == self.refused:
+            self.calls += 1
+            if what == "add_remote_agent" or self.calls > 1:
+                raise RuntimeError(f"no {what}")
+        self.held.append(held)
+        return held
+
+
+@pytest.mark.parametrize("refused", ["register_memory", "add_remote_agent", "prep_xfer_dlist"])
+def test_what_was_registered_is_given_back_where_the_rest_can_not_be_had(
+    refused: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    region = OwnedRegion(SHAPE)
+    access = NixlAccess(
+        metadata=b"you", generations_at=0, pages_at=0, pages=8, page_bytes=4096, layout="test"
+    )
+    for make in (lambda: NixlOwner("p0", region), lambda: NixlPath("d0", region, access)):
+        agent = HalfAnAgent(refused)
+        monkeypatch.setattr(nixl_path, "_agent", lambda name, agent=agent: agent)
+        with suppress(RuntimeError):
+            make().close()
+        assert agent.held == []
 
 
 @pytest.fixture(scope="module")

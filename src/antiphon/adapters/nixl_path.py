@@ -50,9 +50,7 @@ class NixlOwner:
         """Raises `UsageError` if NIXL is not installed, or does not take the memory."""
         self._agent = _agent(name)
         self._region = region
-        self._registered = [
-            _register(self._agent, memory) for memory in (region.generations, region.content)
-        ]
+        self._registered = _registered(self._agent, region.generations, region.content)
         self.access = NixlAccess(
             metadata=self._agent.get_agent_metadata(),
             generations_at=region.generations.ctypes.data,
@@ -64,9 +62,7 @@ class NixlOwner:
 
     def close(self) -> None:
         """Take the memory back: it can't be read any more."""
-        for one in self._registered:
-            self._agent.deregister_memory(one)
-        self._registered = []
+        _deregister(self._agent, self._registered)
 
 
 class NixlPath:
@@ -86,13 +82,18 @@ class NixlPath:
         self._own = own
         self._peer_pages = access.pages
         self._words = np.zeros(access.pages, np.uint64)
-        self._registered = [_register(self._agent, memory) for memory in (self._words, own.content)]
-        self._peer = self._agent.add_remote_agent(access.metadata)
-        size = access.page_bytes
-        self._words_here = self._listed(_HERE, self._words.ctypes.data, access.pages, _WORD)
-        self._words_there = self._listed(self._peer, access.generations_at, access.pages, _WORD)
-        self._pages_here = self._listed(_HERE, own.content.ctypes.data, own.shape.pages, size)
-        self._pages_there = self._listed(self._peer, access.pages_at, access.pages, size)
+        self._registered = _registered(self._agent, self._words, own.content)
+        self._peer: str | None = None
+        try:
+            self._peer = peer = self._agent.add_remote_agent(access.metadata)
+            size = access.page_bytes
+            self._words_here = self._listed(_HERE, self._words.ctypes.data, access.pages, _WORD)
+            self._words_there = self._listed(peer, access.generations_at, access.pages, _WORD)
+            self._pages_here = self._listed(_HERE, own.content.ctypes.data, own.shape.pages, size)
+            self._pages_there = self._listed(peer, access.pages_at, access.pages, size)
+        except BaseException:
+            self.close()
+            raise
 
     def pull(self, pages: Sequence[PagePull], timeout_s: Seconds) -> tuple[bool, ...]:
         """Like `PageClient.pull`, all pages at once. Blocks; polls, as NIXL does."""
@@ -116,10 +117,10 @@ class NixlPath:
 
     def close(self) -> None:
         """Give the memory back, and forget the peer."""
-        for one in self._registered:
-            self._agent.deregister_memory(one)
-        self._registered = []
-        self._agent.remove_remote_agent(self._peer)
+        _deregister(self._agent, self._registered)
+        if self._peer is not None:
+            self._agent.remove_remote_agent(self._peer)
+            self._peer = None
 
     def _read(
         self, table: npt.NDArray[np.uint64], verdicts: npt.NDArray[np.uint8], deadline: Seconds
@@ -190,5 +191,19 @@ def _agent(name: str) -> Any:
     return api.nixl_agent(name, api.nixl_agent_config(backends=["UCX"]))
 
 
-def _register(agent: Any, memory: npt.NDArray) -> Any:
-    return agent.register_memory([(memory.ctypes.data, memory.nbytes, _DEVICE, "")], _HOST_MEMORY)
+def _registered(agent: Any, *memories: npt.NDArray) -> list[Any]:
+    """All of them, or none."""
+    handles: list[Any] = []
+    try:
+        for memory in memories:
+            rows = [(memory.ctypes.data, memory.nbytes, _DEVICE, "")]
+            handles.append(agent.register_memory(rows, _HOST_MEMORY))
+    except BaseException:
+        _deregister(agent, handles)
+        raise
+    return handles
+
+
+def _deregister(agent: Any, handles: list[Any]) -> None:
+    while handles:
+        agent.deregister_memory(handles.pop())
