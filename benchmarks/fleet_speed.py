@@ -17,13 +17,13 @@ import pstats
 import resource
 import time
 from collections.abc import Iterable
-from concurrent.futures import ProcessPoolExecutor
 from hashlib import blake2b
 from pathlib import Path
 
 from support import result
 from support.mooncake_fleet import TRACE, mooncake_fleet
 
+from antiphon.host.process_pool import process_pool
 from antiphon.sim.fleet import Fleet, TraceLoad
 from antiphon.types import CallRecord, Role, Slo
 
@@ -140,7 +140,7 @@ def main() -> None:
 def _cells(workers: int, trace: Path, seconds: float, cells: int) -> dict[str, object]:
     """All cells at once, each in a process of its own."""
     begun = time.monotonic()
-    with ProcessPoolExecutor(max_workers=cells) as pool:
+    with process_pool(cells) as pool:
         runs = [pool.submit(measure, workers, trace, seconds, cell, cells) for cell in range(cells)]
         found = [run.result() for run in runs]
     took_s = time.monotonic() - begun
@@ -150,7 +150,7 @@ def _cells(workers: int, trace: Path, seconds: float, cells: int) -> dict[str, o
 
 def _apart(workers: int, trace: Path) -> dict[str, object]:
     """In a process of its own, so that the memory is its own."""
-    with ProcessPoolExecutor(max_workers=1) as pool:
+    with process_pool(1) as pool:
         return pool.submit(measure, workers, trace, 3600.0).result()
 
 

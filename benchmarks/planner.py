@@ -28,7 +28,6 @@ Hand-overs go over 50 GB/s. Everything that decides is what the live cluster run
 import argparse
 import json
 from collections.abc import Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict, astuple, dataclass
 from pathlib import Path
 
@@ -37,6 +36,8 @@ from support.planned_fleets import PERIOD_S, Outcome, Plan, Setup, planned, stat
 from support.planned_plot import draw
 from support.varying_load import KINDS, VaryingLoad
 
+from antiphon.host import write_whole
+from antiphon.host.process_pool import process_pool
 from antiphon.types import Slo
 
 SHRINK = 5.0
@@ -109,7 +110,7 @@ def measure(case: Case, kept: Path | None) -> Outcome:
     else:
         found = static(setup, case.what, case.load, case.seed)
     if file is not None:
-        file.write_text(json.dumps(asdict(found)))
+        write_whole(file, json.dumps(asdict(found)).encode())
     return found
 
 
@@ -221,7 +222,7 @@ def play(setup: Setup, load: VaryingLoad, options: argparse.Namespace) -> list[O
     if options.kept_only:
         cases = [case for case in cases if (options.keep / case.file_name).exists()]
     outcomes: list[Outcome] = []
-    with ProcessPoolExecutor(max_workers=options.jobs) as pool:
+    with process_pool(options.jobs) as pool:
         for run in [pool.submit(measure, case, options.keep) for case in cases]:
             one = run.result()
             outcomes.append(one)

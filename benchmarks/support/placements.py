@@ -1,6 +1,5 @@
 """Placements to compare in a benchmark, and what is found of each."""
 
-import multiprocessing
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from statistics import fmean, median
@@ -17,6 +16,7 @@ from antiphon.core.placement import (
     bound_of,
     promises,
 )
+from antiphon.host.process_pool import process_pool
 from antiphon.perf.hardware import ModelShape, device_of, shape_of
 from antiphon.perf.published_times import published_times
 from antiphon.sim.fleet import Fleet
@@ -278,9 +278,6 @@ def side_by_side(jobs: Sequence[Callable[[], T]], processes: int) -> Iterator[T]
     if processes == 1:
         yield from (job() for job in jobs)
         return
-    with multiprocessing.get_context("spawn").Pool(processes) as pool:
-        yield from pool.imap(_do, jobs)
-
-
-def _do(job: Callable[[], T]) -> T:
-    return job()
+    with process_pool(processes) as pool:
+        for run in [pool.submit(job) for job in jobs]:
+            yield run.result()

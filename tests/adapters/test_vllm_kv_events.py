@@ -1,9 +1,12 @@
 """Followers of our blocks: they speak ZeroMQ and decode what vLLM's format description says."""
 
 import builtins
+import gc
+import socket
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -271,3 +274,19 @@ def test_closing_leaves_nothing() -> None:
         events.heard(stored(number))
     events.close()
     assert threading.active_count() == threads
+
+
+def test_a_system_without_threads_leaves_nobody_listening(monkeypatch: pytest.MonkeyPatch) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as probe:
+        place = f"tcp://127.0.0.1:{probe.getsockname()[1]}"
+
+    def none_left(thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    gc.collect()
+    before = len(list(Path("/proc/self/fd").iterdir()))
+    with monkeypatch.context() as patch, pytest.raises(UsageError, match=r"^kv\.events: .*ulimit"):
+        patch.setattr(threading.Thread, "start", none_left)
+        VllmKvEvents(place)
+    VllmKvEvents(place).close()
+    assert len(list(Path("/proc/self/fd").iterdir())) <= before

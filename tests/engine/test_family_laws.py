@@ -1,5 +1,6 @@
 """The bitwise laws for every family, through what its files say: see `test_llama.py`."""
 
+from collections.abc import Callable
 from functools import cache
 
 import pytest
@@ -50,25 +51,21 @@ def test_bits_depend_on_neither_neighbours_nor_chunking_nor_page_size(
 @EACH
 @BOTH
 def test_bits_are_the_same_in_a_batch_and_on_any_number_of_threads(
-    family: str, dtype: str, monkeypatch: pytest.MonkeyPatch
+    family: str, dtype: str, monkeypatch: pytest.MonkeyPatch, torch_threads: Callable[[int], None]
 ) -> None:
     """Few rows and many beside others: threads share them in two ways."""
     monkeypatch.setattr(quantized_llama, "_WORTH_SHARING", 0)
     one, spec = alone(family, dtype, 0), FAMILY_SPECS[family]
-    before = torch.get_num_threads()
-    try:
-        for threads in (1, 2, 3):
-            torch.set_num_threads(threads)
-            bench = Bench(model(family, dtype), page_tokens=16, pages=80)
-            lane = bench.lane(one.tokens)
-            others = [bench.lane(random_tokens(spec, 100, seed)) for seed in range(20, 27)]
-            for count in (CONTEXT - 11, 1, 10):
-                beside = [(other, 1 + count % 20) for other in others]
-                logits = bench.step([*beside, (lane, count)])
-                assert torch.equal(logits[-1], one.logits[lane.done - 1])
-            assert torch.equal(bench.kv(lane), one.kv)
-    finally:
-        torch.set_num_threads(before)
+    for threads in (1, 2, 3):
+        torch_threads(threads)
+        bench = Bench(model(family, dtype), page_tokens=16, pages=80)
+        lane = bench.lane(one.tokens)
+        others = [bench.lane(random_tokens(spec, 100, seed)) for seed in range(20, 27)]
+        for count in (CONTEXT - 11, 1, 10):
+            beside = [(other, 1 + count % 20) for other in others]
+            logits = bench.step([*beside, (lane, count)])
+            assert torch.equal(logits[-1], one.logits[lane.done - 1])
+        assert torch.equal(bench.kv(lane), one.kv)
 
 
 @EACH

@@ -1,5 +1,6 @@
 """The forward pass against transformers, and the law that a row's bits depend on nothing else."""
 
+from collections.abc import Callable
 from dataclasses import replace
 from functools import cache
 
@@ -128,42 +129,37 @@ def test_bits_are_the_same_in_a_batch_of_32(spec: ModelSpec, dtype: str) -> None
 @BOTH
 @pytest.mark.parametrize("spec", [ODD_SPEC, EVEN_SPEC], ids=["odd", "even"])
 def test_bits_do_not_depend_on_the_number_of_threads(
-    spec: ModelSpec, dtype: str, monkeypatch: pytest.MonkeyPatch
+    spec: ModelSpec,
+    dtype: str,
+    monkeypatch: pytest.MonkeyPatch,
+    torch_threads: Callable[[int], None],
 ) -> None:
     """Few rows and many: threads share them in two ways."""
     monkeypatch.setattr(quantized_llama, "_WORTH_SHARING", 0)
     one = alone(spec, dtype, 0)
-    before = torch.get_num_threads()
-    try:
-        for threads in (1, 2, 3):
-            torch.set_num_threads(threads)
-            bench = Bench(MODELS[spec, dtype], page_tokens=16, pages=CONTEXT // 16)
-            lane = bench.lane(one.tokens)
-            for count in (CONTEXT - 11, 1, 10):
-                logits = bench.step([(lane, count)])
-                assert torch.equal(logits[0], one.logits[lane.done - 1])
-            assert torch.equal(bench.kv(lane), one.kv)
-    finally:
-        torch.set_num_threads(before)
+    for threads in (1, 2, 3):
+        torch_threads(threads)
+        bench = Bench(MODELS[spec, dtype], page_tokens=16, pages=CONTEXT // 16)
+        lane = bench.lane(one.tokens)
+        for count in (CONTEXT - 11, 1, 10):
+            logits = bench.step([(lane, count)])
+            assert torch.equal(logits[0], one.logits[lane.done - 1])
+        assert torch.equal(bench.kv(lane), one.kv)
 
 
 @pytest.mark.parametrize("threads", [2, 3])
 def test_a_step_of_one_row_too_few_to_go_apart_ends(
-    threads: int, monkeypatch: pytest.MonkeyPatch
+    threads: int, monkeypatch: pytest.MonkeyPatch, torch_threads: Callable[[int], None]
 ) -> None:
     """Shares differ by a row: the largest was enough for a way of its own, the smallest was not,
     and the threads waited for each other for ever."""
     monkeypatch.setattr(quantized_llama, "_WORTH_SHARING", 0)
     one = alone(EVEN_SPEC, "int8", 0)
-    before = torch.get_num_threads()
-    try:
-        torch.set_num_threads(threads)
-        bench = Bench(MODELS[EVEN_SPEC, "int8"], page_tokens=16, pages=CONTEXT // 16)
-        lane = bench.lane(one.tokens)
-        logits = bench.step([(lane, 32 * threads - 1)])
-        assert torch.equal(logits[0], one.logits[lane.done - 1])
-    finally:
-        torch.set_num_threads(before)
+    torch_threads(threads)
+    bench = Bench(MODELS[EVEN_SPEC, "int8"], page_tokens=16, pages=CONTEXT // 16)
+    lane = bench.lane(one.tokens)
+    logits = bench.step([(lane, 32 * threads - 1)])
+    assert torch.equal(logits[0], one.logits[lane.done - 1])
 
 
 @BOTH

@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 
 import pytest
 import torch
@@ -52,23 +53,19 @@ def test_a_new_process_keeps_the_law_for_any_shape_and_number_of_threads() -> No
 @pytest.mark.parametrize("threads", [1, 2, 3])
 @pytest.mark.parametrize(("outputs", "inputs"), SHAPES)
 def test_a_rows_product_is_bitwise_the_same_in_any_batch(
-    outputs: int, inputs: int, threads: int
+    outputs: int, inputs: int, threads: int, torch_threads: Callable[[int], None]
 ) -> None:
     generator = torch.Generator().manual_seed(outputs + inputs)
     weight = torch.randn(outputs, inputs, generator=generator)
     bias = torch.randn(outputs, generator=generator)
     rows = torch.randn(520, inputs, generator=generator)
-    before = torch.get_num_threads()
-    try:
-        torch.set_num_threads(1)
-        whole = project(rows, weight, bias)
-        torch.set_num_threads(threads)
-        for count in (8, 16, 24, 40, 64, 104, 256, 512):
-            for first in (0, 8, 256):
-                part = project(rows[first : first + count].clone(), weight, bias)
-                assert torch.equal(part, whole[first : first + count])
-    finally:
-        torch.set_num_threads(before)
+    torch_threads(1)
+    whole = project(rows, weight, bias)
+    torch_threads(threads)
+    for count in (8, 16, 24, 40, 64, 104, 256, 512):
+        for first in (0, 8, 256):
+            part = project(rows[first : first + count].clone(), weight, bias)
+            assert torch.equal(part, whole[first : first + count])
 
 
 def test_padding() -> None:

@@ -5,39 +5,37 @@ import os
 import subprocess
 import sys
 import threading
+from collections.abc import Callable
 
 import numpy as np
 import pytest
-import torch
 
 from antiphon.engine.thread_team import ThreadTeam, use_cores
 from antiphon.errors import UsageError
 
 
 @pytest.mark.parametrize("threads", [1, 2, 4])
-def test_every_thread_runs_once_with_its_own_number(threads: int) -> None:
-    before = torch.get_num_threads()
+def test_every_thread_runs_once_with_its_own_number(
+    threads: int, torch_threads: Callable[[int], None]
+) -> None:
     seen, lock = [], threading.Lock()
 
     def kernel(thread: int, count: int) -> None:
         with lock:
             seen.append((thread, count))
 
-    try:
-        torch.set_num_threads(threads)
-        for _ in range(20):
-            seen.clear()
-            ThreadTeam().run(kernel)
-            # OpenMP may give fewer threads than were asked for, but always whole shares.
-            assert sorted(seen) == [(n, len(seen)) for n in range(len(seen))]
-            assert 1 <= len(seen) <= threads
-    finally:
-        torch.set_num_threads(before)
+    torch_threads(threads)
+    for _ in range(20):
+        seen.clear()
+        ThreadTeam().run(kernel)
+        # OpenMP may give fewer threads than were asked for, but always whole shares.
+        assert sorted(seen) == [(n, len(seen)) for n in range(len(seen))]
+        assert 1 <= len(seen) <= threads
 
 
-def test_threads_wait_for_each_other_at_the_barrier() -> None:
+def test_threads_wait_for_each_other_at_the_barrier(torch_threads: Callable[[int], None]) -> None:
     """Nobody leaves a round before all have entered it."""
-    team, before = ThreadTeam(), torch.get_num_threads()
+    team = ThreadTeam()
     if team.barrier == 0:
         pytest.skip("there is no OpenMP library: one thread runs alone")
     meet = ctypes.CFUNCTYPE(None)(team.barrier)  # releases the interpreter lock while it waits
@@ -51,18 +49,16 @@ def test_threads_wait_for_each_other_at_the_barrier() -> None:
             wrong.extend(count for count in entered[:threads] if count < number)
             meet()
 
-    try:
-        torch.set_num_threads(2)
-        team.run(kernel)
-    finally:
-        torch.set_num_threads(before)
+    torch_threads(2)
+    team.run(kernel)
     assert entered[0] == 50
     assert not wrong
 
 
 @pytest.mark.parametrize("threads", [1, 2])
-def test_a_failure_on_any_thread_is_raised_after_all_have_finished(threads: int) -> None:
-    before = torch.get_num_threads()
+def test_a_failure_on_any_thread_is_raised_after_all_have_finished(
+    threads: int, torch_threads: Callable[[int], None]
+) -> None:
     finished = []
 
     def kernel(thread: int, count: int) -> None:
@@ -70,28 +66,22 @@ def test_a_failure_on_any_thread_is_raised_after_all_have_finished(threads: int)
         if thread == count - 1:
             raise ZeroDivisionError
 
-    try:
-        torch.set_num_threads(threads)
-        with pytest.raises(ZeroDivisionError):
-            ThreadTeam().run(kernel)
-        assert len(finished) in (1, threads)
-    finally:
-        torch.set_num_threads(before)
+    torch_threads(threads)
+    with pytest.raises(ZeroDivisionError):
+        ThreadTeam().run(kernel)
+    assert len(finished) in (1, threads)
 
 
 def test_without_the_library_the_calling_thread_does_it_all(
-    monkeypatch: pytest.MonkeyPatch,
+    monkeypatch: pytest.MonkeyPatch, torch_threads: Callable[[int], None]
 ) -> None:
     def missing(name: str) -> None:
         raise OSError(name)
 
     monkeypatch.setattr("ctypes.CDLL", missing)
-    before, seen = torch.get_num_threads(), []
-    try:
-        torch.set_num_threads(2)
-        ThreadTeam().run(lambda thread, threads: seen.append((thread, threads)))
-    finally:
-        torch.set_num_threads(before)
+    seen: list[tuple[int, int]] = []
+    torch_threads(2)
+    ThreadTeam().run(lambda thread, threads: seen.append((thread, threads)))
     assert seen == [(0, 1)]
 
 
@@ -146,16 +136,12 @@ def test_a_core_that_is_not_there_is_refused() -> None:
         use_cores([9999])
 
 
-def test_shares_cover_the_work() -> None:
-    before = torch.get_num_threads()
+def test_shares_cover_the_work(torch_threads: Callable[[int], None]) -> None:
     done = np.zeros(1000, np.int64)
 
     def kernel(thread: int, threads: int) -> None:
         done[thread::threads] += 1
 
-    try:
-        torch.set_num_threads(2)
-        ThreadTeam().run(kernel)
-    finally:
-        torch.set_num_threads(before)
+    torch_threads(2)
+    ThreadTeam().run(kernel)
     assert (done == 1).all()

@@ -13,16 +13,18 @@ from numba.core.caching import IndexDataCacheFile
 from antiphon.host import shared
 
 
-def is_locked(folder: Path) -> bool:
-    """Whether another process that wants the lock on it has to wait."""
+def held(folder: Path) -> str:
+    """Who has to wait that wants the lock on it: all, those who want it alone, or nobody."""
     descriptor = os.open(folder, os.O_RDONLY)
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
+        for kind, waits in ((fcntl.LOCK_SH, "all"), (fcntl.LOCK_EX, "writers")):
+            try:
+                fcntl.flock(descriptor, kind | fcntl.LOCK_NB)
+            except BlockingIOError:
+                return waits
     finally:
         os.close(descriptor)
-    return False
+    return "nobody"
 
 
 def total(values):
@@ -32,29 +34,32 @@ def total(values):
     return result
 
 
-@pytest.mark.parametrize("alone", [True, False], ids=["shared", "control"])
-def test_numba_reads_and_writes_its_files_alone(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, alone: bool
+@pytest.mark.parametrize("in_turns", [True, False], ids=["shared", "control"])
+def test_numba_writes_its_files_alone_and_reads_them_beside_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, in_turns: bool
 ) -> None:
-    seen: list[tuple[str, bool]] = []
+    """A server that starts does not wait for one that loads what it loads, too."""
+    seen: list[tuple[str, str]] = []
     for name in ("load", "save"):
         own = getattr(IndexDataCacheFile, name)
 
         def spy(self: Any, *arguments: Any, own: Any = own, name: str = name) -> Any:
             folder = Path(self._cache_path)
-            seen.append((name, is_locked(folder) if folder.exists() else False))
+            seen.append((name, held(folder) if folder.exists() else "nobody"))
             return own(self, *arguments)
 
         monkeypatch.setattr(IndexDataCacheFile, name, spy)
     monkeypatch.setattr(numba.config, "CACHE_DIR", str(tmp_path))
     for _ in range(2):
         compiled = numba.njit(cache=True)(total)
-        compiled = shared(compiled) if alone else compiled
+        compiled = shared(compiled) if in_turns else compiled
         assert compiled(np.arange(4.0)) == 6.0
         assert compiled(np.arange(4)) == 6
-    assert seen == [(name, alone) for name in ("load", "save") * 2 + ("load",) * 2]
+    waits = {"load": "writers", "save": "all"} if in_turns else {}
+    calls = ("load", "save") * 2 + ("load",) * 2
+    assert seen == [(name, waits.get(name, "nobody")) for name in calls]
     assert sum(compiled.stats.cache_hits.values()) == 2
-    assert not is_locked(Path(compiled.stats.cache_path))
+    assert held(Path(compiled.stats.cache_path)) == "nobody"
 
 
 class Refused:

@@ -2,11 +2,12 @@
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -275,9 +276,16 @@ async def port(
     """A worker's port, until the block is left."""
     lives = Lives(worker)
     made = WorkerPort(worker, gateway, new_life=lives.next, clock=clock)
-    task = asyncio.create_task(made.run())
-    try:
+    async with running(made.run()) as task:
         yield Serving(made, task, lives)
+
+
+@asynccontextmanager
+async def running(work: Coroutine[Any, Any, None]) -> AsyncIterator[asyncio.Task[None]]:
+    """A task, until the block is left."""
+    task = asyncio.create_task(work)
+    try:
+        yield task
     finally:
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)

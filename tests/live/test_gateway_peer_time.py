@@ -1,6 +1,5 @@
 """A gateway passes on how long blocks take from other stores, when that has changed, on record."""
 
-import asyncio
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -9,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from answering_store import STATS, AnsweringStore
-from link_kit import until
+from link_kit import running, until
 
 from antiphon.core.config import build
 from antiphon.core.recorded_run import router_of
@@ -48,12 +47,8 @@ class Saying:
 async def gateway(folder: Path, log: Callable[[Entry], None]) -> AsyncIterator[GatewayKv]:
     router = router_of(CONFIG, MODEL, read_times("", step_tokens=512))
     kv = GatewayKv(router, CONFIG, folder, clock=time.monotonic, log_decision=log)
-    watching = asyncio.create_task(kv.watch())
-    try:
+    async with running(kv.watch()):
         yield kv
-    finally:
-        watching.cancel()
-        await asyncio.gather(watching, return_exceptions=True)
 
 
 async def test_the_router_hears_of_it_when_it_has_changed(

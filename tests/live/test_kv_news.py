@@ -7,7 +7,17 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
-from link_kit import Door, Lives, PuppetWorker, Serving, request, token, until, worker_info
+from link_kit import (
+    Door,
+    Lives,
+    PuppetWorker,
+    Serving,
+    request,
+    running,
+    token,
+    until,
+    worker_info,
+)
 
 from antiphon.core.router import PrefixIndex
 from antiphon.errors import PeerError
@@ -69,12 +79,8 @@ async def telling(worker: PuppetWorker, gateway: Path, memory: Memory) -> AsyncI
     made = WorkerPort(
         worker, gateway, new_life=lives.next, clock=time.monotonic, journal=memory.journal
     )
-    task = asyncio.create_task(made.run())
-    try:
+    async with running(made.run()) as task:
         yield Serving(made, task, lives)
-    finally:
-        task.cancel()
-        await asyncio.gather(task, return_exceptions=True)
 
 
 class Gateway:
@@ -231,14 +237,13 @@ async def test_a_worker_without_a_journal_says_nothing(folder: Path) -> None:
             new_life=Lives(worker).next,
             clock=time.monotonic,
         )
-        running = asyncio.create_task(made.run())
-        link = await door.link()
-        news = asyncio.ensure_future(anext(link.kv_news()))
-        one = request()
-        await link.add(one)
-        worker.say(token(one, 0))
-        await anext(link.events())
-        assert not news.done()
-        news.cancel()
-        running.cancel()
-        await asyncio.gather(news, running, return_exceptions=True)
+        async with running(made.run()):
+            link = await door.link()
+            news = asyncio.ensure_future(anext(link.kv_news()))
+            one = request()
+            await link.add(one)
+            worker.say(token(one, 0))
+            await anext(link.events())
+            assert not news.done()
+            news.cancel()
+            await asyncio.gather(news, return_exceptions=True)

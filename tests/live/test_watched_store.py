@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from answering_store import EMPTY, STATS, AnsweringStore, plain_answer
-from link_kit import turns, until
+from link_kit import running, turns, until
 
 from antiphon.errors import PeerError
 from antiphon.live import watched_store
@@ -75,12 +75,8 @@ async def watching(
         on_left=heard.leave,
         clock=time.monotonic,
     )
-    running = asyncio.create_task(store.run())
-    try:
+    async with running(store.run()):
         yield store
-    finally:
-        running.cancel()
-        await asyncio.gather(running, return_exceptions=True)
 
 
 async def test_it_hears_all_that_the_store_holds_and_what_changes(folder: Path) -> None:

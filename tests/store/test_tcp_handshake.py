@@ -1,5 +1,6 @@
 """Who does not prove that it knows the key reads nothing, writes nothing and holds nothing."""
 
+import errno
 import os
 import socket
 import struct
@@ -18,7 +19,7 @@ from tcp_kit import PAGE_BYTES, PAGES, TIMEOUT_S, offered, reading, sealed_regio
 from antiphon.core.transfer import MOST_ROWS
 from antiphon.errors import PeerError, UsageError
 from antiphon.store.transfer import Miss, OwnedRegion
-from antiphon.store.transfer.tcp import PageClient, PageServer, ServerLimits
+from antiphon.store.transfer.tcp import PageClient, PageServer, ServerLimits, page_server
 from antiphon.store.transfer.tcp.frames import Request
 from antiphon.store.transfer.tcp.handshake import RefusedError, Shape, introduce
 from antiphon.store.transfer.tcp.handshake_places import HandshakePlaces
@@ -306,6 +307,20 @@ def test_whoever_has_a_port_is_named_with_the_setting() -> None:
             PageServer(owner, server.endpoints)
         with pytest.raises(UsageError, match=f"^network.worker_port: {told}"):
             PageServer(owner, server.endpoints, setting="network.worker_port")
+
+
+def test_a_server_without_descriptors_listens_nowhere(monkeypatch: pytest.MonkeyPatch) -> None:
+    def none_left() -> None:
+        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+
+    owner = sealed_region(pages=1)
+    with socket.create_server(("127.0.0.1", 0)) as probe:
+        place = f"tcp://127.0.0.1:{probe.getsockname()[1]}"
+    with monkeypatch.context() as patch, pytest.raises(UsageError, match=r"open files .*ulimit"):
+        patch.setattr(page_server, "warm_up_owner", lambda region: None)
+        patch.setattr(socket, "socketpair", none_left)
+        PageServer(owner, [place])
+    PageServer(owner, [place]).close()
 
 
 def test_a_key_is_not_printed(access: DataAccess) -> None:

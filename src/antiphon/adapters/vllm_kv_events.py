@@ -25,6 +25,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -77,8 +78,8 @@ class VllmKvEvents:
     """Publishes one worker's events. Call `heard` from one thread; it never waits.
 
     `clock` is wall time, as followers compare it. `dropped` counts events that found the queue
-    full: followers are told of everything anew then. Raises `UsageError` if pyzmq is absent or an
-    endpoint can't be bound.
+    full: followers are told of everything anew then. Raises `UsageError` if pyzmq is absent, an
+    endpoint can't be bound, or no thread is left.
     """
 
     def __init__(
@@ -103,10 +104,17 @@ class VllmKvEvents:
         self._kept: deque[tuple[int, bytes]] = deque()
         self._kept_bytes = 0
         self._closing = False
-        self._open(endpoint, replay_endpoint)
-        self._wake = os.eventfd(1, os.EFD_NONBLOCK)
+        self._zmq = _library()
+        self._context = self._zmq.Context()
+        self._sockets: list[Any] = []
         self._thread = threading.Thread(target=self._run, name="kv-events", daemon=True)
-        self._thread.start()
+        with ExitStack() as unless_made:
+            unless_made.callback(self._context.destroy, 0)
+            self._open(endpoint, replay_endpoint)
+            self._wake = os.eventfd(1, os.EFD_NONBLOCK)
+            unless_made.callback(os.close, self._wake)
+            self._start()
+            unless_made.pop_all()
 
     @property
     def endpoint(self) -> str:
@@ -142,15 +150,7 @@ class VllmKvEvents:
     # ── the thread ───────────────────────────────────────────────────────────────────────────
 
     def _open(self, endpoint: str, replay_endpoint: str | None) -> None:
-        try:
-            import zmq
-        except ImportError:
-            raise UsageError(
-                "kv.events needs pyzmq, which is not installed: pip install antiphon[events]"
-            ) from None
-        self._zmq = zmq
-        self._context: zmq.Context[Any] = zmq.Context()
-        self._sockets: list[zmq.Socket[Any]] = []
+        zmq = self._zmq
 
         def bound(kind: int, place: str, key: str) -> str:
             socket = self._context.socket(kind)
@@ -161,7 +161,6 @@ class VllmKvEvents:
             try:
                 socket.bind(place)
             except zmq.ZMQError as error:
-                self._context.destroy(0)
                 raise UsageError(f'{key} = "{place}": can\'t listen there: {error}') from None
             return socket.getsockopt_string(zmq.LAST_ENDPOINT)
 
@@ -169,6 +168,14 @@ class VllmKvEvents:
         self._replay_bound = ""
         if replay_endpoint is not None:
             self._replay_bound = bound(zmq.ROUTER, replay_endpoint, "kv.events_replay")
+
+    def _start(self) -> None:
+        try:
+            self._thread.start()
+        except RuntimeError as error:
+            raise UsageError(
+                f"kv.events: {error}: raise the limit of threads (ulimit -u, pids.max)"
+            ) from None
 
     def _run(self) -> None:
         zmq = self._zmq
@@ -258,3 +265,13 @@ class VllmKvEvents:
                 return self._shape(
                     "BlockRemoved", {"block_hashes": [block_hash(event.key)], "medium": MEDIUM}
                 )
+
+
+def _library() -> Any:
+    try:
+        import zmq
+    except ImportError:
+        raise UsageError(
+            "kv.events needs pyzmq, which is not installed: pip install antiphon[events]"
+        ) from None
+    return zmq

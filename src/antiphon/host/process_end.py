@@ -32,11 +32,16 @@ def end_with_parent() -> None:
     """For processes that compute for another one, at their begin.
 
     What ends a command (Ctrl-C, `timeout`, a batch system) often reaches all of its processes: who
-    started them decides. If that one is killed they are, too.
+    started them decides. If that one is killed they are, too, also if it was before this call.
     """
     for one in (signal.SIGINT, signal.SIGTERM):
         signal.signal(one, signal.SIG_IGN)
     die_with_parent(signal.SIGKILL)
+    import multiprocessing  # in such processes it is loaded, in servers it need not be
+
+    parent = multiprocessing.parent_process()
+    if parent is not None and not parent.is_alive():
+        signal.raise_signal(signal.SIGKILL)
 
 
 def die_with_parent(number: signal.Signals) -> None:

@@ -89,41 +89,39 @@ class SharedKv:
 
     @contextlib.asynccontextmanager
     async def open(self, leases: TakenLeases) -> AsyncIterator[None]:
-        """While it lasts, other workers reach this one's leases and memory, and it the store."""
-        self._port = PeerPort(
-            data_socket(self._folder, self._info().id),
-            owner=self._info,
-            descriptor=self._region.fd,
-            leases=leases,
-            clock=time.monotonic,
-        )
-        server = None
-        if self._door is not None:
-            if self._by_nixl:
-                self._nixl = await asyncio.to_thread(NixlMemory, self._region)
-            server = PageServer(
-                self._region,
-                self._door.data,
-                must_seal=self._door.reach.network.encrypt_kv,
-                setting=self._door.setting,
+        """While it lasts, other workers reach this one's leases and memory, and it the store.
+
+        The door is closed at its end, or when it can't begin. Raises `UsageError`: a port or a
+        socket that can't be had, or NIXL that is not there.
+        """
+        async with contextlib.AsyncExitStack() as until_end:
+            port = self._port = PeerPort(
+                data_socket(self._folder, self._info().id),
+                owner=self._info,
+                descriptor=self._region.fd,
+                leases=leases,
+                clock=time.monotonic,
             )
-            self._port.open_to_hosts(
-                self._door.listeners,
-                self._door.reach.server,
-                server,
-                None if self._nixl is None else self._nixl.access,
-            )
-        await self._port.start()
-        if self._store is not None:
-            self._store.start()
-        try:
+            if (door := self._door) is not None:
+                for listener in door.listeners:
+                    until_end.callback(listener.close)
+                if self._by_nixl:
+                    self._nixl = await asyncio.to_thread(NixlMemory, self._region)
+                    until_end.push_async_callback(asyncio.to_thread, self._nixl.close)
+                server = PageServer(
+                    self._region,
+                    door.data,
+                    must_seal=door.reach.network.encrypt_kv,
+                    setting=door.data_setting,
+                )
+                until_end.push_async_callback(asyncio.to_thread, server.close)
+                memory = None if self._nixl is None else self._nixl.access
+                port.open_to_hosts(door.listeners, door.reach.server, server, memory)
+            until_end.push_async_callback(port.close)
+            await port.start()
+            if self._store is not None:
+                self._store.start()
             yield
-        finally:
-            await self._port.close()
-            if server is not None:
-                await asyncio.to_thread(server.close)
-            if self._nixl is not None:
-                await asyncio.to_thread(self._nixl.close)
 
     async def settled(self) -> None:
         """Return when the first attempt to use the store has ended, or takes too long."""

@@ -29,7 +29,7 @@ from .loop_guard import guard_loop
 from .socket_folder import STORE_SOCKET, private_folder
 from .store.at_rest_key import read_at_rest_key
 from .store.kv_store import KvStore
-from .store.pool.opened_pool import opened_pool
+from .store.pool.opened_pool import OpenedPool, opened_pool
 from .store.port import StorePort
 from .supervisor.messages import Alive, Ready, Stop, ToRunning
 from .supervisor.parent import Parent, run_child
@@ -109,7 +109,7 @@ async def serve_store(
     *,
     on_ready: Callable[[], object],
 ) -> None:
-    """Keep blocks, reached at socket `path`, until `stop`.
+    """Keep blocks, reached at socket `path`, until `stop`. The folder of `slower` is closed then.
 
     Raises `UsageError` if the socket can't be had, or the place in a pool of stores, and the first
     law that was broken.
@@ -121,16 +121,7 @@ async def serve_store(
             broken.set_exception(error)
 
     guard_loop(breaks)
-    pool = opened_pool(config, clock=time.monotonic)
-    kv_store = KvStore(
-        config,
-        slower.folder,
-        slower.remote,
-        pool.where if pool is not None else None,
-        seal=slower.seal,
-        broken=breaks,
-        clock=time.monotonic,
-    )
+    pool, kv_store = await _made(config, slower, breaks)
     port = StorePort(
         path,
         kv_store,
@@ -158,6 +149,30 @@ async def serve_store(
                 await kv_store.hand_over(HAND_OVER_S)
             await pool.port.close()
         await kv_store.close()
+
+
+async def _made(
+    config: Config, slower: SlowerTiers, broken: Callable[[BaseException], None]
+) -> tuple[OpenedPool | None, KvStore]:
+    """The place in a pool, and the store; when one can't be had, nothing stays open."""
+    pool = None
+    try:
+        pool = opened_pool(config, clock=time.monotonic)
+        return pool, KvStore(
+            config,
+            slower.folder,
+            slower.remote,
+            pool.where if pool is not None else None,
+            seal=slower.seal,
+            broken=broken,
+            clock=time.monotonic,
+        )
+    except BaseException:
+        if pool is not None:
+            await pool.port.close()
+        if slower.folder is not None:
+            slower.folder.close()
+        raise
 
 
 def slower_tiers(config: Config) -> SlowerTiers:

@@ -4,6 +4,7 @@ With products "in one shape" the law needs no more of torch than that equal shap
 equal kernels; the processor's own shapes need its BLAS to keep the law of `test_projection.py`.
 """
 
+from collections.abc import Callable
 from functools import cache
 
 import pytest
@@ -83,18 +84,16 @@ def test_bits_are_the_same_in_a_batch_of_40(dtype: str, shapes: str, device: str
 
 @pytest.mark.parametrize("threads", [2, 3])
 @KINDS_OF
-def test_bits_do_not_depend_on_the_number_of_threads(dtype: str, shapes: str, threads: int) -> None:
+def test_bits_do_not_depend_on_the_number_of_threads(
+    dtype: str, shapes: str, threads: int, torch_threads: Callable[[int], None]
+) -> None:
     kv = KvDtype.FP32 if dtype == "fp32" else KvDtype.BF16
     one = alone("cpu", "llama", dtype, shapes, kv, 0)
-    before = torch.get_num_threads()
-    try:
-        torch.set_num_threads(threads)
-        bench = DeviceBench(model_on("cpu", "llama", dtype, shapes), "cpu", 16, 10, 0, kv)
-        lane = bench.lane(one.tokens)
-        for count in (CONTEXT - 11, 1, 10):
-            assert torch.equal(bench.step([(lane, count)])[0], one.logits[lane.done - 1])
-    finally:
-        torch.set_num_threads(before)
+    torch_threads(threads)
+    bench = DeviceBench(model_on("cpu", "llama", dtype, shapes), "cpu", 16, 10, 0, kv)
+    lane = bench.lane(one.tokens)
+    for count in (CONTEXT - 11, 1, 10):
+        assert torch.equal(bench.step([(lane, count)])[0], one.logits[lane.done - 1])
 
 
 @DEVICES

@@ -1,6 +1,8 @@
 """Where a host is reached, by what it is told and by what the router counts with."""
 
 import socket
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,9 +14,18 @@ from peer_kit import Leases
 from antiphon.core.config import build
 from antiphon.errors import UsageError
 from antiphon.live.kv_listeners import KvListeners
-from antiphon.live.network import GATEWAY_NAME, Reach, bound, reach_of, tls_name, worker_door
+from antiphon.live.network import (
+    GATEWAY_NAME,
+    Reach,
+    WorkerDoor,
+    bound,
+    reach_of,
+    tls_name,
+    worker_door,
+)
 from antiphon.live.router_times import router_times
 from antiphon.live.shared_kv import SharedKv
+from antiphon.live.socket_folder import SocketTakenError, data_socket, listen
 from antiphon.perf import read_times
 from antiphon.store.transfer import OwnedRegion
 from antiphon.types import HostPort, NetworkConfig
@@ -58,7 +69,7 @@ def test_each_worker_has_two_ports_of_its_own(keys: Path) -> None:
         ]
         assert doors[0].at == HostPort(host="box2", addresses=(LOOPBACK,), port=first)
         with pytest.raises(
-            UsageError, match=r"network\.worker_port \(.*\): port .* is taken by .*pid"
+            UsageError, match=r"network\.worker_port \+ 2 \(.*\): port .* is taken by .*pid"
         ):
             worker_door(here, 1)
     finally:
@@ -67,28 +78,59 @@ def test_each_worker_has_two_ports_of_its_own(keys: Path) -> None:
                 listener.close()
 
 
-async def test_a_data_port_that_is_taken_is_named_like_the_other(keys: Path) -> None:
-    first = free_ports(2)
-    door = worker_door(reach(keys, "box2", join=("10.0.0.1",), worker_port=first), 0)
+@asynccontextmanager
+async def kv_behind(door: WorkerDoor, folder: Path) -> AsyncIterator[SharedKv]:
+    """The KV of a worker whose door that is, not open yet; afterwards the door is shut."""
     region = OwnedRegion(KV)
     kv = SharedKv(
         region,
         KvListeners(),
         worker_info,
         config=build({"store": {"enabled": False}}),
-        folder=keys,
+        folder=folder,
         door=door,
     )
-    told = rf"^network\.worker_port \(.*\): port 127\.0\.0\.1:{first + 1} is taken by .*pid"
     try:
-        with socket.create_server((LOOPBACK, first + 1)), pytest.raises(UsageError, match=told):
-            async with kv.open(Leases()):
-                pytest.fail("it is open")
+        yield kv
+        assert all(listener.fileno() < 0 for listener in door.listeners)
     finally:
         await kv.close()
         region.close()
         for listener in door.listeners:
             listener.close()
+
+
+@pytest.mark.parametrize("number", [0, 1])
+async def test_a_data_port_that_is_taken_is_named_with_what_chooses_it(
+    keys: Path, number: int
+) -> None:
+    first = free_ports(4)
+    door = worker_door(reach(keys, "box2", join=("10.0.0.1",), worker_port=first), number)
+    above = 2 * number + 1
+    told = (
+        rf"^network\.worker_port \+ {above} \(worker_port in .*\): "
+        rf"port 127\.0\.0\.1:{first + above} is taken by .*pid"
+    )
+    async with kv_behind(door, keys) as kv:
+        with socket.create_server((LOOPBACK, first + above)), pytest.raises(UsageError, match=told):
+            async with kv.open(Leases()):
+                pytest.fail("it is open")
+
+
+async def test_a_door_that_can_not_be_opened_to_this_host_is_open_to_no_other(
+    keys: Path, folder: Path
+) -> None:
+    first = free_ports(2)
+    door = worker_door(reach(keys, "box2", join=("10.0.0.1",), worker_port=first), 0)
+    taken = listen(data_socket(folder, worker_info().id))
+    try:
+        async with kv_behind(door, folder) as kv:
+            with pytest.raises(SocketTakenError):
+                async with kv.open(Leases()):
+                    pytest.fail("it is open")
+            socket.create_server((LOOPBACK, first + 1)).close()  # no data is served either
+    finally:
+        taken.close()
 
 
 def test_any_free_port_is_one_on_all_addresses() -> None:

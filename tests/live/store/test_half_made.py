@@ -1,6 +1,7 @@
 """What a store has made when the next part of it can't be made is given back: no thread, no open
 file and no memory stays, and the same store serves whoever comes later."""
 
+import asyncio
 import gc
 import threading
 from collections.abc import Iterator
@@ -12,7 +13,10 @@ from pool_kit import free_ports, pool_table
 from store_callers import FakeGateway, FakeWorker, until
 from store_kit import RemoteDict, on_disk, served
 
-from antiphon.errors import PeerError
+from antiphon.core.config import build
+from antiphon.errors import PeerError, UsageError
+from antiphon.live.socket_folder import STORE_SOCKET
+from antiphon.live.store_process import serve_store, slower_tiers
 from antiphon.types import Tier
 
 
@@ -89,3 +93,29 @@ async def test_a_lender_of_encoded_blocks_that_can_not_be_made_leaves_nothing(
             refused.clear()
         async with CodedWorker(path) as worker:
             await worker.put(2)
+
+
+async def test_a_store_that_can_not_begin_leaves_neither_its_disk_nor_its_place_in_a_pool(
+    folder: Path, refused: dict[str, int]
+) -> None:
+    [port] = free_ports(1)
+    table = pool_table("a", port, [])
+    disk = {"memory_bytes": "1MiB", "disk_bytes": "8MiB", "dir": str(folder / "kv")}
+    config = build({"store": disk, "store_pool": table})
+
+    async def begin() -> None:
+        slower = slower_tiers(config)
+        path = folder / STORE_SOCKET
+        await serve_store(config, path, slower, asyncio.Event(), on_ready=lambda: None)
+
+    (folder / "other").mkdir(mode=0o700)
+    async with served(folder / "other", pool={**table, "name": "b"}):
+        before = held(folder)
+        with pytest.raises(UsageError, match=r"store_pool\.listen"):
+            await begin()
+        assert held(folder) == before
+    before = held(folder)
+    refused["kv-map"] = 0
+    with pytest.raises(UsageError, match="new thread"):
+        await begin()
+    assert held(folder) == before

@@ -1,12 +1,12 @@
 """Stores of a pool with keys: over TLS, KV encrypted; without a certificate nobody is in."""
 
-import asyncio
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
+from link_kit import running
 from pool_kit import eventually_all, free_ports, pool_table, right_or_missing
 from store_callers import FakeWorker, until
 from store_kit import served
@@ -101,12 +101,8 @@ async def watched(
         on_left=lambda: None,
         clock=time.monotonic,
     )
-    watching = asyncio.create_task(store.run())
-    try:
+    async with running(store.run()):
         yield store, held
-    finally:
-        watching.cancel()
-        await asyncio.gather(watching, return_exceptions=True)
 
 
 @pytest.mark.parametrize("stranger", ["plain", "foreign", "other name"])

@@ -8,7 +8,9 @@ from pool_kit import free_ports, pool_table
 
 from antiphon.core.config import build
 from antiphon.errors import UsageError
+from antiphon.live.store.pool import opened_pool as module
 from antiphon.live.store.pool.opened_pool import opened_pool
+from antiphon.live.store.pool.pool_dial import pool_socket
 
 
 @pytest.mark.usefixtures("folder")
@@ -46,3 +48,15 @@ async def test_another_port_is_no_remedy_where_the_port_is_not_what_is_wrong(
     (folder / "antiphon").chmod(0o700)
     with pytest.raises(UsageError, match=r"others can enter it; (?!.*another port)"):
         opened_pool(config, clock=time.monotonic)
+
+
+@pytest.mark.usefixtures("folder")
+async def test_who_can_call_nobody_listens_nowhere(monkeypatch: pytest.MonkeyPatch) -> None:
+    def unusable(keys: None) -> None:
+        raise UsageError("keys: can't be used")
+
+    monkeypatch.setattr(module, "dial_by", unusable)
+    [port] = free_ports(1)
+    with pytest.raises(UsageError, match="can't be used"):
+        opened_pool(build({"store_pool": pool_table("a", port, [])}), clock=time.monotonic)
+    assert not pool_socket(port).exists()

@@ -9,28 +9,33 @@ from antiphon.types import HostPort
 from .reach import Reach
 from .tls_door import bound
 
-_SETTING = "network.worker_port (worker_port in the cluster's file)"
-
 
 @dataclass(frozen=True, slots=True, eq=False)
 class WorkerDoor:
     """`listeners` are for control streams, and whoever opens the door owns them; `data` are the
-    endpoints at which pages are to be served. `setting`: what chooses the ports of both."""
+    endpoints at which pages are to be served, and `data_setting` is what chooses their port."""
 
     reach: Reach
     at: HostPort
     listeners: tuple[socket.socket, ...]
     data: tuple[str, ...]
-    setting: str = _SETTING
+    data_setting: str
 
 
 def worker_door(reach: Reach, number: int) -> WorkerDoor:
     """That of worker `number`, from 0, of this host. Raises `UsageError` if a port is taken."""
     network = reach.network
     port = network.worker_port and network.worker_port + 2 * number
-    listeners = bound(network.addresses, port, _SETTING)
+    listeners = bound(network.addresses, port, _setting(2 * number))
     own = listeners[0].getsockname()[1]
     data = tuple(
         "tcp://" + format_host_port(address, port and port + 1) for address in network.addresses
     )
-    return WorkerDoor(reach, reach.own(own), tuple(listeners), data)
+    setting = _setting(2 * number + 1)
+    return WorkerDoor(reach, reach.own(own), tuple(listeners), data, setting)
+
+
+def _setting(above: int) -> str:
+    """What chooses the port that is so many above the first worker's first."""
+    key = "network.worker_port" + (f" + {above}" if above else "")
+    return f"{key} (worker_port in the cluster's file; each worker has two ports from there on)"

@@ -1,14 +1,12 @@
 """Runs a placement search: its trials in the simulator, side by side in processes."""
 
-import multiprocessing
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from antiphon.core.goodput import GOAL, Attainment, Goodput
 from antiphon.core.placement import Candidate, PlacementSearch, Trial
-from antiphon.host import end_with_parent
+from antiphon.host.process_pool import process_pool
 
 from .placement_case import PlacementCase
 
@@ -56,22 +54,10 @@ def _judging(case: PlacementCase, processes: int) -> Iterator[_Judge]:
     if processes == 1:
         yield lambda trials: ((trial, _judged(case, trial)) for trial in trials)
         return
-    others = multiprocessing.active_children()
-    pool = ProcessPoolExecutor(
-        processes, mp_context=multiprocessing.get_context("spawn"), initializer=end_with_parent
-    )
-    try:
+    with process_pool(processes) as pool:
         yield lambda trials: zip(
             trials, pool.map(_judged, [case] * len(trials), trials), strict=True
         )
-    except BaseException:
-        # Nobody wants what is still being simulated.
-        for process in multiprocessing.active_children():
-            if process not in others:
-                process.kill()
-        pool.shutdown(wait=False, cancel_futures=True)
-        raise
-    pool.shutdown()
 
 
 def _judged(case: PlacementCase, trial: Trial) -> Goodput | Attainment:

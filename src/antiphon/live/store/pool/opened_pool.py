@@ -51,6 +51,7 @@ def opened_pool(config: Config, *, clock: Callable[[], Seconds]) -> OpenedPool |
     keys = read_host_keys(Path(config.network.keys)) if config.network.keys else None
     name = _name(pool.name, keys)
     more = [other for other in config.network.addresses if keys and other != listen[0]]
+    dial = dial_by(keys)
     port = PoolPort(listen, keys, config.cluster, more=more, clock=clock)
     addresses = config.network.addresses or (port.host,)
     where = Whereabouts(
@@ -58,7 +59,7 @@ def opened_pool(config: Config, *, clock: Callable[[], Seconds]) -> OpenedPool |
         data=tuple(str(TcpEndpoint(address, 0)) for address in addresses),
         sealed=keys is not None and config.network.encrypt_kv,
         here=keys is None,
-        dial=dial_by(keys),
+        dial=dial,
         coding=coding,
     )
     return OpenedPool(port, where)

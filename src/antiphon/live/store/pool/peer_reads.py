@@ -67,6 +67,14 @@ class _Wanted:
     filled: "asyncio.Future[Filled | None]"
 
 
+@dataclass(frozen=True, slots=True)
+class _Plain:
+    """A block that is lent as it is, and the slot that it is for."""
+
+    lent: LentBlock
+    slot: Slot
+
+
 class PeerReads:
     """From one life of a peer. `threads` wait for data; `client`, and `encoded` (None: the peer
     lends blocks as they are only), belong to this from now on. `read_level`: what both sides'
@@ -275,28 +283,24 @@ class PeerReads:
         """Those that came and are what was lent, and how many were tried. Nothing is written any
         more when it returns."""
         slots = {one.key: one.slot for one in batch}
-        raw = [block for block in answer.blocks if not block.encoded_bytes]
+        raw = [_Plain(one, slots[one.key]) for one in answer.blocks if not one.encoded_bytes]
         encoded = [Encoded(one, slots[one.key]) for one in answer.blocks if one.encoded_bytes]
         timeout_s = max(0.001, ends_at - self._clock())
         if level != RAW:
             self._book.encoded_there(level, answer.encoded, answer.encode_s, self._name)
         plain, coded = await asyncio.gather(
-            self._pull_raw(raw, slots, timeout_s, moving),
+            self._pull_raw(raw, timeout_s, moving),
             self._pull_encoded(encoded, level, timeout_s, moving),
         )
         return {**plain, **coded[0]}, len(raw) + coded[1]
 
     async def _pull_raw(
-        self,
-        blocks: Sequence[LentBlock],
-        slots: dict[BlockKey, Slot],
-        timeout_s: Seconds,
-        moving: Moving,
+        self, blocks: Sequence[_Plain], timeout_s: Seconds, moving: Moving
     ) -> dict[BlockKey, Filled]:
         if not blocks:
             return {}
         loop = asyncio.get_running_loop()
-        work = loop.run_in_executor(self._threads, self._pull, blocks, slots, timeout_s, moving)
+        work = loop.run_in_executor(self._threads, self._pull, blocks, timeout_s, moving)
         try:
             come = await asyncio.shield(work)
         except asyncio.CancelledError:
@@ -318,28 +322,25 @@ class PeerReads:
         return come, len(blocks) if pulled.tried else 0
 
     def _pull(
-        self,
-        blocks: Sequence[LentBlock],
-        slots: dict[BlockKey, Slot],
-        timeout_s: Seconds,
-        moving: Moving,
+        self, blocks: Sequence[_Plain], timeout_s: Seconds, moving: Moving
     ) -> dict[BlockKey, Filled]:
         """On a thread. A block that is late has told `moving`, too, how fast the peer is."""
         count = self._memory.slot_pages
         pulls = [
-            PagePull(page, slots[block.key] * count + number)
-            for block in blocks
-            for number, page in enumerate(block.pages)
+            PagePull(page, one.slot * count + number)
+            for one in blocks
+            for number, page in enumerate(one.lent.pages)
         ]
         page_bytes = self._memory.slot_bytes // count
         good = moving.pull(self._client, pulls, timeout_s, page_bytes)
         come: dict[BlockKey, Filled] = {}
-        for at, block in enumerate(blocks):
+        for at, one in enumerate(blocks):
             if all(good[at * count : (at + 1) * count]):
-                first = slots[block.key] * count
+                first = one.slot * count
                 sealed = self._memory.region.seal(range(first, first + count))
-                if [page.checksum for page in sealed] == [page.checksum for page in block.pages]:
-                    come[block.key] = Filled(sealed)
+                lent = [page.checksum for page in one.lent.pages]
+                if [page.checksum for page in sealed] == lent:
+                    come[one.lent.key] = Filled(sealed)
         return come
 
 

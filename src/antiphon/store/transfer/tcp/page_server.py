@@ -18,6 +18,7 @@ import socket
 import threading
 from collections import Counter
 from collections.abc import Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 
 from antiphon.core.tcp_endpoint import TcpEndpoint, parse_endpoint
@@ -68,7 +69,7 @@ class PageServer:
         limits: ServerLimits = ServerLimits(),
     ) -> None:
         """Raises `UsageError`: an address that is none, or that can't be listened at, as its port
-        is taken (it is named by whom) or for another reason."""
+        is taken (it is named by whom) or for another reason; no descriptor or thread is left."""
         self.keys = DataKeys()
         self.keys.on_revoked(self._end_all_of)
         warm_up_owner(region)
@@ -82,19 +83,26 @@ class PageServer:
         self._streams: set[ServedStream] = set()
         self._ended = Counter[str]()
         self._closed = False
-        self._listeners = _listening(endpoints, setting)
-        self._bell, self._waker = socket.socketpair()
-        self.endpoints = tuple(str(_endpoint_of(one)) for one in self._listeners)
         self._threads: set[threading.Thread] = set()
         self._acceptor = threading.Thread(target=self._accept, name="kv-accept", daemon=True)
-        try:
-            self._acceptor.start()
-        except RuntimeError as error:
-            for one in (self._bell, self._waker, *self._listeners):
-                one.close()
-            raise UsageError(
-                f"KV can't be served, {error}: raise the limit of threads (ulimit -u, pids.max)"
-            ) from None
+        with ExitStack() as unless_made:
+            self._listeners = _listening(endpoints, setting)
+            for one in self._listeners:
+                unless_made.enter_context(one)
+            self.endpoints = tuple(str(_endpoint_of(one)) for one in self._listeners)
+            try:
+                self._bell, self._waker = map(unless_made.enter_context, socket.socketpair())
+                self._acceptor.start()
+            except OSError as error:
+                raise UsageError(
+                    f"KV can't be served, {error.strerror}: raise the limit of open files "
+                    "(ulimit -n)"
+                ) from None
+            except RuntimeError as error:
+                raise UsageError(
+                    f"KV can't be served, {error}: raise the limit of threads (ulimit -u, pids.max)"
+                ) from None
+            unless_made.pop_all()
 
     def admit(self) -> DataAccess:
         """A key for one more taker."""
