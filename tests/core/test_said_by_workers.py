@@ -125,6 +125,7 @@ def offered(ttl_s: float) -> EventBatch:
         (token(1, Logprobs(-1.0, ((10, -1.0),))), "a likely token is 10"),
         (pulled(), ""),
         (pulled(pulled_tokens=-1), "pulled_tokens is -1"),
+        (pulled(moved_bytes=-1), "moved_bytes is -1"),
         (pulled(seconds=inf), "seconds is inf"),
         (fetched(), ""),
         (fetched(fetched_tokens=-4), "fetched_tokens is -4"),

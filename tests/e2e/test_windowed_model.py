@@ -108,7 +108,8 @@ def test_what_one_worker_computed_another_goes_on_with(
     entries = -(-tokens // PAGE_TOKENS)
     passed = (tokens + 1 - WINDOW) // BLOCK_TOKENS * BLOCK_TOKENS // PAGE_TOKENS
     pages = entries + (LAYERS - 1) * (entries - passed)
-    assert metrics("antiphon_link_bytes_total") == pages * PAGE_TOKENS * A_LAYER
+    for counter in ("antiphon_pulled_bytes_total", "antiphon_link_bytes_total"):
+        assert metrics(counter) == pages * PAGE_TOKENS * A_LAYER, counter
     assert pages < entries * LAYERS / 4
     assert metrics("antiphon_failed_pulls_total") == 0
     assert metrics("antiphon_recomputed_tokens_total") == 0

@@ -131,6 +131,7 @@ odd_events = st.one_of(
         cached_tokens=integers,
         missing_tokens=integers,
         seconds=seconds,
+        moved_bytes=integers,
     ),
     st.builds(lambda ttl_s: replace(offer(request()), owner="w1", ttl_s=ttl_s), seconds),
 )

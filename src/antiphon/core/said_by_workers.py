@@ -147,6 +147,7 @@ def _wrong_pulled(pulled: Pulled) -> str:
         _wrong_count("pulled_tokens", pulled.pulled_tokens)
         or _wrong_count("cached_tokens", pulled.cached_tokens)
         or _wrong_count("missing_tokens", pulled.missing_tokens)
+        or _wrong_count("moved_bytes", pulled.moved_bytes)
         or _wrong_seconds("seconds", pulled.seconds)
     )
 

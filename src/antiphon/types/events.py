@@ -100,6 +100,8 @@ class Pulled:
     missing_tokens: int = 0
     problem: str = ""
     seconds: Seconds = 0.0
+    moved_bytes: int = 0
+    """Of the pages that came: whole ones, and of layers with windows the last window's alone."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

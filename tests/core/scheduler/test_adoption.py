@@ -30,7 +30,7 @@ def test_an_adopted_request_decodes_at_once_and_never_computes_its_prompt() -> N
     assert [page.source.page for page in pull.pages] == list(pull.offer.sequences[0].table)
     pair.end_pull(pull)
     assert entry.pulled == Pulled(
-        request=RequestId("r"), attempt=1, pulled_tokens=7, cached_tokens=0
+        request=RequestId("r"), attempt=1, pulled_tokens=7, cached_tokens=0, moved_bytes=4
     )
     plan = pair.step(pair.decode)
     assert plan is not None and [len(chunk.tokens) for chunk in plan.chunks] == [1]

@@ -74,6 +74,7 @@ def test_of_eight_windows_the_last_one_moves() -> None:
     assert len(pull.pages) == moved
     pair.end_pull(pull)
     assert entry.pulled is not None and entry.pulled.pulled_tokens == PROMPT
+    assert entry.pulled.moved_bytes == moved * pull.offer.kv.page_bytes
     assert pair.decode.scheduler.view(0.0).held_pages < moved + 4 * (1 + PASSING)
     to_the_end(pair, entry)
 

@@ -27,7 +27,14 @@ async def test_kv_is_handed_over(split, tokenizer):
             await p.until(lambda: len(p.renewed) > 1)  # the taker takes its time
             assert set(p.renewed) == {LEASE}
             d.say(
-                Pulled(request=request.id, attempt=1, pulled_tokens=3, cached_tokens=0, seconds=0.5)
+                Pulled(
+                    request=request.id,
+                    attempt=1,
+                    pulled_tokens=3,
+                    cached_tokens=0,
+                    seconds=0.5,
+                    moved_bytes=2048,
+                )
             )
             d.tokens(adopted, words[1:], first=1)
             d.end(adopted)
@@ -41,7 +48,7 @@ async def test_kv_is_handed_over(split, tokenizer):
             'antiphon_offers_total{model_name="scripted",role="prefill",worker="p"} 1.0',
             'antiphon_pulls_total{model_name="scripted",role="decode",worker="d"} 1.0',
             'antiphon_pulled_tokens_total{model_name="scripted",role="decode",worker="d"} 3.0',
-            'antiphon_pulled_bytes_total{model_name="scripted",role="decode",worker="d"} 3.0',
+            'antiphon_pulled_bytes_total{model_name="scripted",role="decode",worker="d"} 2048.0',
             'antiphon_pull_seconds_total{model_name="scripted",role="decode",worker="d"} 0.5',
             'antiphon_leases{model_name="scripted"} 0.0',
             'antiphon_held_requests{model_name="scripted",stage="decode"} 0.0',

@@ -185,6 +185,8 @@ class Receiving:
         `BugError` if no such pull is under way or `good` does not answer it.
         """
         flight = self._flight(Pull, request, attempt, good)
+        assert isinstance(flight.order, Pull)
+        page_bytes = flight.order.offer.kv.page_bytes
         party = [part.sequence for part in flight.parts]
         owner = party[0].owner
         cached = self._tokens_here(party)
@@ -202,6 +204,7 @@ class Receiving:
             missing_tokens=missing,
             problem=said,
             seconds=took_s,
+            moved_bytes=sum(good) * page_bytes,
         )
 
     def fetched(

@@ -152,6 +152,7 @@ class _Tally:
         self.pulls = 0
         self.failed_pulls = 0
         self.pulled_tokens = 0
+        self.pulled_bytes = 0
         self.recomputed_tokens = 0
         self.pull_s = 0.0
         self.fetches = 0
@@ -176,6 +177,7 @@ _TALLIES: tuple[tuple[str, str, Callable[[_Tally], float]], ...] = (
         lambda one: one.failed_pulls,
     ),
     ("antiphon_pulled_tokens", "Tokens whose KV it pulled.", lambda one: one.pulled_tokens),
+    ("antiphon_pulled_bytes", "Bytes of the pages that it pulled.", lambda one: one.pulled_bytes),
     ("antiphon_pull_seconds", "Time that its pulls took, in all.", lambda one: one.pull_s),
     (
         "antiphon_recomputed_tokens",
@@ -249,6 +251,7 @@ class ClusterCounters:
                 tally.pulls += 1
                 tally.failed_pulls += fact.missing_tokens > 0
                 tally.pulled_tokens += fact.pulled_tokens
+                tally.pulled_bytes += fact.moved_bytes
                 tally.recomputed_tokens += fact.missing_tokens
                 tally.pull_s += fact.seconds
             case Fetched():
@@ -303,17 +306,12 @@ class ClusterCounters:
 
     def _of_workers(self, model: str) -> Iterator[Metric]:
         tallies = sorted(self._tallies.items(), key=lambda item: item[0])
-        pulled_bytes = (
-            "antiphon_pulled_bytes",
-            "Bytes of the KV that it pulled.",
-            lambda one: one.pulled_tokens * self.kv_bytes_per_token,
-        )
         fetched_bytes = (
             "antiphon_fetched_bytes",
             "Bytes of the KV that it fetched from the store.",
             lambda one: one.fetched_tokens * self.kv_bytes_per_token,
         )
-        for name, text, read in (*_TALLIES, pulled_bytes, fetched_bytes):
+        for name, text, read in (*_TALLIES, fetched_bytes):
             counter = CounterMetricFamily(name, text, labels=_WORKER_LABELS)
             for (worker, role), tally in tallies:
                 counter.add_metric([model, worker, role.value], read(tally))
