@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
+from hypothesis import is_hypothesis_test
 
 # This tree's package comes first in child processes too.
 _SOURCE = str(Path(__file__).parents[1] / "src")
@@ -46,7 +47,7 @@ _BY_THE_HUNDRED = (
     "_queueing",
     "_hot_prefix",
 )
-"""How files end whose tests play many drawn histories, or long ones."""
+"""How files end whose tests play long histories."""
 
 
 def pytest_collection_modifyitems(items: Sequence[pytest.Item]) -> None:
@@ -54,6 +55,7 @@ def pytest_collection_modifyitems(items: Sequence[pytest.Item]) -> None:
     Whatever else runs it, such as a simulation or a law on many histories, is there for other
     reasons, and takes twice as long if it is measured."""
     for item in items:
-        many = item.path.stem.endswith(_BY_THE_HUNDRED)
+        drawn = is_hypothesis_test(getattr(item, "obj", None))
+        many = drawn or item.path.stem.endswith(_BY_THE_HUNDRED)
         if many or _MEASURED.isdisjoint(item.path.parents):
             item.add_marker(pytest.mark.no_cover)

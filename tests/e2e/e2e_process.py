@@ -5,6 +5,7 @@ import json
 import os
 import re
 import signal
+import ssl
 import subprocess
 import sys
 import threading
@@ -23,6 +24,10 @@ START_S = 120.0
 """The first start of all converts weights and compiles kernels."""
 WAIT_S = 60.0
 """For what takes a moment, the restart of a worker at most."""
+LOOK_S = 0.04
+"""Between two looks at what is waited for: each costs the server time, too."""
+PLAIN = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+"""For calls without TLS: to read the system's certificates takes longer than most of them."""
 
 SHAPES = {
     "1M": ("--mixed", "1"),
@@ -100,11 +105,11 @@ class Served:
                     return seen
             assert self.process.poll() is None, "".join(self.output)
             assert time.monotonic() < end, f"{seen}\n{''.join(self.output)}"
-            time.sleep(0.01)
+            time.sleep(LOOK_S)
 
     def metrics(self) -> "Metrics":
         """What `/metrics` shows."""
-        return Metrics(httpx.get(f"{self.url}/metrics", timeout=60).text)
+        return Metrics(httpx.get(f"{self.url}/metrics", timeout=60, verify=PLAIN).text)
 
     def pids(self) -> list[int]:
         """The supervisor's and those of its children."""

@@ -2,10 +2,11 @@
 
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import pytest
 from e2e_process import Served
 
 from command_here import run_here
@@ -14,12 +15,19 @@ LOAD = ("--workload", "fixed:input=16,output=8", "--rate", "4", "--duration", "5
 LAX = ("--slo", "ttft=60s,tpot=60s")
 
 
+@pytest.fixture(scope="module")
+def served(tiny: Path) -> Iterator[Served]:
+    named = ("--served-model-name", "tiny", "--max-model-len", "4096")
+    server = Served("serve", str(tiny), "--port", "0", "--kv-memory", "8MiB", *named)
+    yield server
+    assert server.stop() == 0, "".join(server.output)
+
+
 def bench(*arguments: str) -> Any:
     return run_here("bench", *arguments)
 
 
-def test_our_own_server_is_measured(serve: Callable[..., Served], tmp_path: Path) -> None:
-    served = serve("--served-model-name", "tiny")
+def test_our_own_server_is_measured(served: Served, tmp_path: Path) -> None:
     folder = tmp_path / "run"
     done = bench(served.url, *LOAD, *LAX, "--warmup", "1s", "-o", str(folder))
     assert done.returncode == 0, done.stderr
@@ -43,12 +51,10 @@ def test_our_own_server_is_measured(serve: Callable[..., Served], tmp_path: Path
     )
     assert links
     assert all(link.startswith("#") for link in links)
-    assert served.stop() == 0
 
 
-def test_an_agent_s_workflow_ends_whole(serve: Callable[..., Served]) -> None:
+def test_an_agent_s_workflow_ends_whole(served: Served) -> None:
     """Turns quote what others were answered: the tiny model's odd texts go back to it."""
-    served = serve("--max-model-len", "4096")
     workload = "agents:fan_out=2,tool_gap=50ms"
     options = ("--workload", workload, "--rate", "5", "--duration", "2s", "--warmup", "0s")
     done = bench(served.url, *options, *LAX, "--json")

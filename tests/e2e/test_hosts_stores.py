@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 from completions import ask
-from e2e_process import run
 from hosts_kit import TwoHosts, health, of
 
+from command_here import run_here
 from netns_kit import Link, joined_hosts
 
 pytestmark = pytest.mark.timeout(300)
@@ -73,13 +73,13 @@ def test_what_one_host_has_computed_the_other_one_fetches(hosts: TwoHosts) -> No
                 > 0
             )
         )
-    assert run("drain", "prefill-0", "--url", hosts.server.url).returncode == 0
+    assert run_here("drain", "prefill-0", "--url", hosts.server.url).returncode == 0
     try:
         forget_own_cache(hosts)
         before = counted(hosts, "vllm:external_prefix_cache_hits_total", worker=DECODES)
         again = asked(hosts, TALE)
     finally:
-        back = run("role", "prefill-0", "prefill", "--url", hosts.server.url)
+        back = run_here("role", "prefill-0", "prefill", "--url", hosts.server.url)
         assert back.returncode == 0, back.stderr
     assert again == first
     assert counted(hosts, "vllm:external_prefix_cache_hits_total", worker=DECODES) > before
@@ -108,11 +108,11 @@ def test_operators_see_links_paths_and_the_pool(hosts: TwoHosts) -> None:
     [host_store] = status["host_stores"]
     assert (host_store["id"], host_store["pool"][0]["name"]) == ("box2.store", "box1")
     assert status["store"]["pool"][0]["name"] == "box2"
-    shown = run("status", "--url", hosts.server.url)
+    shown = run_here("status", "--url", hosts.server.url)
     assert shown.returncode == 0, shown.stderr
     for word in ("KV that workers pulled:", "Pool of stores:", "box2.store", addresses[1]):
         assert word in shown.stdout
-    stats = run("kv", "stats", "--json", "--url", hosts.server.url)
+    stats = run_here("kv", "stats", "--json", "--url", hosts.server.url)
     assert [host["host"] for host in json.loads(stats.stdout)["hosts"]] == ["box2"]
     owner = {"reader": DECODES, "owner": "prefill-0"}
     assert counted(hosts, "antiphon_path_up", **owner) == len(addresses)
@@ -123,7 +123,7 @@ def test_operators_see_links_paths_and_the_pool(hosts: TwoHosts) -> None:
 def test_each_door_is_called(hosts: TwoHosts) -> None:
     command = ("cluster", "check", str(hosts.file), "--keys", str(hosts.keys), "--dial", "--json")
     with hosts.inside():
-        done = run(*command)
+        done = run_here(*command)
     assert done.returncode == 0, done.stdout + done.stderr
     called = [one for row in json.loads(done.stdout)["hosts"] for one in row["dialed"]]
     assert [one["what"] for one in called] == ["gateway", "store"] * 2 + ["store"] * 2
@@ -134,7 +134,7 @@ def test_each_door_is_called(hosts: TwoHosts) -> None:
     hosts.net.cut(1)
     try:
         with hosts.inside():
-            done = run(*command)
+            done = run_here(*command)
     finally:
         hosts.net.mend(1)
     assert done.returncode == 1

@@ -3,17 +3,28 @@
 import json
 import os
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import httpx
+import pytest
 from e2e_process import Metrics, Served, at_rest, joined, standing_still
 
 from command_here import run_here
 
 BLOCK = 64
 LONG = "It was the best of times, it was the worst of times. " * 30
+
+
+@pytest.fixture(scope="module")
+def pair(tiny: Path) -> Iterator[Served]:
+    """Two workers beside a store. Each test asks what nobody else does."""
+    room = ("--kv-memory", "8MiB", "--store-memory", "64MiB")
+    served = Served("serve", str(tiny), "--port", "0", "--mixed", "2", *room)
+    served.until(joined)
+    yield served
+    assert served.stop() == 0, "".join(served.output)
 
 
 def ask(served: Served, prompt: str = LONG, key: str | None = None) -> dict[str, Any]:
@@ -54,15 +65,24 @@ def tokens_at(lookup: dict[str, Any]) -> dict[tuple[str, str], int]:
     return {(place["holder"], place["tier"]): place["tokens"] for place in lookup["places"]}
 
 
-def stored(served: Served, blocks: int, key: str | None = None) -> None:
-    """Wait until the store has so many blocks, and the router knows."""
+def stored(served: Served, prompt: str = LONG) -> None:
+    """Wait until the store has it, and the router knows what the store has."""
 
-    def there(metrics: Metrics) -> bool:
-        return metrics("antiphon_store_blocks") >= blocks and metrics(
-            "antiphon_kv_index_held"
-        ) >= metrics("antiphon_store_blocks")
+    def missing() -> int:
+        found = kv(served, "lookup", "--text", prompt)
+        return found["blocks"] * BLOCK - tokens_at(found)["store", "any"]
 
-    served.until_metrics(there)
+    served._until(missing, lambda tokens: tokens == 0)
+    served.until_metrics(
+        lambda seen: seen("antiphon_kv_index_held") >= seen("antiphon_store_blocks")
+    )
+
+
+def computed_by(served: Served, prompt: str = LONG) -> str:
+    """The one worker that has it."""
+    places = tokens_at(kv(served, "lookup", "--text", prompt))
+    [worker] = [holder for (holder, tier), tokens in places.items() if tier == "device" and tokens]
+    return worker
 
 
 def kill_store(served: Served) -> int:
@@ -72,32 +92,28 @@ def kill_store(served: Served) -> int:
     return pid
 
 
-def test_operators_find_pin_and_forget_what_a_request_left(serve: Callable[..., Served]) -> None:
-    served = serve("--store-memory", "64MiB")
-    served.until(joined)
-    first = ask(served)
+def test_operators_find_pin_and_forget_what_a_request_left(pair: Served) -> None:
+    prompt = "What operators see. " + LONG
+    first = ask(pair, prompt)
     blocks = first["prompt"] // BLOCK
-    stored(served, blocks)
-    found = kv(served, "lookup", "--text", LONG)
+    stored(pair, prompt)
+    found = kv(pair, "lookup", "--text", prompt)
     assert (found["tokens"], found["blocks"], found["store"]) == (first["prompt"], blocks, "ready")
-    everywhere = {
-        ("mixed-0", "device"): blocks * BLOCK,
-        ("store", "host"): blocks * BLOCK,
-        ("store", "any"): blocks * BLOCK,
-    }
-    assert tokens_at(found) == everywhere
-    assert kv(served, "pin", "--text", LONG)["blocks"] == blocks
-    [tier] = kv(served, "stats")["tiers"]
-    assert (tier["pinned_blocks"], tier["blocks"]) == (blocks, blocks)
-    assert kv(served, "unpin", "--text", LONG)["blocks"] == blocks
-    assert kv(served, "verify")["blocks"] == 0
-    assert kv(served, "clear", "--text", LONG, "--yes")["blocks"] == blocks
-    gone = tokens_at(kv(served, "lookup", "--text", LONG))
-    assert gone == {**everywhere, ("store", "host"): 0, ("store", "any"): 0}
-    refused = run_here("kv", "pin", "--text", LONG, "--url", served.url)
+    there = {(computed_by(pair, prompt), "device"), ("store", "host"), ("store", "any")}
+    assert {place: tokens for place, tokens in tokens_at(found).items() if tokens} == (
+        dict.fromkeys(there, blocks * BLOCK)
+    )
+    assert kv(pair, "pin", "--text", prompt)["blocks"] == blocks
+    [tier] = kv(pair, "stats")["tiers"]
+    assert tier["pinned_blocks"] == blocks <= tier["blocks"]
+    assert kv(pair, "unpin", "--text", prompt)["blocks"] == blocks
+    assert kv(pair, "verify")["blocks"] == 0
+    assert kv(pair, "clear", "--text", prompt, "--yes")["blocks"] == blocks
+    gone = tokens_at(kv(pair, "lookup", "--text", prompt))
+    assert gone == {**tokens_at(found), ("store", "host"): 0, ("store", "any"): 0}
+    refused = run_here("kv", "pin", "--text", prompt, "--url", pair.url)
     assert refused.returncode == 1
     assert "none of the prompt's" in refused.stderr
-    assert served.stop() == 0
 
 
 def test_another_worker_fetches_what_one_has_computed(
@@ -117,10 +133,8 @@ def test_another_worker_fetches_what_one_has_computed(
     )
     served.until(joined)
     first = ask(served)
-    stored(served, first["prompt"] // BLOCK)
-    places = tokens_at(kv(served, "lookup", "--text", LONG))
-    [computed] = [w for (w, tier), tokens in places.items() if tier == "device" and tokens]
-    assert run_here("drain", computed, "--url", served.url).returncode == 0
+    stored(served)
+    assert run_here("drain", computed_by(served), "--url", served.url).returncode == 0
     again = ask(served)
     assert again["choice"] == first["choice"]
     assert (first["cached"], again["cached"]) == (0, whole(first))
@@ -140,26 +154,23 @@ def test_another_worker_fetches_what_one_has_computed(
         assert replayed.returncode == 0, replayed.stdout + replayed.stderr
 
 
-def test_a_killed_store_fails_nothing_and_comes_back(serve: Callable[..., Served]) -> None:
-    served = serve("--store-memory", "64MiB")
-    served.until(joined)
-    first = ask(served)
-    stored(served, first["prompt"] // BLOCK)
-    kill_store(served)
-    assert ask(served)["choice"] == first["choice"]
-    other = ask(served, "Another text. " + LONG)
-    served.until_metrics(lambda seen: seen("antiphon_store_connections_total") == 2)
-    served.until_metrics(lambda seen: seen("antiphon_store_up") == 1)
-    served._until(  # what a killed store had is gone, but a worker that has it offers it again
-        lambda: tokens_at(kv(served, "lookup", "--text", LONG))["store", "any"],
-        lambda tokens: tokens == whole(first),
-    )
-    assert served.status()["store"]["life"] == 2
-    assert ask(served, "Another text. " + LONG)["choice"] == other["choice"]
-    ask(served, "A third one. " + LONG)
-    stored(served, other["prompt"] // BLOCK)
-    served.until_metrics(at_rest)
-    assert served.stop() == 0
+def test_a_killed_store_fails_nothing_and_comes_back(pair: Served) -> None:
+    prompt, another, third = (f"{name} beside a killed store. " + LONG for name in "ABC")
+    first = ask(pair, prompt)
+    stored(pair, prompt)
+    connections = pair.metrics()("antiphon_store_connections_total")
+    life = pair.status()["store"]["life"]
+    kill_store(pair)
+    assert ask(pair, prompt)["choice"] == first["choice"]
+    other = ask(pair, another)
+    pair.until_metrics(lambda seen: seen("antiphon_store_connections_total") == connections + 1)
+    pair.until_metrics(lambda seen: seen("antiphon_store_up") == 1)
+    stored(pair, prompt)  # what it had is gone, but a worker that has it offers it again
+    assert pair.status()["store"]["life"] == life + 1
+    assert ask(pair, another)["choice"] == other["choice"]
+    ask(pair, third)
+    stored(pair, third)
+    pair.until_metrics(at_rest)
 
 
 def test_blocks_go_to_disk_and_outlive_store_and_worker(
@@ -173,7 +184,7 @@ def test_blocks_go_to_disk_and_outlive_store_and_worker(
     served.until(joined)
     first = ask(served)
     blocks = first["prompt"] // BLOCK
-    stored(served, blocks)
+    stored(served)
     named = ("--text", LONG)
     assert kv(served, "move", "--to", "disk", *named)["blocks"] == blocks
     places = tokens_at(kv(served, "lookup", *named))
@@ -188,34 +199,32 @@ def test_blocks_go_to_disk_and_outlive_store_and_worker(
     assert tokens_at(kv(served, "lookup", *named))["store", "host"] == whole(first)
     assert kv(served, "verify")["blocks"] == 0
     assert run_here("restart", "mixed-0", "--url", served.url).returncode == 0
-    stored(served, blocks)
+    stored(served)
     again = ask(served)
     assert again["choice"] == first["choice"]
     assert again["cached"] == whole(first)
     assert served.stop() == 0
 
 
-def test_a_stopped_store_costs_no_more_than_its_deadline(serve: Callable[..., Served]) -> None:
+def test_a_stopped_store_costs_no_more_than_its_deadline(pair: Served) -> None:
     """Mooncake 1088: a store that hung made every call wait for a minute."""
-    served = serve("--mixed", "2", "--store-memory", "64MiB")
-    served.until(joined)
-    first = ask(served)
-    stored(served, first["prompt"] // BLOCK)
-    places = tokens_at(kv(served, "lookup", "--text", LONG))
-    [computed] = [w for (w, tier), tokens in places.items() if tier == "device" and tokens]
-    assert run_here("drain", computed, "--url", served.url).returncode == 0
-    with standing_still(served.status()["store"]["pid"]):
-        assert ask(served)["choice"] == first["choice"]
-        again = ask(served)  # this worker has it now, whatever the store does
+    prompt = "Beside a store that stands still. " + LONG
+    first = ask(pair, prompt)
+    stored(pair, prompt)
+    computed = computed_by(pair, prompt)
+    assert run_here("drain", computed, "--url", pair.url).returncode == 0
+    with standing_still(pair.status()["store"]["pid"]):
+        assert ask(pair, prompt)["choice"] == first["choice"]
+        again = ask(pair, prompt)  # this worker has it now, whatever the store does
         assert (again["choice"], again["cached"]) == (first["choice"], whole(first))
-        served.until_metrics(lambda seen: seen("antiphon_store_up") == 0)
-        away = run_here("kv", "clear", "--all", "--yes", "--url", served.url)
+        pair.until_metrics(lambda seen: seen("antiphon_store_up") == 0)
+        away = run_here("kv", "clear", "--all", "--yes", "--url", pair.url)
         assert away.returncode == 1
         assert "KV store" in away.stderr
-    served.until_metrics(lambda seen: seen("antiphon_store_up") == 1)
-    assert tokens_at(kv(served, "lookup", "--text", LONG))["store", "any"] == whole(first)
-    served.until_metrics(at_rest)
-    assert served.stop() == 0
+    pair.until_metrics(lambda seen: seen("antiphon_store_up") == 1)
+    assert tokens_at(kv(pair, "lookup", "--text", prompt))["store", "any"] == whole(first)
+    assert run_here("role", computed, "mixed", "--url", pair.url).returncode == 0
+    pair.until_metrics(at_rest)
 
 
 def test_tenants_do_not_find_each_others_blocks(

@@ -17,7 +17,7 @@ LAYER = 1
 
 
 def bench_of(page_tokens: int, kv_dtype: KvDtype) -> Bench:
-    return Bench(model_of(SPEC), page_tokens, pages=6 * 256, kv_dtype=kv_dtype)
+    return Bench(model_of(SPEC), page_tokens, pages=6 * 256 // page_tokens, kv_dtype=kv_dtype)
 
 
 def filled(page_tokens: int, kv_dtype: KvDtype) -> Bench:

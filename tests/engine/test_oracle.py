@@ -12,7 +12,7 @@ from antiphon.engine.batch import Batch
 from antiphon.engine.kv_memory import KvMemory
 from antiphon.types import SequenceKey
 
-OUTPUTS = 64
+OUTPUTS = 24
 TIE = 1e-4
 CLOSE = 1e-3
 

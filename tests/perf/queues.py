@@ -2,6 +2,7 @@
 
 import heapq
 from collections.abc import Sequence
+from functools import cache
 from math import log
 
 from antiphon.core.draws import Draws
@@ -9,8 +10,14 @@ from antiphon.core.draws import Draws
 
 def exponential(mean: float, count: int, *, seed: int) -> list[float]:
     """So many draws."""
+    return [mean * one for one in _draws(count, seed)]
+
+
+@cache
+def _draws(count: int, seed: int) -> tuple[float, ...]:
+    """Of mean 1: many queues are told by the same draws."""
     draws = Draws(seed)
-    return [-mean * log(1 - draws.fraction(number)) for number in range(count)]
+    return tuple(-log(1 - draws.fraction(number)) for number in range(count))
 
 
 def waits(gaps: Sequence[float], services: Sequence[float], servers: int = 1) -> list[float]:

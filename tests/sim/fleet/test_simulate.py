@@ -1,6 +1,7 @@
 """Runs of scenarios: what their users saw, whatever went wrong meanwhile."""
 
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -35,6 +36,12 @@ def run(text: str, seed: int = 1) -> Measured:
     return simulate(scenario, load_plan(scenario, seed))
 
 
+@cache
+def calm() -> Measured:
+    """The run that nothing disturbs."""
+    return run(SPLIT + LOAD)
+
+
 def test_every_call_of_the_plan_ends_once_and_as_long_as_it_was_planned() -> None:
     scenario = scenario_of(SPLIT + LOAD)
     plan = load_plan(scenario, 1)
@@ -50,7 +57,7 @@ def test_every_call_of_the_plan_ends_once_and_as_long_as_it_was_planned() -> Non
 
 
 def test_equal_seeds_give_equal_runs_and_others_do_not() -> None:
-    first, again, other = run(SPLIT + LOAD), run(SPLIT + LOAD), run(SPLIT + LOAD, seed=2)
+    first, again, other = calm(), run(SPLIT + LOAD), run(SPLIT + LOAD, seed=2)
     assert first == again
     assert first.records != other.records
 
@@ -69,11 +76,11 @@ FAULTS = {
 @pytest.mark.parametrize("target", ["prefill-0", "decode-0"])
 def test_no_call_is_lost_to_a_fault(action: str, target: str) -> None:
     fault = f'[[fault]]\nat = "5s"\ntarget = "{target}"\naction = "{action}"\n{FAULTS[action]}\n'
-    calm, measured = run(SPLIT + LOAD), run(SPLIT + LOAD + fault)
-    assert len(measured.records) == len(calm.records)
+    measured = run(SPLIT + LOAD + fault)
+    assert len(measured.records) == len(calm().records)
     assert all(one.error is None for one in measured.records)
     if target.startswith("decode"):  # prompts are as soon computed by the other one
-        assert measured.records != calm.records, "it had no effect"
+        assert measured.records != calm().records, "it had no effect"
     said, in_all = measured.run.notes
     assert said.startswith(f"Fault 1: {action} {target} at 5.0 s; ")
     assert "no effect" not in said
@@ -84,7 +91,7 @@ def test_no_call_is_lost_to_a_fault(action: str, target: str) -> None:
     assert (cost.entry, cost.kind, cost.target, cost.at_s) == (1, action, target, 5.0)
     assert cost.happened
     assert cost.lost_calls == pytest.approx(costs.lost_calls)
-    assert calm.summary.faults is None
+    assert calm().summary.faults is None
     if (action, target) == ("kill", "decode-0"):
         assert costs.tried_again > 0
         assert costs.wasted_tokens > costs.tried_again, "each of them had a prompt"
@@ -111,7 +118,7 @@ def test_a_gateway_that_dies_cuts_its_streams_short_and_takes_calls_again() -> N
     errors = {one.error for one in measured.records}
     assert errors <= {None, CallError.CUT_SHORT, CallError.UNREACHABLE}
     assert any(one.error is None for one in measured.records if one.due_at_s > 12)
-    assert len(measured.records) == len(run(SPLIT + LOAD).records)
+    assert len(measured.records) == len(calm().records)
 
 
 def test_a_fault_that_waits_for_an_event() -> None:
@@ -163,7 +170,7 @@ def test_a_trace_in_its_full_size_has_its_own_lengths_and_times() -> None:
 
 
 def test_gaps_between_tokens_are_not_made_up_of_the_ends_of_answers() -> None:
-    every, ends = run(SPLIT + LOAD), run(SPLIT + LOAD + 'token-times = "ends"\n')
+    every, ends = calm(), run(SPLIT + LOAD + 'token-times = "ends"\n')
     assert every.summary.itl is not None
     assert ends.summary.itl is None
     assert (ends.summary.ttft, ends.summary.tpot) == (every.summary.ttft, every.summary.tpot)
@@ -188,7 +195,7 @@ def test_a_run_that_is_stopped_has_what_had_ended(tmp_path: Path) -> None:
     assert not measured.whole
     assert measured.run.duration_s == pytest.approx(10, abs=0.1)
     assert "Interrupted after 10.0 of 20 s" in measured.run.notes[0]
-    whole = run(SPLIT + LOAD).records
+    whole = calm().records
     assert set(measured.records) < set(whole)
     keep(measured, tmp_path / "run")
     assert not open_run(tmp_path / "run").whole
