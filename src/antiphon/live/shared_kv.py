@@ -23,9 +23,11 @@ from .kv_listeners import KvListeners
 from .kv_pages import MappedPages, OwnersPages
 from .network import Address, WorkerDoor
 from .nixl_pages import NixlPages
+from .part_loader import PartLoader
 from .peer_port import PeerPort, TakenLeases
 from .peer_pull_path import PeerPullPath
 from .socket_folder import data_socket, store_socket
+from .staged_region import StagedRegion
 from .store_client import StoreClient
 from .store_session import StoreAccess
 from .tcp_pages import TcpPages
@@ -57,6 +59,7 @@ class SharedKv:
         self._copying = ThreadPoolExecutor(1, thread_name_prefix="kv-copy")
         self._reading = ThreadPoolExecutor(_READERS, thread_name_prefix="kv-read")
         self._closing = ThreadPoolExecutor(1, thread_name_prefix="kv-close")
+        self._loader = PartLoader(region) if isinstance(region, StagedRegion) else None
         self._pull_timeout_s = config.cluster.lease_ttl_s
         self._nixl: NixlMemory | None = None
         self._path = PeerPullPath(
@@ -143,6 +146,8 @@ class SharedKv:
         self._path.close()
         for threads in (self._copying, self._closing, self._reading):
             await asyncio.to_thread(threads.shutdown)
+        if self._loader is not None:
+            await asyncio.to_thread(self._loader.close)
 
     def _address(self, owner: Owner) -> Address:
         """Where the owner is asked. Raises `PeerError`: not from here."""
@@ -157,7 +162,12 @@ class SharedKv:
             return MappedPages(owner.worker, self._region, self._copying)
         timeout_s = self._pull_timeout_s
         tcp = TcpPages(
-            owner.worker, self._region, self._reading, closing=self._closing, timeout_s=timeout_s
+            owner.worker,
+            self._region,
+            self._reading,
+            closing=self._closing,
+            timeout_s=timeout_s,
+            loader=self._loader,
         )
         if self._nixl is None:
             return tcp

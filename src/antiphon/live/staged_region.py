@@ -25,6 +25,21 @@ class StagedRegion(OwnedRegion):
         """The pages of `memory`, which has this region as its area, are what is shared here."""
         self._memory = memory
 
+    @property
+    def layers(self) -> int:
+        """Of which a page is a run, in equal parts."""
+        return 1 if self._memory is None else self._memory.layout.layers
+
+    def load(self, pages: Pages, start: int, end: int) -> None:
+        """Copy bytes of pages to the device, where nobody reads them before `loaded`."""
+        if self._memory is not None:
+            self._memory.load(pages, start, end)
+
+    def loaded(self, pages: Pages) -> None:
+        """All bytes of these pages, as they are now, were loaded."""
+        if self._memory is not None:
+            self._memory.loaded(pages)
+
     def back_each(self, pages: Sequence[PageId] | Pages) -> bool:
         """See `OwnedRegion`: whoever writes to pages calls it before. Those of the device are old
         from now on; `DeviceKv.begin_write` says otherwise of what the engine writes."""

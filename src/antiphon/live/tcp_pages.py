@@ -27,6 +27,7 @@ from antiphon.types import (
     WorkerId,
 )
 
+from .part_loader import PartLoader
 from .path_uses import path_uses
 from .pull_path import Copied, why_missed
 
@@ -43,7 +44,10 @@ class _Running:
 
 
 class TcpPages:
-    """One life of an owner. A pull ends after `timeout_s`, with what has come by then."""
+    """One life of an owner. A pull ends after `timeout_s`, with what has come by then.
+
+    With a `loader`, pages come in its parts, and it takes each to the device when it is here.
+    """
 
     transport = Transport.TCP
 
@@ -55,12 +59,14 @@ class TcpPages:
         *,
         closing: Executor,
         timeout_s: Seconds,
+        loader: PartLoader | None = None,
     ) -> None:
         self._owner = owner
         self._own = own
         self._threads = threads
         self._closing = closing
         self._timeout_s = timeout_s
+        self._loader = loader
         self._lock = threading.Lock()
         self._access: DataAccess | None = None
         self._client: PageClient | None = None
@@ -123,7 +129,12 @@ class TcpPages:
 
     def _copy(self, pull: Pull) -> Copied:
         client = self._opened()
-        number = client.begin(pull_table(pull.pages), self._timeout_s)
+        table, load = pull_table(pull.pages), None
+        if self._loader is None:
+            number = client.begin(table, self._timeout_s)
+        else:
+            parts, load = self._loader.parts, self._loader.begin(pull.targets)
+            number = client.begin(table, self._timeout_s, parts=parts, on_part=load.here)
         with self._lock:
             running = self._pulls[pull.request, pull.attempt]
             running.client, running.number = client, number
@@ -131,6 +142,8 @@ class TcpPages:
         if not wanted:
             client.stop(number)
         read = client.wait(number)
+        if load is not None:
+            load.finish()
         good = tuple(read.good.tolist())
         if all(good):
             return Copied(good)

@@ -37,10 +37,12 @@ class PinnedMover:
                 self._host[page].copy_(self._device[page], non_blocking=True)
         self._out.synchronize()
 
-    def to_device(self, pages: npt.NDArray[np.int64]) -> None:
+    def to_device(
+        self, pages: npt.NDArray[np.int64], start: int = 0, end: int | None = None
+    ) -> None:
         """See `PageMover`."""
         self._in.wait_stream(torch.cuda.default_stream(self._device.device))
         with torch.cuda.stream(self._in):
             for page in pages.tolist():
-                self._device[page].copy_(self._host[page], non_blocking=True)
+                self._device[page, start:end].copy_(self._host[page, start:end], non_blocking=True)
         self._in.synchronize()

@@ -42,8 +42,8 @@ class PageMover(Protocol):
         """When this returns, they are there."""
         ...
 
-    def to_device(self, pages: Pages) -> None:
-        """When this returns, they are there."""
+    def to_device(self, pages: Pages, start: int = 0, end: int | None = None) -> None:
+        """When this returns, these bytes of each are there. Calls may come from two threads."""
         ...
 
 
@@ -60,11 +60,11 @@ class PlainMover:
         there = self._device.index_select(0, wanted.to(self._device.device))
         self._host.index_copy_(0, wanted, there.cpu())
 
-    def to_device(self, pages: Pages) -> None:
+    def to_device(self, pages: Pages, start: int = 0, end: int | None = None) -> None:
         """See `PageMover`."""
         wanted = torch.from_numpy(pages)
-        here = self._host.index_select(0, wanted).to(self._device.device)
-        self._device.index_copy_(0, wanted.to(self._device.device), here)
+        here = self._host[:, start:end].index_select(0, wanted).to(self._device.device)
+        self._device[:, start:end].index_copy_(0, wanted.to(self._device.device), here)
 
 
 class DeviceKv(PagedKv):
@@ -138,6 +138,16 @@ class DeviceKv(PagedKv):
         listed = np.asarray(pages, np.int64)
         there = listed[(listed >= 0) & (listed < self.pages)]
         self._current[there] = Current.HOST
+
+    def load(self, pages: Pages, start: int, end: int) -> None:
+        """Copy bytes of the area's pages here, which are on their way there: nobody reads these
+        pages on the device, and they count as old, before `loaded` or `bring`."""
+        if self._mover is not None:
+            self._mover.to_device(pages, start, end)
+
+    def loaded(self, pages: Pages) -> None:
+        """All bytes of these have been loaded, and nobody has written to them since."""
+        self._current[pages] = Current.BOTH
 
     def current(self, page: PageId) -> Current:
         """Where this page's content is now."""
