@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-from hypothesis import is_hypothesis_test
 
 # This tree's package comes first in child processes too.
 _SOURCE = str(Path(__file__).parents[1] / "src")
@@ -47,7 +46,7 @@ _BY_THE_HUNDRED = (
     "_queueing",
     "_hot_prefix",
 )
-"""How files end whose tests play long histories."""
+"""How files end whose tests play many drawn histories, or long ones."""
 
 
 def pytest_collection_modifyitems(items: Sequence[pytest.Item]) -> None:
@@ -55,7 +54,6 @@ def pytest_collection_modifyitems(items: Sequence[pytest.Item]) -> None:
     Whatever else runs it, such as a simulation or a law on many histories, is there for other
     reasons, and takes twice as long if it is measured."""
     for item in items:
-        drawn = is_hypothesis_test(getattr(item, "obj", None))
-        many = drawn or item.path.stem.endswith(_BY_THE_HUNDRED)
+        many = item.path.stem.endswith(_BY_THE_HUNDRED)
         if many or _MEASURED.isdisjoint(item.path.parents):
             item.add_marker(pytest.mark.no_cover)

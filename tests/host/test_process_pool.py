@@ -20,13 +20,13 @@ from time import sleep
 from antiphon.host.process_pool import process_pool
 
 if __name__ != "__main__" and sys.argv[1] == "early":  # its parent ends while this is imported
-    print("there", flush=True)
+    os.write(1, b"there\\n")
     while os.getppid() == int(os.environ["PARENT"]):
         sleep(0.001)
 
 
 def compute(number: int) -> None:
-    print("there", flush=True)
+    os.write(1, b"there\\n")  # at once: there are two of them
     while True:
         signal.pause()
 

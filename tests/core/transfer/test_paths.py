@@ -254,6 +254,22 @@ def test_whom_the_peer_refuses_everywhere_is_told_before_its_deadline() -> None:
     assert paths.problem == "the server does not take the key"
 
 
+def test_a_handshake_that_broke_beside_others_connections_is_no_refusal() -> None:
+    """What cuts all connections at once cuts some in the middle of their handshake."""
+    paths = Paths(1, 2)
+    book = SliceBook(paths)
+    pull = book.begin(Cut.of(1, [(0, PAGE)], PAGE), deadline=100.0)
+    paths.failed(0, "the connection broke", 1.0)
+    paths.failed(0, "the server does not take the key", 1.0, refused=True)
+    book.expire(1.0)
+    assert book.wanted(pull)
+    now = paths.hopeless_until(1.0)
+    assert paths.may_connect(0, now)
+    paths.failed(0, "the server does not take the key", now, refused=True)
+    book.expire(now)
+    assert book.over(pull)
+
+
 @given(st.integers(1, 3), st.integers(0, 8))
 def test_a_refusal_is_not_for_ever(count: int, again: int) -> None:
     """A handshake that breaks in the middle looks like one: the next pull after a rest tries."""

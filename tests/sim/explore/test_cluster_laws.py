@@ -40,14 +40,14 @@ from antiphon.testing.faulty_cluster import (
 )
 
 SEEDS = {
-    Family.HONEST: (*range(40), 387, 619),
-    Family.IMPATIENT: (*range(40), 95),
-    Family.GATEWAY: range(30),
-    Family.HOSTILE: range(40),
-    Family.STORE: range(30),
-    Family.HANDOVER: range(40),
+    Family.HONEST: (*range(100), 387, 619),
+    Family.IMPATIENT: range(100),
+    Family.GATEWAY: range(50),
+    Family.HOSTILE: range(80),
+    Family.STORE: range(40),
+    Family.HANDOVER: range(80),
 }
-SLICES = 3
+SLICES = 6
 
 
 @cache
@@ -85,7 +85,7 @@ def test_the_runs_reach_what_they_are_for() -> None:
     assert seen["outcome finished"] > seen["Settle"] / 2
 
 
-@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("seed", range(20))
 def test_without_faults_nothing_is_tried_twice_or_computed_twice(seed: int) -> None:
     setup = setup_of(seed, Family.HONEST, faults=FaultPlan(seed))
     counts = run_cluster(setup, Family.HONEST).counts
@@ -136,7 +136,7 @@ def test_all_laws_hold_beside_a_store_that_loses_blocks(family: Family) -> None:
     cancelled read had pinned leaked. Mooncake 2187: a read that can't be had is a miss.
     """
     seen: Counter[str] = Counter()
-    for seed in range(8):
+    for seed in range(15):
         seen += beside_store(seed, family)
     assert min(seen["fetched tokens"], seen["missing tokens"]) > 100
 
@@ -150,7 +150,7 @@ LAYERED = StoreSpec(
 def test_all_laws_hold_where_steps_begin_before_their_kv_is_here(family: Family) -> None:
     """Workers die, stop and lose their gateway in the middle of such steps."""
     seen: Counter[str] = Counter()
-    for seed in range(8):
+    for seed in range(15):
         seen += beside_store(seed, family, LAYERED, step_s=0.03)
     assert seen["Awaited"] > 0
 

@@ -51,7 +51,8 @@ class _Path:
     speed: PathSpeed = field(default_factory=PathSpeed)
     breaker: Breaker = field(default_factory=_breaker)
     ready: bool = False
-    refused: bool = False
+    refusals: int = 0
+    """In a row."""
     in_flight: int = 0
     round_trip_s: Seconds = 0.0
     bytes_total: int = 0
@@ -116,7 +117,7 @@ class Paths:
     def connected(self, path: int, round_trip_s: Seconds) -> None:
         """A connection is open: nothing has come over it yet. Mutates, as all that follow."""
         one = self._paths[path]
-        one.ready, one.refused = True, False
+        one.ready, one.refusals = True, 0
         one.round_trip_s = round_trip_s
 
     def took(self, path: int, size: int, now: Seconds) -> None:
@@ -144,7 +145,8 @@ class Paths:
         """A connection broke, stalled or could not be opened; `refused`: the key opens nothing."""
         one = self._paths[path]
         one.failures_total += 1
-        one.problem, one.refused = problem, refused
+        one.problem = problem
+        one.refusals = one.refusals + 1 if refused else 0
         one.breaker.failed(now)
         one.ready = one.breaker.state is BreakerState.CLOSED and one.ready
 
@@ -159,9 +161,10 @@ class Paths:
         return min(_rests_until(one, now) for one in self._paths)
 
     def refused(self, now: Seconds) -> bool:
-        """Whether the peer lets us in nowhere: all paths rest for that. Later they are tried again,
-        since a connection that broke at the wrong moment looks the same."""
-        return self.hopeless_until(now) > now and all(one.refused for one in self._paths)
+        """Whether the peer lets us in nowhere: all paths rest for that alone. Later they are tried
+        again, since a connection that broke at the wrong moment looks the same."""
+        resting = self.hopeless_until(now) > now
+        return resting and all(one.refusals >= FAILURES for one in self._paths)
 
     @property
     def problem(self) -> str:
