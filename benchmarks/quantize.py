@@ -6,7 +6,7 @@
 
 Sizes are those of `antiphon models inspect`, KL and top-1 those of `antiphon models check` on the
 documentation that every Python has, in both with the KV type that `kv.dtype = "auto"` gives. Speed
-is `antiphon.LLM` on one core: a prompt of 512 tokens (a tiny model: 192), and 64 tokens of one
+is `antiphon.LLM` on one core: a prompt of 512 tokens (a tiny model: 128), and 64 tokens of one
 sequence after it; medians. Tiny models have random weights: their sizes and speeds mean nothing,
 and of quality they say that nothing is broken, no more. `none` is what KL is counted from: 0. On a
 busy machine (or with --loaded) no speed is measured. Kept in benchmarks/results/quantize.json.
@@ -113,7 +113,7 @@ def speed(
     model: str, quantize: str, told: dict[str, Any], rounds: int, *, real: bool
 ) -> dict[str, float]:
     """Tokens a second of one sequence: of its prompt, and after it."""
-    prompt = 512 if real else 192
+    prompt = 512 if real else 128
     prompts = iter(range(10**6))
     config = {"kv": {"prefix_cache": False}}
     with LLM(model, config=config, quantize=quantize, kv_memory="256MiB", cores=(0,)) as llm:
