@@ -259,22 +259,24 @@ class StoreFetch:
         if problem := _objection(fetch, located):
             return _Got(0, NotFetched.WRONG, problem)
         self._note_lossy(fetch.keys[at] for at in located.lossy)
+        found = len(located.blocks)
         pages = [
             PagePull(source, target)
-            for block, targets in zip(located.blocks, fetch.targets, strict=False)
-            for source, target in zip(block, targets, strict=True)
+            for at, (block, targets) in enumerate(zip(located.blocks, fetch.targets, strict=False))
+            for place, (source, target) in enumerate(zip(block, targets, strict=True))
+            if fetch.reads(at, place, found)
         ]
-        whole = len(located.blocks) == len(fetch.keys)
+        whole = found == len(fetch.keys)
         copied = PagesCopied((), Counter())
         if pages:
             copied = await self._pages(session, run, pages, whole=whole)
         good = copied.good.index(False) if False in copied.good else len(copied.good)
-        blocks = _whole_blocks(fetch, good)
+        blocks = found if good == len(pages) else _whole_blocks(fetch, good)
         if blocks == len(fetch.keys):
             return _Got(blocks)
         if copied.missed:
             return _Got(blocks, min(copied.missed), why_missed(copied.missed))
-        if blocks < len(located.blocks):
+        if blocks < found:
             return _Got(blocks, *self._why_given_up(run))
         problem = f"the KV store has {blocks} of {len(fetch.keys)} blocks"
         return _Got(blocks, NotFetched.GONE, problem)
@@ -360,8 +362,10 @@ def _objection(fetch: Fetch, located: Located) -> str:
 
 
 def _whole_blocks(fetch: Fetch, pages: int) -> int:
-    """How many blocks are whole if the first `pages` pages are good."""
+    """How many blocks can be gone on from if the first `pages` pages are good, and not all."""
     blocks = 0
+    if fetch.back:
+        return blocks
     for targets in fetch.targets:
         pages -= len(targets)
         if pages < 0:

@@ -197,13 +197,25 @@ class StoreSide:
     def copy(self, fetch: Fetch) -> tuple[bool, ...]:
         """Fill the pages of a fetch; for each block, whether it could be had.
 
-        Others are written too: a copy that breaks off leaves anything.
+        Others are written too: a copy that breaks off leaves anything. If windows pass pages of it,
+        so are those that are not read.
         """
         lost = self._lost(fetch)
-        return tuple(
-            self._copy_block(None if number in lost else key, targets)
-            for number, (key, targets) in enumerate(zip(fetch.keys, fetch.targets, strict=True))
-        )
+        keys = [None if number in lost else key for number, key in enumerate(fetch.keys)]
+        if not fetch.back:
+            return tuple(map(self._copy_block, keys, fetch.targets))
+        absent = (at for at, key in enumerate(keys) if key is None or self._store.get(key) is None)
+        found = next(absent, len(keys))
+        good = [
+            self._copy_block(
+                key if number < found else None,
+                targets,
+                {place for place in range(len(targets)) if not fetch.reads(number, place, found)},
+            )
+            for number, (key, targets) in enumerate(zip(keys, fetch.targets, strict=True))
+        ]
+        here = found if all(good[:found]) else 0
+        return (True,) * here + (False,) * (len(keys) - here)
 
     def spoil(self, plan: StepPlan) -> None:
         """The engine broke this plan off in the middle: what it was to write holds anything."""
@@ -216,7 +228,12 @@ class StoreSide:
         """Is what was copied out of the store what was put?"""
         return copy.verified(promised) is not None
 
-    def _copy_block(self, key: BlockKey | None, targets: tuple[int, ...]) -> bool:
+    def _copy_block(
+        self,
+        key: BlockKey | None,
+        targets: tuple[int, ...],
+        unread: Collection[int] = (),
+    ) -> bool:
         content = None if key is None else self._store.get(key)
         if key is None or content is None:
             for target in targets:
@@ -227,7 +244,10 @@ class StoreSide:
         if damage is not None:
             copies[-1] = copies[-1].damaged(damage)
         good = True
-        for copy, total, target in zip(copies, sums, targets, strict=True):
+        for place, (copy, total, target) in enumerate(zip(copies, sums, targets, strict=True)):
+            if place in unread:
+                self._memory.pull(target, (GARBAGE,) * self._memory.page_tokens)
+                continue
             self._memory.pull(target, copy.content)
             good &= self.is_good(copy, OfferedPage(target, 0, total))
         self._store.bad += not good

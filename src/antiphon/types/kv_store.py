@@ -43,6 +43,8 @@ class Fetch:
     `position`: how many blocks are before the first. `due`: when they are to be here, so that what
     is computed behind them is in time for the first token (None: it has no target); `compute_s`:
     what computing all of them takes here. Both as far as is known how fast prompts are computed.
+    `back`: of each page of a block, by how many blocks before the end of what comes it is still
+    read (0: always); empty: every page of every block is. Then what comes is of use as a whole only.
     """
 
     request: RequestId
@@ -53,6 +55,12 @@ class Fetch:
     position: int = 0
     due: Seconds | None = None
     compute_s: Seconds | None = None
+    back: tuple[int, ...] = ()
+
+    def reads(self, block: int, place: int, blocks: int) -> bool:
+        """Whether that page of that block is read by who goes on behind the first `blocks`."""
+        back = self.back[place] if self.back else 0
+        return not back or block >= blocks - back
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,7 +5,7 @@ from collections.abc import Collection
 from scheduler_bench import SETUP, request
 
 from antiphon.core.scheduler import Scheduler
-from antiphon.sim import ScriptedEngine, ShadowKv, ShadowStore, StoreSide
+from antiphon.sim import ScriptedEngine, ShadowStore, StoreSide
 from antiphon.testing.strategies import WorkerSetup
 from antiphon.types import Admitted, Fetch, LeaseId, Stage, StepPlan
 
@@ -16,7 +16,7 @@ class FetchBench:
     """Every token is 9, so that what a run leaves in the store is known to the next one."""
 
     def __init__(self, store: ShadowStore | None = None, setup: WorkerSetup = SETUP) -> None:
-        self.memory = ShadowKv(setup.kv.page_tokens)
+        self.memory = setup.shadow()
         self.store = ShadowStore() if store is None else store
         self.lost: Collection[int] = ()
         self.side = StoreSide(self.store, self.memory, lost=lambda _: self.lost)
@@ -66,9 +66,9 @@ class FetchBench:
         return events
 
 
-def filled(prompt: tuple[int, ...], **changes) -> ShadowStore:
+def filled(prompt: tuple[int, ...], setup: WorkerSetup = SETUP, **changes) -> ShadowStore:
     """A store that has all blocks of a request which ran elsewhere."""
-    bench = FetchBench()
+    bench = FetchBench(setup=setup)
     bench.add(request("elsewhere", prompt, **changes), 0)
     bench.finish()
     return bench.store

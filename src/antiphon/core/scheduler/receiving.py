@@ -151,6 +151,7 @@ class Receiving:
             position=blocks.start,
             due=self._due(leader),
             compute_s=self.pace.seconds(len(blocks) * size),
+            back=() if leader.followers else self._memory.blocks_back(),
         )
         self._fetches.append(fetch)
         self._depart(leader, _Flight(fetch, (_Part(leader, leader.computed, len(blocks)),), size))
@@ -337,6 +338,13 @@ class Receiving:
                 one = part.sequence
                 reach = part.start + whole * flight.piece_tokens
                 one.computed = min(reach, one.length - 1)
+                if isinstance(flight.order, Fetch) and flight.order.back:
+                    self._give_back_unread(one)
+
+    def _give_back_unread(self, sequence: SequenceState) -> None:
+        """Nothing came for the pages that no position from `computed` on reads."""
+        self._memory.pass_by(sequence, sequence.computed)
+        self._roster.promise_again(sequence.owner)
 
     def _count_whole(self, part: _Part, good: tuple[bool, ...]) -> None:
         """The pages that nothing came for are given back; or all is computed, in these, too."""

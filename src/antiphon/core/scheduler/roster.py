@@ -144,10 +144,19 @@ class Roster:
         party = [leader, *leader.followers]
         owner = leader.owner
         if owner.lease is not None:
-            owner.promised = tuple(page for one in party for page in one.table if page != NO_PAGE)
-            self.promised.add(owner.promised)
+            self._promise(owner, party)
             self.prefills[owner.request.id] = owner
         return party
+
+    def _promise(self, owner: RequestState, party: Iterable[SequenceState]) -> None:
+        owner.promised = tuple(page for one in party for page in one.table if page != NO_PAGE)
+        self.promised.add(owner.promised)
+
+    def promise_again(self, owner: RequestState) -> None:
+        """It has given pages back: if it is to be offered, those that it still has are promised."""
+        if owner.lease is not None:
+            self.promised.remove(owner.promised)
+            self._promise(owner, owner.alive)
 
     def received(self, request: RequestId, attempt: int) -> SequenceState | None:
         """Nothing is written any more: the living run, all but the first behind it.

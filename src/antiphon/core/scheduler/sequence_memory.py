@@ -189,6 +189,10 @@ class SequenceMemory:
         """
         return range(self.pages_for(sequence.computed), self.pages_for(end))
 
+    def blocks_back(self) -> tuple[int, ...]:
+        """As `Fetch.back`: how far back the pages of a block are read, of a sequence alone."""
+        return ()
+
     def pass_by(self, sequence: SequenceState, now: int) -> None:
         """Give back the pages that no position from `now` on reads: here there are none."""
 

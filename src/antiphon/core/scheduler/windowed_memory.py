@@ -6,7 +6,7 @@
 
 A sequence whose KV moves, or whose prompt others share, has room for all layers meanwhile: what
 does not come is computed there. But no more moves than is read again: of one sequence, what its
-windows see at the end. A prompt that several sequences share moves whole, and what is fetched does.
+windows see at the end, be it handed over or fetched. A prompt that several share moves whole.
 """
 
 from collections.abc import Collection, Iterable, Sequence
@@ -140,6 +140,15 @@ class WindowedMemory(SequenceMemory):
             return places
         first = self._groups.first_places(end)
         return [place for place in places if place >= first[place % self.entry_pages]]
+
+    def blocks_back(self) -> tuple[int, ...]:
+        """As of `SequenceMemory`: layers that see all read every block."""
+        groups = self._groups
+        entry = [0] * self.entry_pages
+        for window in groups.windows:
+            for place in window.places:
+                entry[place] = groups.blocks_back(window)
+        return tuple(entry * (self.block_tokens // self.page_tokens))
 
     def pass_by(self, sequence: SequenceState, now: int) -> None:
         """As of `SequenceMemory`."""
