@@ -8,6 +8,7 @@ from pathlib import Path
 import gguf
 import numpy as np
 import pytest
+from examples import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -168,7 +169,7 @@ def scratch(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("fuzz") / "damaged.gguf"
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(data=st.data())
 def test_mutations(tiny_gguf: Path, scratch: Path, data: st.DataObject) -> None:
     content = bytearray(tiny_gguf.read_bytes())
@@ -181,7 +182,7 @@ def test_mutations(tiny_gguf: Path, scratch: Path, data: st.DataObject) -> None:
     check_result(scratch, bytes(content))
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(data=st.data())
 def test_truncations(tiny_gguf: Path, scratch: Path, data: st.DataObject) -> None:
     content = tiny_gguf.read_bytes()

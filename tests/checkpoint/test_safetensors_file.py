@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from examples import examples
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from safetensors.torch import save_file
@@ -51,7 +52,7 @@ def test_damaged(tmp_path: Path, content: bytes, problem: str) -> None:
 
 
 @settings(
-    max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=examples(300), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 @given(data=st.data())
 def test_mutations_and_truncations(tmp_path: Path, data: st.DataObject) -> None:

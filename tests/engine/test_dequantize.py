@@ -4,6 +4,7 @@ import gguf
 import numpy as np
 import pytest
 import torch
+from examples import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -26,7 +27,7 @@ def assert_same_bits(found: torch.Tensor, expected: np.ndarray) -> None:
 
 
 @pytest.mark.parametrize("storage", StorageType)
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(data=st.data())
 def test_any_bytes(storage: StorageType, data: st.DataObject) -> None:
     elements, size = BLOCK_LAYOUT[storage]

@@ -6,6 +6,7 @@ from functools import cache
 
 import pytest
 import torch
+from examples import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tiny_llama import (
@@ -80,7 +81,7 @@ def alone(spec: ModelSpec, dtype: str, seed: int, kv_dtype: KvDtype = KvDtype.FP
 
 @BOTH
 @KV_DTYPES
-@settings(deadline=None, max_examples=40)
+@settings(deadline=None, max_examples=examples(40))
 @given(st.data())
 def test_bits_depend_on_neither_neighbours_nor_chunking_nor_page_size(
     dtype: str, kv_dtype: KvDtype, data: st.DataObject

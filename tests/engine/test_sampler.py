@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from examples import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -175,7 +176,7 @@ def test_largest_is_the_head_of_the_sorted_list(values: list[float], count: int)
 # Independence
 
 
-@settings(deadline=None, max_examples=50)
+@settings(deadline=None, max_examples=examples(50))
 @given(st.integers(0, 5), st.integers(0, 2**32), st.integers(0, 3), st.integers(0, 50))
 def test_a_draw_depends_on_its_own_counters_alone(
     row: int, seed: int, sequence: int, index: int

@@ -10,6 +10,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
+from examples import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from link_kit import WELCOME, Door, PuppetWorker, offer, port, request, until, worker_info
@@ -189,7 +190,7 @@ async def private_folder():
         yield Path(name)
 
 
-@settings(deadline=None, max_examples=100)
+@settings(deadline=None, max_examples=examples(100))
 @given(said=talk(FROM_WORKER))
 def test_no_worker_harms_a_gateway(said: bytes) -> None:
     async def run() -> None:
@@ -221,7 +222,7 @@ async def read(link) -> None:
         pass
 
 
-@settings(deadline=None, max_examples=100)
+@settings(deadline=None, max_examples=examples(100))
 @given(said=talk(FROM_GATEWAY))
 def test_no_gateway_harms_a_worker(said: bytes) -> None:
     async def strange(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -267,7 +268,7 @@ def gateway_for(worker: str, tokenizer: Tokenizer, metrics: Metrics) -> Gateway:
     )
 
 
-@settings(deadline=None, max_examples=150)
+@settings(deadline=None, max_examples=examples(150))
 @given(words=st.lists(odd_words, min_size=1, max_size=5))
 def test_no_value_that_a_worker_says_ends_the_gateway(
     tokenizer: Tokenizer, words: Sequence[Any]

@@ -6,6 +6,7 @@ from tempfile import TemporaryDirectory
 
 import pytest
 from chatty_kit import Chatty, Client
+from examples import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from link_kit import Door, port, until, worker_info
@@ -23,7 +24,7 @@ plans = st.lists(faults, min_size=1, max_size=6)
 cuts = st.lists(st.tuples(st.integers(2, 60), st.integers(0, 120)), max_size=4)
 
 
-@settings(deadline=None, max_examples=40)
+@settings(deadline=None, max_examples=examples(40))
 @given(plan=plans, cut=cuts)
 def test_tokens_come_once_and_in_order_over_any_connection(plan, cut) -> None:
     cut_at = dict(cut)

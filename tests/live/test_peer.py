@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 import uvloop
+from examples import examples
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from link_kit import KV, until
@@ -226,7 +227,7 @@ async def test_another_version_hears_of_it(folder: Path) -> None:
 
 @settings(
     deadline=None,
-    max_examples=60,
+    max_examples=examples(60),
     suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 @given(data=st.data())

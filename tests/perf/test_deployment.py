@@ -4,6 +4,7 @@ from dataclasses import replace
 from itertools import pairwise
 
 import pytest
+from examples import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from plans import chunk, decodes, plan
@@ -67,7 +68,7 @@ def mixed(parts: list[tuple[int, int]], others: list[int]) -> StepPlan:
 
 
 @given(deployments(), st.lists(prompts, max_size=3), st.lists(contexts, max_size=6), st.data())
-@settings(deadline=None, max_examples=300)
+@settings(deadline=None, max_examples=examples(300))
 def test_more_work_never_takes_less_time(
     made: Deployment, parts: list[tuple[int, int]], others: list[int], data: st.DataObject
 ) -> None:
@@ -88,7 +89,7 @@ def test_more_work_never_takes_less_time(
 
 
 @given(deployments(), st.integers(1, 200), st.integers(0, 100_000), st.integers(1, 20_000))
-@settings(deadline=None, max_examples=200)
+@settings(deadline=None, max_examples=examples(200))
 def test_whole_phases_grow_with_their_sizes(
     made: Deployment, sequences: int, context: int, tokens: int
 ) -> None:
@@ -105,7 +106,7 @@ def test_whole_phases_grow_with_their_sizes(
 
 
 @given(deployments(), st.lists(contexts, min_size=1, max_size=20), st.integers(1, 200))
-@settings(deadline=None, max_examples=80)
+@settings(deadline=None, max_examples=examples(80))
 def test_a_run_takes_as_long_as_its_passes(
     made: Deployment, others: list[int], passes: int
 ) -> None:
@@ -114,7 +115,7 @@ def test_a_run_takes_as_long_as_its_passes(
 
 
 @given(deployments(), contexts, contexts)
-@settings(deadline=None, max_examples=100)
+@settings(deadline=None, max_examples=examples(100))
 def test_a_decode_step_without_a_plan_is_that_of_its_plan(
     made: Deployment, one: int, other: int
 ) -> None:
@@ -122,7 +123,7 @@ def test_a_decode_step_without_a_plan_is_that_of_its_plan(
 
 
 @given(st.integers(1, 20_000), st.integers(0, 50_000), st.integers(1, 5000))
-@settings(deadline=None, max_examples=100)
+@settings(deadline=None, max_examples=examples(100))
 def test_a_prefill_takes_as_long_as_its_steps(tokens: int, start: int, size: int) -> None:
     made = replace(deployment(), step_tokens=size)
     total, at = 0.0, start
@@ -137,7 +138,7 @@ FAST_LINKS = replace(device_of("h200"), memory_bytes=4e12, peer_bytes_per_s=1e18
 
 
 @given(st.sampled_from(MODELS), st.lists(prompts, max_size=2), st.lists(contexts, max_size=6))
-@settings(deadline=None, max_examples=200)
+@settings(deadline=None, max_examples=examples(200))
 def test_but_for_collectives_more_tensor_parallel_devices_never_take_longer(
     model: ModelShape, parts: list[tuple[int, int]], others: list[int]
 ) -> None:

@@ -1,6 +1,7 @@
 """What is measured: within the limits, all kinds, and held-out steps that no fit has seen."""
 
 import pytest
+from examples import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -17,7 +18,7 @@ limits = st.builds(
 
 
 @given(limits, st.integers(0, 1000))
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=examples(60))
 def test_every_step_can_run_and_none_twice(limits: Limits, seed: int) -> None:
     seen, unseen = grid(limits), held_out(limits, 12, seed)
     for shapes in (seen, unseen, axes(limits)):

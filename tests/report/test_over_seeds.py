@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+from examples import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -46,7 +47,7 @@ def of(*ttfts: float) -> list[CallRecord]:
 
 
 @given(st.lists(st.lists(st.floats(0.01, 2.0), min_size=1, max_size=8), min_size=1, max_size=5))
-@settings(deadline=None, max_examples=50)
+@settings(deadline=None, max_examples=examples(50))
 def test_means_lie_between_least_and_most(runs: list[list[float]]) -> None:
     summaries = [summarise(RUN, of(*ttfts)) for ttfts in runs]
     found = over_seeds("s", range(len(runs)), summaries)

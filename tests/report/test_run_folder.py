@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 from call_records import call, failure, load_run, many_calls
+from examples import examples
 from hypothesis import HealthCheck, given, settings
 
 from antiphon.errors import BugError, UsageError
@@ -24,7 +25,7 @@ def saved(tmp_path: Path) -> Path:
 
 
 @settings(
-    deadline=None, max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    deadline=None, max_examples=examples(25), suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 @given(many_calls())
 def test_any_run_comes_back_equal(tmp_path: Path, records: list[CallRecord]) -> None:

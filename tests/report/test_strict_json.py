@@ -4,6 +4,7 @@ from math import inf
 
 import pytest
 from call_records import SLO, any_call, load_run, many_calls
+from examples import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -13,13 +14,13 @@ from antiphon.report.strict_json import WrongJson, decode, decode_file, encode, 
 from antiphon.types import CallRecord, LoadRun, Slo
 
 
-@settings(deadline=None, max_examples=100)
+@settings(deadline=None, max_examples=examples(100))
 @given(any_call(texts=st.text(max_size=20)))
 def test_any_call_comes_back_equal(record: CallRecord) -> None:
     assert decode(encode(record), CallRecord) == record
 
 
-@settings(deadline=None, max_examples=40)
+@settings(deadline=None, max_examples=examples(40))
 @given(many_calls())
 def test_any_summary_comes_back_equal(records: list[CallRecord]) -> None:
     summary = summarise(load_run(), records)

@@ -4,6 +4,7 @@ from itertools import pairwise
 
 import pytest
 from call_records import call, failure, many_calls
+from examples import examples
 from hypothesis import given, settings
 
 from antiphon.report.time_line import time_line
@@ -14,7 +15,7 @@ def lines(records: list[CallRecord]):
     return time_line(records, [record.error is None for record in records])
 
 
-@settings(deadline=None, max_examples=50)
+@settings(deadline=None, max_examples=examples(50))
 @given(many_calls())
 def test_sums_over_intervals_are_those_over_calls(records: list[CallRecord]) -> None:
     intervals = lines(records)
@@ -31,7 +32,7 @@ def test_sums_over_intervals_are_those_over_calls(records: list[CallRecord]) -> 
     assert area == pytest.approx(took, abs=1e-6)
 
 
-@settings(deadline=None, max_examples=50)
+@settings(deadline=None, max_examples=examples(50))
 @given(many_calls())
 def test_intervals_cover_the_run_without_gaps(records: list[CallRecord]) -> None:
     intervals = lines(records)

@@ -3,6 +3,7 @@
 import asyncio
 
 import pytest
+from examples import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -58,7 +59,7 @@ ENDS = st.lists(st.none() | st.sampled_from(CallError), max_size=60)
 
 
 @given(ENDS, st.integers(0, 20))
-@settings(deadline=None, max_examples=100)
+@settings(deadline=None, max_examples=examples(100))
 def test_what_was_sent_is_open_or_has_ended(ends: list[CallError | None], still_open: int) -> None:
     shown_now = tally()
     never_sent = (CallError.ABANDONED, CallError.UNSENT)

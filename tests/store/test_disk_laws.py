@@ -8,6 +8,7 @@ from pathlib import Path
 import hypothesis.strategies as st
 import pytest
 from disk_kit import LIMIT_BYTES, FaultyDisk, HandClock, append, read, size_of, tier
+from examples import examples
 from hypothesis import Phase, settings
 from hypothesis.stateful import (
     RuleBasedStateMachine,
@@ -169,7 +170,7 @@ class DiskLaws(RuleBasedStateMachine):
 
 
 UNSHRUNK = (Phase.explicit, Phase.reuse, Phase.generate)
-LAWS = settings(max_examples=60, stateful_step_count=30, deadline=None)
+LAWS = settings(max_examples=examples(60), stateful_step_count=30, deadline=None)
 
 
 def test_any_history() -> None:
@@ -181,7 +182,7 @@ class SealedLaws(DiskLaws):
 
 
 def test_any_history_of_sealed_records() -> None:
-    run_state_machine_as_test(SealedLaws, settings=settings(LAWS, max_examples=30))
+    run_state_machine_as_test(SealedLaws, settings=settings(LAWS, max_examples=examples(30)))
 
 
 # ── negative controls: tiers that leave something out break the laws ─────────────────────────────

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from examples import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -64,7 +65,7 @@ def test_a_lossy_record_without_lineage_is_none(codec: Codec) -> None:
 
 
 @given(st.data(), st.sampled_from(CODED))
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=examples(60))
 def test_no_change_of_a_header_goes_unseen(data: st.DataObject, level: Level) -> None:
     header, record = record_of(level)
     place = data.draw(st.integers(8, header.header_bytes - 1))

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from examples import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from region_kit import SHAPE, checksum, page_of, region, write
@@ -16,7 +17,7 @@ STEPS = st.lists(
 )
 
 
-@settings(deadline=None, max_examples=100)
+@settings(deadline=None, max_examples=examples(100))
 @given(STEPS)
 def test_a_sealed_page_keeps_its_generation_until_it_is_written(steps: list[Step]) -> None:
     owner, was = region(), [0] * SHAPE.pages

@@ -10,6 +10,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from examples import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from region_kit import (
@@ -159,7 +160,7 @@ def test_an_impossible_page_is_a_miss(owner, own, mapped, change) -> None:
     assert not page_of(own, 0).any()
 
 
-@settings(deadline=None, max_examples=200)
+@settings(deadline=None, max_examples=examples(200))
 @given(
     st.lists(
         st.builds(

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from examples import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from record_kit import ORIGIN, checksums, pages_of
@@ -12,7 +13,7 @@ from antiphon.errors import BugError
 from antiphon.store.record import all_match, check_pages, checksum_problem, new_pages
 
 
-@settings(deadline=None, max_examples=50)
+@settings(deadline=None, max_examples=examples(50))
 @given(st.integers(0, 2**32), st.integers(0, 2 * 512 * 8 - 1))
 def test_whole_pages_match_and_a_flipped_bit_does_not(seed: int, bit: int) -> None:
     pages = pages_of(seed)

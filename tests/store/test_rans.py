@@ -4,6 +4,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from examples import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numba import njit
@@ -20,7 +21,7 @@ from antiphon.store.codec.rans import (
     encode,
 )
 
-FEW = settings(deadline=None, max_examples=60)
+FEW = settings(deadline=None, max_examples=examples(60))
 
 
 def spread(weights: np.ndarray) -> np.ndarray:

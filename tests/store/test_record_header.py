@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from examples import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from record_kit import ORIGIN, block_of, header_of, key_of
@@ -37,7 +38,7 @@ from antiphon.store.record.record_header import (
 from antiphon.types import KvShape
 
 VECTORS = json.loads((Path(__file__).parent / "record_vectors.json").read_text())
-DECODE_SETTINGS = settings(deadline=None, max_examples=300)
+DECODE_SETTINGS = settings(deadline=None, max_examples=examples(300))
 
 names = st.binary(max_size=64)
 texts = st.text(max_size=100)

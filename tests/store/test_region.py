@@ -9,6 +9,7 @@ import sys
 from dataclasses import replace
 
 import pytest
+from examples import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from region_kit import SHAPE, descriptors, maps, region
@@ -142,7 +143,7 @@ def test_a_header_comes_back(pages: int, page_bytes: int, layout: str) -> None:
     assert RegionHeader.decoded(data, header.region_bytes) == header
 
 
-@settings(max_examples=500)
+@settings(max_examples=examples(500))
 @given(st.data())
 def test_a_hostile_header_is_refused_or_lies_within_the_file(data: st.DataObject) -> None:
     encoded = bytearray(HEADER.encoded())

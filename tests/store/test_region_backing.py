@@ -6,6 +6,7 @@ from dataclasses import replace
 from itertools import count
 
 import pytest
+from examples import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from region_kit import SHAPE, offered, page_of
@@ -45,7 +46,7 @@ def test_pages_that_share_a_page_of_the_system_have_it_both() -> None:
     assert taken(owner) == 2 * mmap.PAGESIZE
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=examples(50), deadline=None)
 @given(st.lists(st.lists(st.integers(0, PAGES - 1), max_size=6), max_size=6))
 def test_whatever_is_written_has_memory(writes: list[list[int]]) -> None:
     owner = later()

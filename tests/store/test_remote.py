@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from examples import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from record_kit import ORIGIN, block_of, checksums, key_of, pages_of, record_of, same
@@ -120,7 +121,7 @@ def test_names_say_the_version_of_the_format() -> None:
     assert values.kept == {b"antiphon:kv:1:" + key_of(0): record_of(0)}
 
 
-@settings(deadline=None, max_examples=100)
+@settings(deadline=None, max_examples=examples(100))
 @given(st.data())
 def test_values_that_were_changed_are_misses(data: st.DataObject) -> None:
     """LMCache 1810: killing the remote store garbled the answers."""

@@ -17,6 +17,7 @@ from disk_kit import (
     segments,
     size_of,
 )
+from examples import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from record_kit import ORIGIN, block_of, checksums, key_of, pages_of, record_of, same
@@ -108,7 +109,7 @@ def test_a_flipped_bit_anywhere_is_a_miss() -> None:
         assert not opens(changed), at
 
 
-@settings(deadline=None, max_examples=100)
+@settings(deadline=None, max_examples=examples(100))
 @given(st.data())
 def test_a_header_that_was_changed_on_purpose_is_a_miss(data: st.DataObject) -> None:
     """Its digest needs no key, so it holds; the tag does not."""

@@ -1,6 +1,7 @@
 """Sealed records in the remote tier: what is there tells nothing, and what is changed is a miss."""
 
 import pytest
+from examples import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from record_kit import key_of, pages_of, record_of
@@ -48,7 +49,7 @@ def value() -> bytes:
     return values.kept[NAME + key_of(0)]
 
 
-@settings(deadline=None, max_examples=100)
+@settings(deadline=None, max_examples=examples(100))
 @given(st.data())
 def test_values_that_were_changed_are_misses(value: bytes, data: st.DataObject) -> None:
     changed = bytearray(value)

@@ -5,6 +5,7 @@ import tempfile
 from pathlib import Path
 
 from disk_kit import FaultyDisk, readable, segments, tier
+from examples import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from record_kit import header_of, key_of, record_of
@@ -81,7 +82,7 @@ pieces = st.one_of(
 edits = st.lists(st.tuples(st.integers(0, 2**16), st.integers(0, 255)), max_size=4)
 
 
-@settings(deadline=None, max_examples=300)
+@settings(deadline=None, max_examples=examples(300))
 @given(st.lists(pieces, max_size=8), edits, st.booleans())
 def test_whatever_lies_there_only_right_blocks_are_given(
     parts: list[bytes], changes: list[tuple[int, int]], align: bool

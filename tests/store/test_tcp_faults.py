@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
+from examples import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from owner_process import shape_of
@@ -56,7 +57,7 @@ def until(what) -> None:
         time.sleep(0.002)
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(25), deadline=None)
 @given(at=st.integers(0, 6 * PAGE_BYTES), sealed=st.booleans())
 def test_a_bit_that_was_changed_on_its_way_is_a_miss_or_asked_for_again(
     owner: OwnerProcess, at: int, sealed: bool

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
+from examples import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from owner_process import shape_of
@@ -122,7 +123,7 @@ def test_a_proof_can_be_used_once(server: PageServer, access: DataAccess) -> Non
         assert rest_of(connection) == b""
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(30), deadline=None)
 @given(data=st.binary(min_size=1, max_size=200))
 def test_no_bytes_of_a_stranger_get_an_answer(server: PageServer, data: bytes) -> None:
     with connected(server) as connection:
@@ -168,7 +169,7 @@ def test_whoever_is_silent_loses_its_place_to_who_comes_after_it(address: str) -
                 connection.close()
 
 
-@settings(max_examples=100)
+@settings(max_examples=examples(100))
 @given(st.lists(st.tuples(st.integers(0, 3), st.booleans()), max_size=60))
 def test_places_are_bounded_and_who_goes_is_of_the_crowd(guests: list[tuple[int, bool]]) -> None:
     places: HandshakePlaces[int] = HandshakePlaces(6, 3)

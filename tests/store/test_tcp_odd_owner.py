@@ -8,6 +8,7 @@ from contextlib import contextmanager, suppress
 
 import numpy as np
 import pytest
+from examples import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from owner_process import content_of, shape_of
@@ -89,7 +90,7 @@ def test_control_an_owner_that_tells_the_truth_is_believed() -> None:
     assert bad == 0
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(30), deadline=None)
 @given(
     before=st.binary(min_size=3, max_size=3),
     after=st.binary(min_size=3, max_size=3),

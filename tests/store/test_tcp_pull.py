@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import numpy as np
 import pytest
+from examples import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from owner_process import reassign, shape_of
@@ -50,7 +51,7 @@ def client(owner: OwnerProcess, own: OwnedRegion) -> Iterator[PageClient]:
         yield made
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(
     pairs=st.lists(
         st.tuples(st.integers(0, PAGES - 1), st.integers(0, PAGES - 1)), max_size=PAGES

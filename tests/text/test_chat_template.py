@@ -3,6 +3,7 @@
 from datetime import datetime
 
 import pytest
+from examples import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tokenizers import AddedToken
@@ -70,7 +71,7 @@ def template(smollm, smollm_source):
 
 
 @given(messages=chats(TEXT), add=st.booleans())
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 def test_same_ids_as_transformers(smollm, published, template, messages, add):
     expected = published.apply_chat_template(
         messages, add_generation_prompt=add, tokenize=True, return_dict=False
@@ -79,7 +80,7 @@ def test_same_ids_as_transformers(smollm, published, template, messages, add):
 
 
 @given(messages=chats(TEXT))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 def test_same_text_as_transformers_for_a_demanding_template(smollm, published, messages):
     template = ChatTemplate(LLAMA3_STYLE, smollm.bos_token, smollm.eos_token)
     expected = published.apply_chat_template(
@@ -93,14 +94,14 @@ def test_same_text_as_transformers_for_a_demanding_template(smollm, published, m
 
 
 @given(contents=st.lists(st.lists(SPELLINGS, max_size=6).map("".join), min_size=1, max_size=4))
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 def test_content_never_becomes_a_special_token(smollm, template, contents):
     messages = [{"role": "user", "content": content} for content in contents]
     assert own_specials(smollm, template, messages) == [1, 2, *[1, 2] * len(messages), 1]
 
 
 @given(contents=st.lists(st.lists(SPELLINGS, max_size=6).map("".join), min_size=1, max_size=4))
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 def test_hidden_text_is_still_there(smollm, template, contents):
     messages = [{"role": "user", "content": content} for content in contents]
     text = smollm.decode(template.encode(smollm, messages), skip_specials=False)
@@ -109,7 +110,7 @@ def test_hidden_text_is_still_there(smollm, template, contents):
 
 
 @given(parts=st.lists(st.lists(SPELLINGS, max_size=3).map("".join), min_size=1, max_size=5))
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 def test_parts_do_not_add_up_to_a_special_token(smollm, parts):
     """A template that joins (and strips) parts must not complete what one part began."""
     template = ChatTemplate(

@@ -4,6 +4,7 @@ from dataclasses import replace
 from time import process_time
 
 import pytest
+from examples import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -29,7 +30,7 @@ def test_same_ids_as_the_published_rule(smollm, published, text):
 @given(
     text=st.text(st.one_of(st.characters(codec="utf-8"), st.sampled_from("ab 1\n\t'")), max_size=60)
 )
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 def test_same_ids_as_the_published_rule_on_any_text(smollm, published, text):
     assert smollm.encode(text) == oracle_ids(published, text)
 

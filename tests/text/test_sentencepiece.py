@@ -4,6 +4,7 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
+from examples import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tokenizers import Tokenizer as Backend
@@ -82,7 +83,7 @@ TEXTS = st.lists(st.one_of(PIECES, st.text(st.characters(codec="utf-8"), max_siz
 
 
 @given(text=TEXTS.map("".join))
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=examples(400), deadline=None)
 def test_ids_follow_the_definition(tokenizer, text):
     assert list(tokenizer.encode(text)) == by_definition(text)
 
@@ -104,7 +105,7 @@ def test_beginning_of_sequence_is_added_on_demand(tokenizer):
 
 
 @given(ids=st.lists(st.integers(0, len(SOURCE.tokens) - 1), max_size=30))
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 def test_decodes_as_the_library_where_bytes_are_text(tokenizer, ids):
     ours = tokenizer.decode(ids)
     if "\ufffd" not in ours:

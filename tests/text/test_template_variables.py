@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from examples import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -82,7 +83,7 @@ VARIABLES = st.fixed_dictionaries(
 
 
 @given(variables=VARIABLES, add=st.booleans())
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 def test_same_ids_as_transformers(
     tokenizer: Tokenizer, template: ChatTemplate, oracle: Any, variables: dict[str, Any], add: bool
 ) -> None:
@@ -99,7 +100,7 @@ def test_same_ids_as_transformers(
 
 
 @given(title=TEXT, text=TEXT, effort=TEXT)
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 def test_no_variable_becomes_a_special_token(
     tokenizer: Tokenizer, template: ChatTemplate, title: str, text: str, effort: str
 ) -> None:

@@ -5,6 +5,7 @@ from pathlib import Path
 from unicodedata import normalize
 
 import pytest
+from examples import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tokenizers import Regex, pre_tokenizers
@@ -52,7 +53,7 @@ def words(rule: pre_tokenizers.PreTokenizer, text: str) -> list[str]:
 
 @pytest.mark.parametrize("pre", WORD_RULES)
 @given(text=TEXTS)
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 def test_every_text_comes_back(pre: str, text: str) -> None:
     wanted = normalize("NFC", text) if pre in COMPOSED else text
     assert tokenizer(pre).decode(tokenizer(pre).encode(text)) == wanted
@@ -62,7 +63,7 @@ def test_every_text_comes_back(pre: str, text: str) -> None:
     "pre", sorted({*WORD_RULES} & {*transformers_rules.GGUF_PRE_TOKENIZER_SPLITS})
 )
 @given(text=TEXTS)
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=examples(80), deadline=None)
 def test_the_words_that_transformers_cuts(pre: str, text: str) -> None:
     pattern = transformers_rules.GGUF_PRE_TOKENIZER_SPLITS[pre]
     theirs = pre_tokenizers.Sequence(

@@ -1,6 +1,7 @@
 from itertools import islice, pairwise
 
 import pytest
+from examples import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -19,7 +20,7 @@ from antiphon.workload import (
 FIXED = parse_workload("fixed:input=8,output=4")
 
 
-@settings(deadline=None, max_examples=30)
+@settings(deadline=None, max_examples=examples(30))
 @given(st.integers(0, 2**40), st.integers(0, 50), st.floats(0, 20))
 def test_sessions_come_in_order_within_both_limits(
     seed: int, limit: int, duration_s: float

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from itertools import takewhile
 
 import pytest
+from examples import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -46,7 +47,7 @@ def common(one: Sequence[object], other: Sequence[object]) -> int:
     return len(list(takewhile(lambda pair: pair[0] == pair[1], pairs)))
 
 
-@settings(deadline=None, max_examples=200)
+@settings(deadline=None, max_examples=examples(200))
 @given(rows(), rows(), seeds)
 def test_prompts_share_text_exactly_as_far_as_their_ids(
     one: TraceRow, other: TraceRow, seed: int

@@ -4,6 +4,7 @@ from itertools import islice, pairwise
 from pathlib import Path
 
 import pytest
+from examples import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -145,7 +146,7 @@ def test_rows_are_read_as_they_are_asked_for(tmp_path: Path) -> None:
     assert len(list(islice(read_mooncake(file), 3))) == 3
 
 
-@settings(deadline=None, max_examples=100)
+@settings(deadline=None, max_examples=examples(100))
 @given(
     st.lists(
         st.tuples(st.integers(0, 10**6), st.integers(1, 5000), st.integers(0, 500)), max_size=8

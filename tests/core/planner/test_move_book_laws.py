@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 import pytest
+from examples import examples
 from hypothesis import Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
@@ -231,7 +232,7 @@ def picked(among, which: int):
 
 
 class TestOrders(Orders.TestCase):
-    settings = settings(max_examples=150, stateful_step_count=40, deadline=None)
+    settings = settings(max_examples=examples(150), stateful_step_count=40, deadline=None)
 
 
 class Unlimited(MoveBook):

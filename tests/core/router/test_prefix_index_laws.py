@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 import pytest
+from examples import examples
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
@@ -160,10 +161,10 @@ class Indexing(RuleBasedStateMachine):
 
 
 TestIndexing = Indexing.TestCase
-TestIndexing.settings = settings(deadline=None, max_examples=150, stateful_step_count=40)
+TestIndexing.settings = settings(deadline=None, max_examples=examples(150), stateful_step_count=40)
 
 
-@settings(deadline=None, max_examples=100)
+@settings(deadline=None, max_examples=examples(100))
 @given(
     st.lists(st.tuples(st.sampled_from(KEYS), st.booleans()), max_size=40),
     st.integers(1, 5),

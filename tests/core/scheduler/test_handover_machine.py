@@ -5,6 +5,7 @@ from typing import Any, ClassVar
 
 import pytest
 from handover_pair import Pair, Side
+from examples import examples
 from hypothesis import Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
@@ -162,7 +163,7 @@ class HandoverMachine(RuleBasedStateMachine):
 
 
 HandoverMachine.TestCase.settings = settings(
-    max_examples=120, stateful_step_count=40, deadline=None
+    max_examples=examples(120), stateful_step_count=40, deadline=None
 )
 TestHandoverMachine = HandoverMachine.TestCase
 

@@ -9,6 +9,7 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import Any
 
+from examples import examples
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -45,7 +46,7 @@ from antiphon.types import (
 )
 
 SETTINGS = settings(
-    max_examples=120,
+    max_examples=examples(120),
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
@@ -208,7 +209,7 @@ def digest(setup: WorkerSetup, workload: Workload) -> str:
     return blake2b(repr((log.happenings, log.plans, log.views)).encode()).hexdigest()
 
 
-@settings(SETTINGS, max_examples=40)
+@settings(SETTINGS, max_examples=examples(40))
 @given(worker_setups(), workloads(fetching=True))
 def test_i7_the_same_run_gives_the_same_bytes(setup: WorkerSetup, workload: Workload) -> None:
     assert digest(setup, workload) == digest(setup, workload)
@@ -279,7 +280,7 @@ def foreseen(setup: WorkerSetup, workload: Workload, ends_at: int) -> bool:
     return False
 
 
-@settings(SETTINGS, max_examples=60)
+@settings(SETTINGS, max_examples=examples(60))
 @given(worker_setups(), workloads(), st.integers(1, 10))
 def test_i11_decisions_do_not_depend_on_the_true_output_length(
     setup: WorkerSetup, workload: Workload, ends_at: int

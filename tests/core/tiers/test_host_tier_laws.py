@@ -5,6 +5,7 @@ written is found; children go before parents; quotas and guarantees hold; events
 """
 
 import pytest
+from examples import examples
 from hypothesis import Phase, settings
 from hypothesis.stateful import run_state_machine_as_test
 from tier_machine import TierMachine
@@ -13,7 +14,7 @@ from antiphon.core.tiers import HostTier
 from antiphon.errors import BugError
 from antiphon.types import LeaseId
 
-SETTINGS = settings(max_examples=40, stateful_step_count=40, deadline=None)
+SETTINGS = settings(max_examples=examples(40), stateful_step_count=40, deadline=None)
 
 
 class LeastRecentTier(TierMachine):

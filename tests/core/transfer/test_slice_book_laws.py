@@ -1,5 +1,6 @@
 """Slices under any history: each is here once, under way once at most, and every pull ends."""
 
+from examples import examples
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
@@ -145,7 +146,7 @@ class Slices(RuleBasedStateMachine):
         assert self.book.next_deadline() is None
 
 
-Slices.TestCase.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
+Slices.TestCase.settings = settings(max_examples=examples(60), stateful_step_count=40, deadline=None)
 TestSlices = Slices.TestCase
 
 

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import torch
 from device_kit import DEVICES, NEEDS_CUDA
+from examples import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tiny_llama import ODD_SPEC
@@ -93,7 +94,7 @@ def history(device: str, done: list[tuple], kind: type[DeviceKv] = DeviceKv) -> 
 
 
 @DEVICES
-@settings(deadline=None, max_examples=150)
+@settings(deadline=None, max_examples=examples(150))
 @given(deeds)
 def test_everybody_reads_what_was_written_last(device: str, done: list[tuple]) -> None:
     history(device, done)

@@ -2,6 +2,7 @@
 
 import asyncio
 
+from examples import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -26,7 +27,7 @@ def record(request: RequestId) -> RequestRecord:
     )
 
 
-@settings(deadline=None, max_examples=200)
+@settings(deadline=None, max_examples=examples(200))
 @given(steps=st.lists(said | looks, max_size=40), wake=st.booleans())
 def test_every_character_once_and_in_order(steps, wake):
     reply = Reply({"a": 0, "b": N}, wake)  # type: ignore[arg-type]

@@ -4,6 +4,7 @@ import asyncio
 import time
 from pathlib import Path
 
+from examples import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from network_kit import address_of, gateway_on_tls, keys_of, make_keys, open_door
@@ -37,7 +38,7 @@ async def test_a_door_says_how_far_how_fast_and_at_what_time(tmp_path: Path) -> 
     trip_s=st.floats(1e-4, 0.3),
     jitter=st.lists(st.floats(0.0, 1.0), min_size=1, max_size=40),
 )
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 def test_no_link_is_said_to_be_faster_than_it_is(
     link: float, trip_s: float, jitter: list[float]
 ) -> None:

@@ -7,6 +7,7 @@ from tempfile import TemporaryDirectory
 import pytest
 from byte_relay import ByteRelay, Mishap
 from chatty_kit import Chatty, Client
+from examples import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from link_kit import port, until
@@ -23,7 +24,7 @@ def keys(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@settings(deadline=None, max_examples=25)
+@settings(deadline=None, max_examples=examples(25))
 @given(plan=st.lists(mishaps, max_size=4))
 def test_tokens_come_once_and_in_order_over_any_network(keys: Path, plan: list[Mishap]) -> None:
     async def run() -> None:

@@ -1,5 +1,6 @@
 """Lines that a child writes are passed on whole, however they arrive, but not without bound."""
 
+from examples import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -9,7 +10,7 @@ TEXT = st.text(st.characters(codec="utf-8", categories=["L", "N", "P"]), max_siz
 
 
 @given(st.lists(TEXT, max_size=20), TEXT, st.data())
-@settings(deadline=None, max_examples=200)
+@settings(deadline=None, max_examples=examples(200))
 def test_any_cut_into_reads_gives_the_same_lines(
     lines: list[str], rest: str, data: st.DataObject
 ) -> None:
@@ -24,7 +25,7 @@ def test_any_cut_into_reads_gives_the_same_lines(
 
 
 @given(st.lists(st.integers(0, 3 * MAX_LINE_BYTES), max_size=4), st.integers(1, MAX_LINE_BYTES))
-@settings(deadline=None, max_examples=50)
+@settings(deadline=None, max_examples=examples(50))
 def test_a_line_of_any_length_is_one_line_and_bounded(lengths: list[int], read: int) -> None:
     whole = b"".join(b"x" * length + b"\n" for length in lengths)
     reader, got = LogLines(0.0), []

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 
+from examples import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -10,7 +11,7 @@ from antiphon.sim.explore.ddmin import minimal
 ITEMS = st.lists(st.integers(0, 30), unique=True, max_size=14).map(tuple)
 
 
-@settings(deadline=None, max_examples=200)
+@settings(deadline=None, max_examples=examples(200))
 @given(ITEMS, st.data())
 def test_what_is_to_blame_is_left_and_nothing_else(
     items: tuple[int, ...], data: st.DataObject
@@ -27,7 +28,7 @@ def test_what_is_to_blame_is_left_and_nothing_else(
     assert tests <= len(items) ** 2 + 3 * len(items) + 1
 
 
-@settings(deadline=None, max_examples=200)
+@settings(deadline=None, max_examples=examples(200))
 @given(ITEMS, st.randoms(use_true_random=False))
 def test_whatever_fails_for_any_reason_no_single_one_can_be_left_out(
     items: tuple[int, ...], chance

@@ -6,6 +6,7 @@ from typing import Any
 from unittest import mock
 
 import pytest
+from examples import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from small_fleet import Ran, pool, ran, spec
@@ -133,7 +134,7 @@ DEATHS = st.lists(
 """Two: a third one may end a request for good."""
 
 
-@settings(deadline=None, max_examples=25)
+@settings(deadline=None, max_examples=examples(25))
 @given(
     blocks=st.integers(1, 60),
     ssd=st.sampled_from([0, 0, 40]),

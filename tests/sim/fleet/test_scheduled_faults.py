@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+from examples import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -111,7 +112,7 @@ ENTRIES = st.lists(
 
 
 @given(ENTRIES, st.integers(0, 5))
-@settings(deadline=None, max_examples=40)
+@settings(deadline=None, max_examples=examples(40))
 def test_each_phase_is_left_with_somebody(entries: list[tuple[str, str, int]], seed: int) -> None:
     """Of a fleet whose faults all choose for themselves."""
     more = {"slow": 'factor = 2\nfor = "9s"', "stop": 'for = "9s"', "drain": 'for = "9s"'}

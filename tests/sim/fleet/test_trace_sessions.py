@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from itertools import chain
 
+from examples import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -33,7 +34,7 @@ def shared(one: tuple[int, ...], other: tuple[int, ...]) -> int:
     other=st.lists(st.integers(0, 10**6), min_size=1, max_size=6, unique=True),
     last=st.integers(20, TRACE_BLOCK_TOKENS),
 )
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=examples(60))
 def test_prompts_share_exactly_the_blocks_that_their_ids_share(
     ids: list[int], other: list[int], last: int
 ) -> None:

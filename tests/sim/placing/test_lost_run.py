@@ -1,6 +1,7 @@
 """Runs that are ended early: the verdict is what it would have been."""
 
 import pytest
+from examples import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from placing_kit import FAST, SLOW, case
@@ -26,7 +27,7 @@ def counted(met: list[bool]) -> Attainment:
     return Attainment(calls=len(met), met=sum(met), ttft_met=sum(met), tpot_met=sum(met))
 
 
-@settings(deadline=None, max_examples=200)
+@settings(deadline=None, max_examples=examples(200))
 @given(st.lists(st.booleans(), min_size=1, max_size=60), st.integers(0, 5))
 def test_what_is_lost_stays_lost_and_what_fails_is_lost_in_the_end(
     met: list[bool], uncertain: int

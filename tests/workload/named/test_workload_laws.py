@@ -8,6 +8,7 @@ from itertools import islice
 from pathlib import Path
 
 import pytest
+from examples import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -31,7 +32,7 @@ WILD = (
     "agents:fan_out=1-9,task=1-3000,plan=1-3000,result=1-3000,step=lognormal:mean=9,sd=999",
 )
 """Lengths far above any context."""
-EXAMPLES = settings(deadline=None, max_examples=25)
+EXAMPLES = settings(deadline=None, max_examples=examples(25))
 workloads = st.sampled_from(TEXTS).map(parse_workload)
 seeds = st.integers(0, 2**40)
 
@@ -123,7 +124,7 @@ def test_answers_have_a_known_length_and_no_chance(workload: Workload, seed: int
         assert turn.ask.stream
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=examples(60))
 @given(within(), seeds)
 def test_every_call_fits_the_context(made: tuple[Workload, int], seed: int) -> None:
     workload, context = made
