@@ -8,13 +8,13 @@ from pathlib import Path
 import gguf
 import numpy as np
 import pytest
-from examples import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from antiphon.checkpoint.gguf_file import GgufFile, read_gguf
 from antiphon.checkpoint.tensor_entry import stored_bytes
 from antiphon.errors import ModelFileError
+from examples import examples
 
 U32, U64 = struct.Struct("<I").pack, struct.Struct("<Q").pack
 

@@ -7,7 +7,6 @@ from pathlib import Path
 import gguf
 import numpy as np
 import pytest
-from examples import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -27,6 +26,7 @@ from antiphon.checkpoint.model_spec import find_flaw
 from antiphon.errors import ModelFileError
 from antiphon.testing.family_metadata import to_gguf_name
 from antiphon.testing.tiny_models import random_tensors, write_gguf
+from examples import examples
 
 SPECS = st.builds(
     lambda kv_heads, group, pairs, **rest: {

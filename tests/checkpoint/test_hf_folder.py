@@ -7,7 +7,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from examples import examples
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -21,6 +20,7 @@ from antiphon.checkpoint import (
 )
 from antiphon.errors import ModelFileError
 from antiphon.testing.tiny_models import CHAT_TEMPLATE, random_tensors, write_hf_folder
+from examples import examples
 
 Edit = Callable[..., Path]
 Refusal = Callable[[Path], str]
@@ -241,7 +241,9 @@ JSON = st.recursive(
 
 
 @settings(
-    max_examples=examples(200), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=examples(200),
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 @given(data=st.data())
 def test_any_config_opens_or_is_refused(tiny_folder: Path, data: st.DataObject) -> None:

@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 import typer
-from examples import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from typer.testing import CliRunner
@@ -23,6 +22,7 @@ from antiphon.core.config import build, entries
 from antiphon.core.draws import LARGEST_SEED
 from antiphon.errors import BugError, PeerError, UsageError
 from antiphon.types import Config
+from examples import examples
 
 ROOT = Path(__file__).parents[2]
 CLI_REFERENCE = ROOT / "docs/reference/cli.md"

@@ -3,12 +3,12 @@
 import contextlib
 
 import pytest
-from examples import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from antiphon.cli.quantities import seconds
 from antiphon.errors import UsageError
+from examples import examples
 
 
 @pytest.mark.parametrize(

@@ -4,13 +4,13 @@ import gguf
 import numpy as np
 import pytest
 import torch
-from examples import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from antiphon.checkpoint import BLOCK_LAYOUT, StorageType
 from antiphon.engine.dequantize import dequantize
 from antiphon.testing.ggml_quants import quantize, rounded
+from examples import examples
 
 
 def reference(raw: np.ndarray, storage: StorageType, shape: tuple[int, ...]) -> np.ndarray:

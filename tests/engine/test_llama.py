@@ -6,7 +6,6 @@ from functools import cache
 
 import pytest
 import torch
-from examples import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tiny_llama import (
@@ -25,6 +24,7 @@ from antiphon.checkpoint import LinearScaling, Llama3Scaling, ModelSpec
 from antiphon.engine import quantized_llama
 from antiphon.engine.kv_memory import KvDtype
 from antiphon.engine.llama import LlamaModel
+from examples import examples
 
 LLAMA3 = Llama3Scaling(
     factor=8.0, low_freq_factor=1.0, high_freq_factor=4.0, original_context_len=64

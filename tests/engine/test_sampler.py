@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from examples import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -14,6 +13,7 @@ from antiphon.engine.chance import uniform
 from antiphon.engine.sampler import Draw, filtered, largest, sample
 from antiphon.errors import BugError
 from antiphon.types import Request, RequestId, Sample, SamplingParams, SequenceFault
+from examples import examples
 
 EOS = 3
 FROZEN = (0.9589881231493929, 0.04279855377983932, 0.17086948112874167)

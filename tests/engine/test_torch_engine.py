@@ -5,7 +5,6 @@ from dataclasses import replace
 import pytest
 import torch
 from engine_driver import Driver, Track, request_of, resumed
-from examples import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tiny_llama import DTYPES, EVEN_SPEC, ODD_SPEC, model_from, model_of, tensors_of
@@ -13,6 +12,7 @@ from tiny_llama import DTYPES, EVEN_SPEC, ODD_SPEC, model_from, model_of, tensor
 from antiphon.engine.kv_memory import KvDtype
 from antiphon.errors import BugError
 from antiphon.types import Chunk, PageCopy, Request, RequestId, SequenceKey, StepPlan
+from examples import examples
 
 MODELS = {dtype: model_of(EVEN_SPEC, dtype=dtype) for dtype in DTYPES}
 MODEL = MODELS["int8"]

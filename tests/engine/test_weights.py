@@ -8,7 +8,6 @@ import gguf
 import numpy as np
 import pytest
 import torch
-from examples import examples
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -32,6 +31,7 @@ from antiphon.testing.tiny_models import (
     write_gguf,
     write_hf_folder,
 )
+from examples import examples
 
 Arrays = dict[str, np.ndarray]
 Smollm2 = tuple[Checkpoint, dict[str, torch.Tensor], dict[str, gguf.ReaderTensor]]
@@ -159,7 +159,9 @@ def test_values_that_are_not_finite(
 
 
 @settings(
-    max_examples=examples(150), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=examples(150),
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 @given(data=st.data())
 def test_a_damaged_file_loads_whole_or_is_refused(tmp_path: Path, data: st.DataObject) -> None:

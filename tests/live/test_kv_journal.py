@@ -5,7 +5,6 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from examples import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -25,6 +24,7 @@ from antiphon.types import (
     Tier,
     WorkerId,
 )
+from examples import examples
 
 LIFE = Incarnation("life")
 

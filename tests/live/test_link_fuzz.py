@@ -10,7 +10,6 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
-from examples import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from link_kit import WELCOME, Door, PuppetWorker, offer, port, request, until, worker_info
@@ -52,6 +51,7 @@ from antiphon.types import (
     WorkerView,
 )
 from antiphon.wire import Kind, encode, pack_events, unpack_events
+from examples import examples
 
 pytestmark = pytest.mark.timeout(120)
 

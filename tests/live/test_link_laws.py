@@ -6,12 +6,12 @@ from tempfile import TemporaryDirectory
 
 import pytest
 from chatty_kit import Chatty, Client
-from examples import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from link_kit import Door, port, until, worker_info
 
 from antiphon.testing.faulty_relay import Cut, Delay, Fault, FaultyRelay, Pass, Passing
+from examples import examples
 
 pytestmark = pytest.mark.timeout(120)
 

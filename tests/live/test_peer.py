@@ -11,7 +11,6 @@ from pathlib import Path
 
 import pytest
 import uvloop
-from examples import examples
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from link_kit import KV, until
@@ -32,6 +31,7 @@ from antiphon.types import (
 )
 from antiphon.wire import TO_TAKER, Frame, FrameReader, Kind, decode, encode, pack_frame
 from antiphon.wire.frame import HEADER_BYTES
+from examples import examples
 
 pytestmark = pytest.mark.timeout(60)
 LEASE = LeaseId("lease")

@@ -2,11 +2,11 @@
 
 import numpy as np
 import pytest
-from examples import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from antiphon.moefy import balanced_clusters
+from examples import examples
 
 
 @settings(max_examples=examples(60), deadline=None)

@@ -4,7 +4,6 @@ from dataclasses import replace
 from itertools import pairwise
 
 import pytest
-from examples import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from plans import chunk, decodes, plan
@@ -22,6 +21,7 @@ from antiphon.perf.hardware import (
     shape_of,
 )
 from antiphon.types import StepPlan
+from examples import examples
 
 H100 = device_of("h100")
 FEW_BITS = 0.25

@@ -4,7 +4,6 @@ import random
 
 import numpy as np
 import pytest
-from examples import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -20,6 +19,7 @@ from antiphon.perf import (
     held_out,
 )
 from antiphon.perf.non_negative import non_negative_least_squares
+from examples import examples
 
 LIMITS = Limits(max_model_len=4096, pages=4096, page_tokens=16)
 GRID = [shape.work for shape in grid(LIMITS)]

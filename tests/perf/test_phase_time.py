@@ -5,7 +5,6 @@ import math
 from pathlib import Path
 
 import pytest
-from examples import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -18,6 +17,7 @@ from antiphon.perf import (
     Ramp,
     StepWork,
 )
+from examples import examples
 
 MODEL = FittedStepTime(
     fixed_s=3.0,

@@ -3,13 +3,13 @@
 from dataclasses import replace
 
 import pytest
-from examples import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from plans import chunk, decodes, plan
 
 from antiphon.errors import UsageError
 from antiphon.perf.published_times import DISTSERVE, PublishedStepTime, published_times
+from examples import examples
 
 OPT_13B = published_times("opt-13b", 1)
 tables = st.sampled_from(sorted(DISTSERVE)).map(DISTSERVE.__getitem__)

@@ -5,7 +5,6 @@ from math import inf
 from statistics import fmean
 
 import pytest
-from examples import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from queues import exponential, waits
@@ -20,6 +19,7 @@ from antiphon.perf.queueing import (
     tensor_parallel_ttft_s,
     utilisation,
 )
+from examples import examples
 
 CALLS = 120_000
 PREFILL_S = 0.08

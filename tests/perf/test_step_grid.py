@@ -1,11 +1,11 @@
 """What is measured: within the limits, all kinds, and held-out steps that no fit has seen."""
 
 import pytest
-from examples import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from antiphon.perf import Limits, StepKind, axes, grid, held_out
+from examples import examples
 
 LARGE = Limits(max_model_len=8192, pages=10_000, page_tokens=16)
 

@@ -4,12 +4,12 @@ import math
 from dataclasses import replace
 
 import pytest
-from examples import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from antiphon.perf import FittedStepTime, Ramp, StepWork, work_of
 from antiphon.types import Chunk, Request, RequestId, SamplingParams, StepPlan
+from examples import examples
 
 slopes = st.floats(0, 1e3, allow_subnormal=False)
 

@@ -3,7 +3,6 @@
 from dataclasses import replace
 
 import pytest
-from examples import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from plans import chunk, plan
@@ -11,6 +10,7 @@ from plans import chunk, plan
 from antiphon.core.costs import TransferTime
 from antiphon.perf import LinkTime, OverlappedTransfer
 from antiphon.perf.hardware import Deployment, Parallelism, device_of, shape_of
+from examples import examples
 
 KV_BYTES = 1000
 

@@ -2,7 +2,6 @@
 
 from dataclasses import replace
 
-from examples import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -16,6 +15,7 @@ from antiphon.report import (
 )
 from antiphon.report.strict_json import encode_file
 from antiphon.types import CallError, CallRecord, LoadRun, Slo
+from examples import examples
 
 RUN = LoadRun(
     title="t",

@@ -7,13 +7,13 @@ from itertools import groupby
 
 import pytest
 from call_records import SLO, call, failure, load_run, many_calls
-from examples import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from antiphon.core.goodput import NO_TARGETS
 from antiphon.report import encode_file, summarise
 from antiphon.types import CallError, CallRecord, Slo, TokenSource
+from examples import examples
 
 RELAXED = settings(deadline=None, max_examples=examples(40))
 

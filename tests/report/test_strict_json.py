@@ -4,7 +4,6 @@ from math import inf
 
 import pytest
 from call_records import SLO, any_call, load_run, many_calls
-from examples import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -12,6 +11,7 @@ from antiphon.core.goodput import Estimate, Goodput, StopReason
 from antiphon.report import RunSummary, summarise
 from antiphon.report.strict_json import WrongJson, decode, decode_file, encode, encode_file
 from antiphon.types import CallRecord, LoadRun, Slo
+from examples import examples
 
 
 @settings(deadline=None, max_examples=examples(100))

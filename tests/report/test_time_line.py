@@ -4,11 +4,11 @@ from itertools import pairwise
 
 import pytest
 from call_records import call, failure, many_calls
-from examples import examples
 from hypothesis import given, settings
 
 from antiphon.report.time_line import time_line
 from antiphon.types import CallRecord
+from examples import examples
 
 
 def lines(records: list[CallRecord]):

@@ -4,7 +4,6 @@ from dataclasses import replace
 from itertools import pairwise
 
 import pytest
-from examples import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -12,6 +11,7 @@ from antiphon.errors import UsageError
 from antiphon.runs import LoadPlan
 from antiphon.types import Slo
 from antiphon.workload import OwnTimes, Poisson, calls_per_session, parse_workload
+from examples import examples
 
 SLOS = (("", Slo(ttft_s=0.5, tpot_s=0.05)),)
 WORKLOADS = st.sampled_from(["chat", "multi-turn", "agents"])

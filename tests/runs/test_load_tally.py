@@ -3,13 +3,13 @@
 import asyncio
 
 import pytest
-from examples import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from antiphon.bench.watcher import shown
 from antiphon.runs import LoadTally
 from antiphon.types import CallError, CallRecord
+from examples import examples
 
 STARTED_AT = 1000.0
 """On the clock that is handed in."""

@@ -3,13 +3,13 @@
 from dataclasses import dataclass, field
 
 import pytest
-from examples import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from antiphon.core.faults import Boundary, Delay, Drop, Duplicate, Reorder
 from antiphon.sim import Hostility, LinkTimes, Network, VirtualLoop, VirtualProcess
 from antiphon.sim.stream import End
+from examples import examples
 
 TALK = Boundary.TOKEN
 

@@ -1,6 +1,5 @@
 """Laws of a pool of stores under any order of joins, crashes, reads, and lost or late words."""
 
-from examples import examples
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
@@ -9,6 +8,7 @@ from antiphon.core.store_pool import PoolRules
 from antiphon.core.tiers import policy_named
 from antiphon.sim.pooled_hosts import Copy, PooledHost, PooledHosts
 from antiphon.types import BlockKey, StoreName, Tier
+from examples import examples
 
 NAMES = [StoreName(f"box{number}") for number in range(4)]
 SLOTS = 4

@@ -6,7 +6,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from examples import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -30,6 +29,7 @@ from antiphon.store.codec.block_shape import BlockShape
 from antiphon.store.codec.entropy_coder import MOST_SKIPPED
 from antiphon.store.codec.rows import read_rows, rotation, write_rows
 from codec_kit import BITS, EXACT, LEVELS, block_of, floats, profile, profile_for
+from examples import examples
 
 VECTORS = Path(__file__).parent / "codec_vectors.json"
 FEW = settings(deadline=None, max_examples=examples(40))

@@ -8,7 +8,6 @@ from pathlib import Path
 import hypothesis.strategies as st
 import pytest
 from disk_kit import LIMIT_BYTES, FaultyDisk, HandClock, append, read, size_of, tier
-from examples import examples
 from hypothesis import Phase, settings
 from hypothesis.stateful import (
     RuleBasedStateMachine,
@@ -24,6 +23,7 @@ from antiphon.store.disk import Appended, DiskMiss, DiskTier
 from antiphon.store.disk.record_files import RecordFiles
 from antiphon.store.record import decode_header, new_pages
 from antiphon.store.record.record_seal import RecordSeal
+from examples import examples
 
 numbers = st.integers(0, 90)
 TENANTS = (b"even", b"odd")

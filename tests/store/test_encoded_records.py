@@ -4,7 +4,6 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from examples import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -19,6 +18,7 @@ from antiphon.store.record import (
     decode_header,
 )
 from codec_kit import LEVELS, block_of, profile, profile_for
+from examples import examples
 
 CODED = [level for level in LEVELS if level != RAW]
 ORIGIN = KvOrigin(

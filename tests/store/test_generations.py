@@ -2,13 +2,13 @@
 
 import numpy as np
 import pytest
-from examples import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from region_kit import SHAPE, checksum, page_of, region, write
 
 from antiphon.errors import BugError
 from antiphon.types import OfferedPage
+from examples import examples
 
 Step = tuple[str, int]
 STEPS = st.lists(

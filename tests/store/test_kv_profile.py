@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from examples import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from safetensors import safe_open
@@ -33,6 +32,7 @@ from antiphon.store.codec import (
 from antiphon.store.codec.block_shape import BlockShape
 from antiphon.store.codec.rows import read_rows, rotation, write_rows
 from codec_kit import BITS, block_of, floats, profile
+from examples import examples
 
 
 def mixing(chance: np.random.Generator, size: int) -> np.ndarray:

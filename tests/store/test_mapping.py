@@ -10,7 +10,6 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from examples import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from region_kit import (
@@ -32,6 +31,7 @@ from antiphon.store.transfer import MappedRegion, Miss
 from antiphon.store.transfer.page_copy import Places, copy_pages
 from antiphon.store.transfer.region_header import RegionHeader
 from antiphon.types import OfferedPage, PagePull
+from examples import examples
 
 PAGES = SHAPE.pages
 

@@ -4,13 +4,13 @@ from decimal import Decimal, getcontext
 
 import numpy as np
 import pytest
-from examples import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from antiphon.errors import BugError
 from antiphon.store.codec.matrix_product import PANEL, PackedMatrix
 from antiphon.store.codec.sines import cosines_and_sines
+from examples import examples
 
 
 def fused(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> np.ndarray:

@@ -4,13 +4,13 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from examples import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from record_kit import ORIGIN, checksums, pages_of
 
 from antiphon.errors import BugError
 from antiphon.store.record import all_match, check_pages, checksum_problem, new_pages
+from examples import examples
 
 
 @settings(deadline=None, max_examples=examples(50))

@@ -5,13 +5,13 @@ from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 import pytest
-from examples import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from region_kit import SHAPE, offered, page_of, pull, region, write
 
 from antiphon.store.transfer import MappedRegion, Miss, OwnedRegion, Part
 from antiphon.types import OfferedPage
+from examples import examples
 
 BYTES = SHAPE.page_bytes
 HALVES = (Part(0, 512, last=False), Part(512, BYTES, last=True))

@@ -4,7 +4,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from examples import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numba import njit
@@ -20,6 +19,7 @@ from antiphon.store.codec.rans import (
     decode,
     encode,
 )
+from examples import examples
 
 FEW = settings(deadline=None, max_examples=examples(60))
 

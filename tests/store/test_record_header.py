@@ -7,7 +7,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from examples import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from record_kit import ORIGIN, block_of, header_of, key_of
@@ -36,6 +35,7 @@ from antiphon.store.record.record_header import (
     digest_of,
 )
 from antiphon.types import KvShape
+from examples import examples
 
 VECTORS = json.loads((Path(__file__).parent / "record_vectors.json").read_text())
 DECODE_SETTINGS = settings(deadline=None, max_examples=examples(300))

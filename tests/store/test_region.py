@@ -9,7 +9,6 @@ import sys
 from dataclasses import replace
 
 import pytest
-from examples import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from region_kit import SHAPE, descriptors, maps, region
@@ -18,6 +17,7 @@ from antiphon.errors import PeerError, UsageError
 from antiphon.store.transfer import MappedRegion
 from antiphon.store.transfer import region as region_module
 from antiphon.store.transfer.region_header import HEADER_BYTES, RegionHeader
+from examples import examples
 
 HEADER = RegionHeader.of(SHAPE)
 

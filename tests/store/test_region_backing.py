@@ -6,7 +6,6 @@ from dataclasses import replace
 from itertools import count
 
 import pytest
-from examples import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from region_kit import SHAPE, offered, page_of
@@ -15,6 +14,7 @@ from antiphon.errors import BugError, UsageError
 from antiphon.store.transfer import MappedRegion, Miss, OwnedRegion
 from antiphon.store.transfer import region as region_module
 from antiphon.types import PagePull
+from examples import examples
 
 PAGES = 40
 LATER = replace(SHAPE, page_bytes=mmap.PAGESIZE, pages=PAGES)

@@ -6,7 +6,6 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from examples import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from record_kit import ORIGIN, block_of, checksums, key_of, pages_of, record_of, same
@@ -21,6 +20,7 @@ from antiphon.store.record import (
 )
 from antiphon.store.remote import RemoteTier
 from antiphon.types import Tier
+from examples import examples
 
 
 class Values:

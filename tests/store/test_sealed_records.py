@@ -17,7 +17,6 @@ from disk_kit import (
     segments,
     size_of,
 )
-from examples import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from record_kit import ORIGIN, block_of, checksums, key_of, pages_of, record_of, same
@@ -34,6 +33,7 @@ from antiphon.store.record import (
 )
 from antiphon.store.record.record_header import DIGEST_BYTES, digest_of
 from antiphon.store.record.record_seal import RecordSeal
+from examples import examples
 
 SEAL, OTHER = RecordSeal(bytes(range(32))), RecordSeal(bytes(range(1, 33)))
 SEALED = SEAL.origin(ORIGIN)

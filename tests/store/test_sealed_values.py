@@ -1,13 +1,13 @@
 """Sealed records in the remote tier: what is there tells nothing, and what is changed is a miss."""
 
 import pytest
-from examples import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from record_kit import key_of, pages_of, record_of
 from test_remote import Values, dropped, got, put, remote
 
 from antiphon.store.record.record_seal import RecordSeal
+from examples import examples
 
 SEAL, OTHER = RecordSeal(bytes(range(32))), RecordSeal(bytes(range(1, 33)))
 NAME = b"antiphon:sealed-kv:1:" + SEAL.name.hex().encode() + b":"

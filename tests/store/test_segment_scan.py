@@ -5,7 +5,6 @@ import tempfile
 from pathlib import Path
 
 from disk_kit import FaultyDisk, readable, segments, tier
-from examples import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from record_kit import header_of, key_of, record_of
@@ -13,6 +12,7 @@ from record_kit import header_of, key_of, record_of
 from antiphon.store.disk.disk_calls import DiskCalls
 from antiphon.store.disk.segment_scan import Scan, scan
 from antiphon.store.record import ALIGNMENT, LIVE, REMOVED, RecordProblem
+from examples import examples
 
 RECORDS = [record_of(number) for number in range(5)]
 SIZE = len(RECORDS[0])

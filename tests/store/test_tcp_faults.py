@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
-from examples import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from owner_process import shape_of
@@ -29,6 +28,7 @@ from antiphon.store.transfer import Miss, OwnedRegion
 from antiphon.store.transfer.mapping import pull_table
 from antiphon.store.transfer.tcp import PageClient, StreamLimits
 from antiphon.types import DataAccess
+from examples import examples
 
 MANY = 96
 """Pages of a longer pull: 4.5 MiB."""

@@ -11,7 +11,6 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
-from examples import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from owner_process import shape_of
@@ -25,6 +24,7 @@ from antiphon.store.transfer.tcp.frames import Request
 from antiphon.store.transfer.tcp.handshake import RefusedError, Shape, introduce
 from antiphon.store.transfer.tcp.handshake_places import HandshakePlaces
 from antiphon.types import DataAccess
+from examples import examples
 
 CHALLENGE_BYTES, ANSWER_BYTES, PROOF_BYTES = 42, 50, 32
 LIMITS = ServerLimits(handshake_s=0.5, handshakes=4, connections=8, stall_s=0.5)

@@ -8,7 +8,6 @@ from contextlib import contextmanager, suppress
 
 import numpy as np
 import pytest
-from examples import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from owner_process import content_of, shape_of
@@ -20,6 +19,7 @@ from antiphon.store.transfer.page_copy import GOOD, OVERTAKEN, STALE
 from antiphon.store.transfer.tcp.frames import Request
 from antiphon.store.transfer.tcp.handshake import Shape, greet
 from antiphon.types import DataAccess
+from examples import examples
 
 KEY_ID, KEY = bytes(16), bytes(range(32))
 ASKED = (2, 3, 5)

@@ -6,7 +6,6 @@ from collections.abc import Iterator
 
 import numpy as np
 import pytest
-from examples import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from owner_process import reassign, shape_of
@@ -28,6 +27,7 @@ from antiphon.store.transfer import Miss, OwnedRegion, Part
 from antiphon.store.transfer.tcp import PageClient
 from antiphon.store.transfer.tcp.reading import Reading
 from antiphon.types import OfferedPage, PagePull
+from examples import examples
 
 THIRDS = tuple(
     Part(at * PAGE_BYTES // 3, (at + 1) * PAGE_BYTES // 3, last=at == 2) for at in range(3)

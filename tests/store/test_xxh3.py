@@ -3,12 +3,12 @@
 import numpy as np
 import pytest
 import xxhash
-from examples import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numba import njit
 
 from antiphon.store.transfer.xxh3 import LEAST_BYTES, STRIPE_BYTES, hashing
+from examples import examples
 
 _read, _copy = hashing(copies=False), hashing(copies=True)
 MOST_STRIPES = 70

@@ -3,7 +3,6 @@
 from datetime import datetime
 
 import pytest
-from examples import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tokenizers import AddedToken
@@ -12,6 +11,7 @@ from antiphon.errors import BugError, ClientError, ModelFileError
 from antiphon.testing.text_corpus import CORPUS
 from antiphon.text import ChatTemplate
 from antiphon.text.special_text import Disguise, SpecialText
+from examples import examples
 
 CHATML = (
     "{% for m in messages %}{{ '<|im_start|>' + m['role'] + '\n' + m['content'] + "

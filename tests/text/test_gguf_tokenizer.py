@@ -4,13 +4,13 @@ from dataclasses import replace
 from time import process_time
 
 import pytest
-from examples import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from antiphon.errors import ModelFileError
 from antiphon.testing.text_corpus import CORPUS, DIGITS_AFTER_BLANKS
 from antiphon.text import Tokenizer
+from examples import examples
 
 
 def oracle_ids(oracle, text):

@@ -4,7 +4,6 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
-from examples import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tokenizers import Tokenizer as Backend
@@ -13,6 +12,7 @@ from tokenizers import models, normalizers, trainers
 from antiphon.checkpoint.tokenizer_source import GgufTokenizer
 from antiphon.testing.text_corpus import CORPUS
 from antiphon.text import Tokenizer
+from examples import examples
 
 _TRAINING = (
     "The quick brown fox said that the other theatre was not there. naïve café <s>s</s> " * 3

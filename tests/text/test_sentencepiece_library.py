@@ -5,13 +5,13 @@ from pathlib import Path
 
 import pytest
 import sentencepiece
-from examples import examples
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from antiphon.checkpoint.tokenizer_source import GgufTokenizer
 from antiphon.testing.text_corpus import CORPUS
 from antiphon.text import TextStream, Tokenizer
+from examples import examples
 
 USER_DEFINED = ("<tool>", "\n\n", "\t\t\t")
 

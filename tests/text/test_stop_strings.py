@@ -1,12 +1,12 @@
 """The first stop string is found however the text is cut into pieces."""
 
 import pytest
-from examples import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from antiphon.errors import ClientError
 from antiphon.text.stop_strings import StopStrings
+from examples import examples
 
 LETTERS = st.text("ab😀", max_size=12)
 STOPS = st.lists(st.text("ab😀", min_size=1, max_size=4), min_size=1, max_size=4)

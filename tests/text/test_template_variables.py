@@ -5,7 +5,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from examples import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -13,6 +12,7 @@ from antiphon.checkpoint import open_checkpoint
 from antiphon.errors import ClientError
 from antiphon.testing.tiny_models import TINY_SPEC, random_tensors, write_hf_folder
 from antiphon.text import ChatTemplate, Tokenizer
+from examples import examples
 
 TEMPLATE = """{{ bos_token }}
 {%- if tools %}

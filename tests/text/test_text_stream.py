@@ -1,13 +1,13 @@
 """Text that is put together token by token is the text of all tokens."""
 
 import pytest
-from examples import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from test_sentencepiece import SOURCE as SENTENCEPIECE
 
 from antiphon.testing.text_corpus import CORPUS
 from antiphon.text import TextStream, Tokenizer
+from examples import examples
 
 EMOJI = "👩‍👩‍👧‍👦🏳️‍🌈𝔘é"
 

@@ -4,7 +4,6 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import tokenizers
-from examples import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tokenizers import AddedToken, decoders, models, pre_tokenizers
@@ -13,6 +12,7 @@ from antiphon.checkpoint.tokenizer_source import TokenizerFiles
 from antiphon.errors import ClientError, ModelFileError
 from antiphon.testing.text_corpus import CORPUS
 from antiphon.text import Tokenizer
+from examples import examples
 
 SPECIALS = ("<|im_start|>", "<|im_end|>", "<|endoftext|>", "<repo_name>")
 

@@ -5,7 +5,6 @@ from pathlib import Path
 from unicodedata import normalize
 
 import pytest
-from examples import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tokenizers import Regex, pre_tokenizers
@@ -15,6 +14,7 @@ from antiphon.checkpoint.tokenizer_source import GgufTokenizer
 from antiphon.testing.text_corpus import CORPUS, DIGITS_AFTER_BLANKS
 from antiphon.text import Tokenizer
 from antiphon.text.word_rules import COMPOSED, WORD_RULES, word_rule
+from examples import examples
 
 AWKWARD = st.one_of(
     st.characters(codec="utf-8"),

@@ -6,7 +6,6 @@ from itertools import islice, pairwise, takewhile
 from statistics import fmean, pstdev
 
 import pytest
-from examples import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -21,6 +20,7 @@ from antiphon.workload import (
     Sine,
     poisson,
 )
+from examples import examples
 
 seeds = st.integers(0, 2**40)
 rates = st.floats(0.01, 1000)

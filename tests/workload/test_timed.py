@@ -1,7 +1,6 @@
 from itertools import islice, pairwise
 
 import pytest
-from examples import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -16,6 +15,7 @@ from antiphon.workload import (
     parse_workload,
     timed,
 )
+from examples import examples
 
 FIXED = parse_workload("fixed:input=8,output=4")
 

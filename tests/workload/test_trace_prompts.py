@@ -4,7 +4,6 @@ from collections.abc import Sequence
 from itertools import takewhile
 
 import pytest
-from examples import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -13,6 +12,7 @@ from antiphon.text import Tokenizer
 from antiphon.workload import TraceAsk, TraceRow, TraceScale, at_rate, thinned, trace_asks
 from antiphon.workload.asks import WORDS
 from antiphon.workload.trace_prompts import ID_WORDS, block_words
+from examples import examples
 
 BLOCK = 512
 SCALE = TraceScale(block_tokens=32)

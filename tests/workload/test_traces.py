@@ -4,12 +4,12 @@ from itertools import islice, pairwise
 from pathlib import Path
 
 import pytest
-from examples import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from antiphon.errors import UsageError
 from antiphon.workload import TRACE_BLOCK_TOKENS, TraceRow, read_azure, read_mooncake
+from examples import examples
 
 EXCERPTS = Path(__file__).parent / "excerpts"
 WHOLE = Path(__file__).parents[3] / "shared/traces"

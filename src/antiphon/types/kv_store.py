@@ -44,7 +44,8 @@ class Fetch:
     is computed behind them is in time for the first token (None: it has no target); `compute_s`:
     what computing all of them takes here. Both as far as is known how fast prompts are computed.
     `back`: of each page of a block, by how many blocks before the end of what comes it is still
-    read (0: always); empty: every page of every block is. Then what comes is of use as a whole only.
+    read (0: always); empty: every page of every block is. What
+    comes is of use as a whole only, unless it is empty.
     """
 
     request: RequestId

@@ -3,7 +3,6 @@
 from dataclasses import replace
 
 import pytest
-from examples import examples
 from hypothesis import Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
@@ -30,6 +29,7 @@ from antiphon.core.planner import (
     to_leave,
 )
 from antiphon.types import Role, WorkerId
+from examples import examples
 
 PREFILL, DECODE, MIXED = Role.PREFILL, Role.DECODE, Role.MIXED
 DEVICES = {PREFILL: 2, DECODE: 1, MIXED: 1}

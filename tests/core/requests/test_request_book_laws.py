@@ -5,7 +5,6 @@
 
 from fleet_model import WilfulRouter
 from hostile_fleet import HostileFleet
-from examples import examples
 from hypothesis import settings
 
 from antiphon.core.router import Router
@@ -22,6 +21,7 @@ from antiphon.types import (
     RouterConfig,
     WorkerId,
 )
+from examples import examples
 
 TestLaws = HostileFleet.TestCase
 
@@ -94,5 +94,7 @@ class RoutedFleet(HostileFleet):
         assert self.true.open_requests == 0, "the router remembers what is over"
 
 
-RoutedFleet.TestCase.settings = settings(deadline=None, max_examples=examples(75), stateful_step_count=50)
+RoutedFleet.TestCase.settings = settings(
+    deadline=None, max_examples=examples(75), stateful_step_count=50
+)
 TestLawsWithTheRouter = RoutedFleet.TestCase

@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 
 import pytest
-from examples import examples
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
@@ -18,6 +17,7 @@ from kv_holder import Holder, Link
 from antiphon.core.router import PrefixIndex
 from antiphon.core.router.kv_feed import FeedLimits, KvFeed
 from antiphon.types import STORE, BlockKey, KvChange, KvDump, KvEvents, KvReplay, Tier, WorkerId
+from examples import examples
 
 WORKERS = [WorkerId("w0"), WorkerId("w1")]
 NAMES = [*WORKERS, STORE]

@@ -4,7 +4,6 @@ from collections import Counter
 from collections.abc import Sequence
 
 import pytest
-from examples import examples
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
@@ -37,6 +36,7 @@ from antiphon.types import (
     WorkerJoined,
     WorkerReported,
 )
+from examples import examples
 
 POLICIES = ["slo", "random", "round-robin", "least-loaded", "prefix-gated", "overlap-cost"]
 NAMES = [WorkerId(f"w{number}") for number in range(4)]

@@ -5,7 +5,6 @@ from typing import Any, ClassVar
 
 import pytest
 from handover_pair import Pair, Side
-from examples import examples
 from hypothesis import Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
@@ -24,6 +23,7 @@ from antiphon.errors import BugError
 from antiphon.sim.law import check_pages
 from antiphon.testing import laws
 from antiphon.testing.strategies import WorkerSetup, fetches, requests, worker_setups
+from examples import examples
 
 
 class HandoverMachine(RuleBasedStateMachine):

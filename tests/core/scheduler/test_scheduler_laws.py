@@ -9,7 +9,6 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import Any
 
-from examples import examples
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -44,6 +43,7 @@ from antiphon.types import (
     StepResult,
     WorkerView,
 )
+from examples import examples
 
 SETTINGS = settings(
     max_examples=examples(120),

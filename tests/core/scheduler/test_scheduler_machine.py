@@ -4,7 +4,6 @@ from dataclasses import replace
 from typing import Any, ClassVar
 
 import pytest
-from examples import examples
 from hypothesis import Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
@@ -32,6 +31,7 @@ from antiphon.sim.law import check_pages
 from antiphon.testing import laws
 from antiphon.testing.strategies import VOCAB_SIZE, WorkerSetup, fetches, requests, worker_setups
 from antiphon.types import Admitted, Fetch, Request, RequestId, StepPlan
+from examples import examples
 
 SCRIPT = hashed_script(VOCAB_SIZE)
 

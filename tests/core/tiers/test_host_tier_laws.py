@@ -5,7 +5,6 @@ written is found; children go before parents; quotas and guarantees hold; events
 """
 
 import pytest
-from examples import examples
 from hypothesis import Phase, settings
 from hypothesis.stateful import run_state_machine_as_test
 from tier_machine import TierMachine
@@ -13,6 +12,7 @@ from tier_machine import TierMachine
 from antiphon.core.tiers import HostTier
 from antiphon.errors import BugError
 from antiphon.types import LeaseId
+from examples import examples
 
 SETTINGS = settings(max_examples=examples(40), stateful_step_count=40, deadline=None)
 

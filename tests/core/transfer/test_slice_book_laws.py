@@ -1,12 +1,12 @@
 """Slices under any history: each is here once, under way once at most, and every pull ends."""
 
-from examples import examples
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from antiphon.core.transfer import Cut, Paths, Slice, SliceBook
 from antiphon.core.transfer.slice_book import TRIES
+from examples import examples
 
 PATHS, STREAMS = 2, 2
 KIB = 1 << 10
@@ -146,7 +146,9 @@ class Slices(RuleBasedStateMachine):
         assert self.book.next_deadline() is None
 
 
-Slices.TestCase.settings = settings(max_examples=examples(60), stateful_step_count=40, deadline=None)
+Slices.TestCase.settings = settings(
+    max_examples=examples(60), stateful_step_count=40, deadline=None
+)
 TestSlices = Slices.TestCase
 
 

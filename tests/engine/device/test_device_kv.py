@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 import torch
 from device_kit import DEVICES, NEEDS_CUDA
-from examples import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tiny_llama import ODD_SPEC
@@ -15,6 +14,7 @@ from antiphon.engine.device.device_kv import PlainMover
 from antiphon.engine.kv_memory import layout_of
 from antiphon.errors import BugError, UsageError
 from antiphon.types import PageCopy
+from examples import examples
 
 LAYOUT = layout_of(ODD_SPEC, 4)
 PAGES = 5

@@ -4,7 +4,6 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
-from examples import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -18,6 +17,7 @@ from antiphon.engine.int8 import (
     pack,
     quantize_rows,
 )
+from examples import examples
 
 LEVELS = pytest.mark.parametrize("level", cpu_levels(), ids=lambda level: level.value)
 ROW_COUNTS = (1, 2, 3, 7, 8, 32, 33, 512)

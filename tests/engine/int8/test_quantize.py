@@ -2,13 +2,13 @@
 
 import numpy as np
 import pytest
-from examples import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from antiphon.engine.int8 import PackedWeight, QuantizedRows, pack, quantize_rows
 from antiphon.engine.int8.quantize import activation_limit
+from examples import examples
 
 _finite = st.floats(-(2.0**127), 2.0**127, width=32)
 

@@ -2,11 +2,11 @@
 
 from itertools import pairwise
 
-from examples import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from antiphon.engine.int8 import llama_forward, mlp_steps
+from examples import examples
 
 ROWS_APART = llama_forward._ROWS_APART
 

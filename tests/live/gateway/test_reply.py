@@ -2,13 +2,13 @@
 
 import asyncio
 
-from examples import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from antiphon.live.gateway.reply import Reply
 from antiphon.testing.request_records import request_record
 from antiphon.types import FinishReason, RequestId, RequestRecord
+from examples import examples
 
 REQUESTS = (RequestId("a"), RequestId("b"))
 N = 2

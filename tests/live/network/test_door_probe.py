@@ -4,7 +4,6 @@ import asyncio
 import time
 from pathlib import Path
 
-from examples import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from network_kit import address_of, gateway_on_tls, keys_of, make_keys, open_door
@@ -13,6 +12,7 @@ from antiphon.live.network import GATEWAY_NAME, dial, tls_name
 from antiphon.live.network.probe import MOST_PROBE_BYTES, probe, speed
 from antiphon.types import Probe
 from antiphon.wire import FROM_PROBED, Ending, FrameStream, Kind
+from examples import examples
 
 
 async def test_a_door_says_how_far_how_fast_and_at_what_time(tmp_path: Path) -> None:

@@ -7,11 +7,12 @@ from tempfile import TemporaryDirectory
 import pytest
 from byte_relay import ByteRelay, Mishap
 from chatty_kit import Chatty, Client
-from examples import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from link_kit import port, until
 from network_kit import address_of, gateway_on_tls, host_worker, keys_of, make_keys
+
+from examples import examples
 
 pytestmark = pytest.mark.timeout(240)
 mishaps = st.builds(Mishap, st.integers(0, 9000), st.booleans(), st.booleans())

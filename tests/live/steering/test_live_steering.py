@@ -4,7 +4,6 @@ import asyncio
 import contextlib
 
 import pytest
-from examples import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from live_plant import LivePlant, Scripted, config, moves, pool, settled, until
@@ -16,6 +15,7 @@ from antiphon.types import (
     Health,
     Role,
 )
+from examples import examples
 
 PREFILL, DECODE = Role.PREFILL, Role.DECODE
 pytestmark = pytest.mark.timeout(60)

@@ -1,10 +1,10 @@
 """Lines that a child writes are passed on whole, however they arrive, but not without bound."""
 
-from examples import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from antiphon.live.supervisor.log_lines import BURST_LINES, LINES_PER_S, MAX_LINE_BYTES, LogLines
+from examples import examples
 
 TEXT = st.text(st.characters(codec="utf-8", categories=["L", "N", "P"]), max_size=30)
 

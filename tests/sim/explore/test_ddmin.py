@@ -2,11 +2,11 @@
 
 from collections.abc import Callable
 
-from examples import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from antiphon.sim.explore.ddmin import minimal
+from examples import examples
 
 ITEMS = st.lists(st.integers(0, 30), unique=True, max_size=14).map(tuple)
 

@@ -6,7 +6,6 @@ from typing import Any
 from unittest import mock
 
 import pytest
-from examples import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from small_fleet import Ran, pool, ran, spec
@@ -20,6 +19,7 @@ from antiphon.sim.fleet import Fleet, FleetSpec, Reach, TokenSession, UserRules,
 from antiphon.sim.fleet.fleet_store import FleetStore
 from antiphon.sim.fleet.fleet_store_user import FleetStoreUser
 from antiphon.types import BlockKey, Fetch, PutBlock, Role, WorkerId
+from examples import examples
 
 
 @pytest.mark.parametrize("reach", list(Reach))

@@ -3,7 +3,6 @@
 from pathlib import Path
 
 import pytest
-from examples import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -22,6 +21,7 @@ from antiphon.core.faults import (
 from antiphon.errors import UsageError
 from antiphon.sim.fleet import parse_scenario, scheduled
 from antiphon.sim.fleet.scheduled_faults import DRAIN_S, PlannedDrain, PlannedFaults
+from examples import examples
 
 LOAD = '[load]\nworkload = "fixed:input=1,output=1"\n'
 FLEET = (

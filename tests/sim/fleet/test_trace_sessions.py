@@ -3,7 +3,6 @@
 from collections.abc import Iterator
 from itertools import chain
 
-from examples import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -11,6 +10,7 @@ from antiphon.sim.fleet import TokenSession, TraceLoad, trace_sessions
 from antiphon.sim.fleet.token_sessions import EOS, VOCAB_SIZE
 from antiphon.workload import TraceRow
 from antiphon.workload.traces import TRACE_BLOCK_TOKENS
+from examples import examples
 
 
 def row(at_s: float, ids: tuple[int, ...], input_tokens: int, output_tokens: int = 10) -> TraceRow:

@@ -1,7 +1,6 @@
 """Runs that are ended early: the verdict is what it would have been."""
 
 import pytest
-from examples import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from placing_kit import FAST, SLOW, case
@@ -12,6 +11,7 @@ from antiphon.sim.fleet import Fleet, TokenSession, TokenTurn
 from antiphon.sim.placing import PlacementCase
 from antiphon.sim.placing.lost_run import is_lost, most_calls
 from antiphon.types import CallRecord
+from examples import examples
 
 MIXED = Colocated(instance=SLOW.instance, workers=2, step_tokens=512)
 SPLIT = Split(

@@ -2,11 +2,11 @@ from itertools import islice, pairwise
 from statistics import fmean
 
 import pytest
-from examples import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from antiphon.workload import Api, Session, parse_workload
+from examples import examples
 
 
 def some(text: str, count: int, seed: int = 1) -> list[Session]:

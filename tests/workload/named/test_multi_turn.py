@@ -2,11 +2,11 @@ from itertools import islice
 from statistics import fmean
 
 import pytest
-from examples import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from antiphon.workload import AnswerOf, Message, Session, parse_workload
+from examples import examples
 
 
 def some(text: str, count: int, seed: int = 1) -> list[Session]:

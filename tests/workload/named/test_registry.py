@@ -1,10 +1,10 @@
 import pytest
-from examples import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from antiphon.errors import UsageError
 from antiphon.workload import WORKLOADS, SingleCalls, fixed_length, lognormal_by_p99, parse_workload
+from examples import examples
 
 
 def test_every_name_is_known_and_says_what_it_is() -> None:

@@ -8,13 +8,13 @@ from itertools import islice
 from pathlib import Path
 
 import pytest
-from examples import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from antiphon.errors import UsageError
 from antiphon.workload import AnswerOf, Session, Turn, Workload, parse_workload
 from antiphon.workload.context import quoted
+from examples import examples
 
 EXCERPTS = Path(__file__).parents[1] / "excerpts"
 ENDLESS = ("fixed", "chat", "code", "summarise", "multi-turn", "rag", "completion", "agents")
