@@ -121,32 +121,35 @@ class NixlPath:
                 (places.pages_at, access.pages_at, places.page_bytes),
                 (places.generations_at, access.generations_at, _WORD),
             ):
-                here = pieces(self._agent, at, slots, size)
-                self._read(here, pieces(self._agent, their, sources, size))
+                self._read((at, slots), (their, sources), size)
         rows = table.copy()
         rows[:, 0] = np.where(there, np.arange(len(table)), self._slots)  # the last: no such page
         verdicts = array("Q", rows.tobytes())
         copy_pages(places, verdicts)
         return [_miss(verdict) for verdict in verdicts[::ROW_WORDS]]
 
-    def _read(self, here: Any, there: Any) -> None:
-        """Raises `PeerError`: the path is broken."""
+    def _read(self, to: tuple[int, list[int]], at: tuple[int, list[int]], size: int) -> None:
+        """Rows of `size` bytes, from the owner's to ours; each is an address, and which of the
+        rows that begin there. Raises `PeerError`: the path is broken."""
         late = time.monotonic() + PATIENCE_S
+        agent = self._agent
         try:
-            handle = self._agent.initialize_xfer("READ", here, there, self._peer)
+            here, there = pieces(agent, *to, size), pieces(agent, *at, size)
+            handle = agent.initialize_xfer("READ", here, there, self._peer)
             self._begun = handle
-            state = self._agent.transfer(handle)
+            state = agent.transfer(handle)
             while state == UNDER_WAY and time.monotonic() < late:
                 time.sleep(_POLL_S)
-                state = self._agent.check_xfer_state(handle)
+                state = agent.check_xfer_state(handle)
+            if state == DONE:
+                self._begun = None
+                agent.release_xfer_handle(handle)
         except Exception as error:  # the library raises nothing narrower
             raise self._broken(f"{error!r:.200}") from error
         if state == UNDER_WAY:
             raise self._broken("a read was not done in time")
         if state != DONE:
             raise self._broken(f"a read ended as {state!r:.20}")
-        self._begun = None
-        self._agent.release_xfer_handle(handle)
 
     def _broken(self, why: str) -> PeerError:
         self.problem = f"NIXL does not bring a peer's pages: {why}"
