@@ -68,8 +68,8 @@ def either(request: pytest.FixtureRequest) -> Iterator[Sides]:
     both.offered.close()
 
 
-@pytest.mark.skipif(HERE, reason="NIXL is installed")
-def test_without_the_package_it_is_refused_with_the_remedy() -> None:
+def test_without_the_package_it_is_refused_with_the_remedy(monkeypatch) -> None:
+    monkeypatch.setitem(sys.modules, "nixl._api", None)
     with pytest.raises(
         UsageError, match=r"network\.kv_transport = \"nixl\".* pip install 'antiphon\[nixl\]'"
     ):

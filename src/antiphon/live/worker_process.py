@@ -17,6 +17,7 @@ from typing import Any
 import uvloop
 
 from antiphon import __version__
+from antiphon.adapters import nixl_agent
 from antiphon.checkpoint import open_checkpoint, resolve
 from antiphon.core.host_names import parse_host_port, worker_on
 from antiphon.core.recorded_run import Setup
@@ -245,10 +246,13 @@ async def _until_unhealthy(worker: Worker, parent: Parent, beat_s: Seconds) -> N
 
 
 def _door(config: Config, name: str) -> WorkerDoor | None:
-    """Bound before anything slow begins. Raises `UsageError`: its keys or a port will not do."""
+    """Bound before anything slow begins. Raises `UsageError`: its keys or a port will not do, or
+    NIXL is not there."""
     reach = reach_of(config.network)
     if reach is None:
         return None
+    if config.network.kv_transport == "nixl":
+        nixl_agent.library()
     return worker_door(reach, _number(config, name))
 
 
