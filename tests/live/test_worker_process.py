@@ -173,6 +173,34 @@ async def test_too_little_memory_for_kv_ends_the_process_with_the_remedy(tmp_pat
     region.close()
 
 
+class Watched(KvCommit):
+    """Knows whether it was stopped."""
+
+    stopped = False
+
+    def stop(self) -> None:
+        """See `KvCommit`."""
+        self.stopped = True
+        super().stop()
+
+
+async def test_one_that_can_not_begin_takes_no_more_memory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def nobody(*_: object) -> None:
+        raise UsageError("kv.events: for a test")
+
+    monkeypatch.setattr(worker_process, "followed", nobody)
+    region = OwnedRegion(KV, commit=False)
+    commit = Watched(region)
+    async with Process(tmp_path, region=region, commit=commit) as process:
+        with pytest.raises(UsageError, match="for a test"):
+            await process.code
+    assert commit.stopped
+    commit.done.result(30)
+    region.close()
+
+
 async def test_it_joins_when_it_has_the_store(tmp_path: Path) -> None:
     """The first request after a restart was computed, though the store had its prompt."""
     region = OwnedRegion(KV)

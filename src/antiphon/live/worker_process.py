@@ -104,6 +104,8 @@ async def serve_worker(
     guard_loop(partial(_break, broken))
     parent.listen(orders.told)
     async with contextlib.AsyncExitStack() as until_end:
+        if loaded.commit is not None:
+            until_end.callback(loaded.commit.stop)
         name = WorkerId(parent.launch.name)
         until_end.enter_context(followed(parent.config, name, loaded.heard))
         kv, renewed = None, list[Callable[[], None]]()
@@ -131,7 +133,6 @@ async def serve_worker(
         if kv is not None:
             await until_end.enter_async_context(kv.open(worker.leases))
         if loaded.commit is not None:
-            until_end.callback(loaded.commit.stop)
             loaded.commit.done.add_done_callback(
                 partial(_committed, asyncio.get_running_loop(), broken)
             )
