@@ -244,6 +244,14 @@ def test_metadata_that_means_nothing_is_a_peers_failure(sides: Sides, metadata: 
     assert len(sides.taker.registered) == 2
 
 
+def test_a_system_without_memory_for_staging_is_a_peers_failure_too(
+    sides: Sides, monkeypatch
+) -> None:
+    monkeypatch.setattr(nixl_path, "STAGED_BYTES", 2**62)
+    with pytest.raises(PeerError, match="can't reach a peer's memory: .*allocate"):
+        sides.taking.path_to(sides.offered.access)
+
+
 @needs_nixl
 def test_metadata_that_means_nothing_to_nixl_is_too() -> None:
     memory = NixlMemory(OwnedRegion(SHAPE))

@@ -45,19 +45,20 @@ class NixlPath:
     """
 
     def __init__(self, agent: Agent, own: OwnedRegion, access: RemoteMemory) -> None:
-        """Raises `PeerError` if NIXL can't make anything of `access`."""
+        """Raises `PeerError` if NIXL can't make anything of `access`, or has no memory for it."""
         self.access = access
         self.problem = ""
         self._agent = agent
         self._own = own
         self._lock = threading.Lock()
         self._slots = max(1, STAGED_BYTES // own.shape.page_bytes)
-        self._staging = np.frombuffer(mmap.mmap(-1, self._slots * own.shape.page_bytes), np.uint8)
-        self._words = np.zeros(self._slots, np.uint64)
         self._begun: Any = None
         """A read that is under way, or ended otherwise than by being done."""
         self._registered: list[Any] = []
         try:
+            staging = mmap.mmap(-1, self._slots * own.shape.page_bytes)
+            self._staging = np.frombuffer(staging, np.uint8)
+            self._words = np.zeros(self._slots, np.uint64)
             for memory in (self._staging, self._words):
                 self._registered.append(registered(agent, memory))
             self._peer = agent.add_remote_agent(access.metadata)
