@@ -68,8 +68,8 @@ def either(request: pytest.FixtureRequest) -> Iterator[Sides]:
     both.offered.close()
 
 
-@pytest.mark.skipif(HERE, reason="NIXL is installed")
-def test_without_the_package_it_is_refused_with_the_remedy() -> None:
+def test_without_the_package_it_is_refused_with_the_remedy(monkeypatch) -> None:
+    monkeypatch.setitem(sys.modules, "nixl._api", None)
     with pytest.raises(
         UsageError, match=r"network\.kv_transport = \"nixl\".* pip install 'antiphon\[nixl\]'"
     ):
@@ -187,6 +187,37 @@ def test_a_read_that_fails_breaks_the_path_and_a_process_has_few_of_those() -> N
         taking.path_to(owners[MOST_BROKEN].access)
 
 
+@pytest.mark.parametrize(
+    ("call", "kept"),
+    [
+        ("get_xfer_descs", 2),
+        ("initialize_xfer", 2),
+        ("transfer", 4),
+        ("check_xfer_state", 4),
+        ("release_xfer_handle", 2),
+    ],
+)
+def test_whatever_nixl_raises_breaks_the_path_alone(
+    sides: Sides, monkeypatch, call: str, kept: int
+) -> None:
+    """Its staging stays with it only if a read may still write there."""
+    offered = sides.sealed(1)
+    path = sides.taking.path_to(sides.offered.access)
+    sides.wire.late = call == "check_xfer_state"
+
+    def fail(*_: object) -> None:
+        raise RuntimeError("NIXL_ERR_BACKEND")
+
+    with monkeypatch.context() as patch, pytest.raises(PeerError, match="NIXL_ERR_BACKEND"):
+        patch.setattr(sides.taker, call, fail)
+        path.pull([PagePull(offered, 0)], 20.0)
+    with pytest.raises(PeerError, match="NIXL_ERR_BACKEND"):
+        path.pull([PagePull(offered, 0)], 20.0)
+    sides.taking.leave(path)
+    assert isinstance(sides.taker, WiredAgent)
+    assert len(sides.taker.registered) == kept
+
+
 def test_a_path_is_shared_and_goes_with_its_last_user(sides: Sides) -> None:
     assert isinstance(sides.taker, WiredAgent)
     one = sides.taking.path_to(sides.offered.access)
@@ -211,6 +242,14 @@ def test_metadata_that_means_nothing_is_a_peers_failure(sides: Sides, metadata: 
     with pytest.raises(PeerError, match="can't reach a peer's memory"):
         sides.taking.path_to(replace(sides.offered.access, metadata=metadata))
     assert len(sides.taker.registered) == 2
+
+
+def test_a_system_without_memory_for_staging_is_a_peers_failure_too(
+    sides: Sides, monkeypatch
+) -> None:
+    monkeypatch.setattr(nixl_path, "STAGED_BYTES", 2**62)
+    with pytest.raises(PeerError, match="can't reach a peer's memory: .*allocate"):
+        sides.taking.path_to(sides.offered.access)
 
 
 @needs_nixl

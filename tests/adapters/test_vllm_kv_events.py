@@ -1,8 +1,11 @@
 """Followers of our blocks: they speak ZeroMQ and decode what vLLM's format description says."""
 
 import builtins
+import errno
 import gc
 import socket
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -265,6 +268,42 @@ def test_a_port_that_is_taken_is_named(publisher: Callable[..., VllmKvEvents]) -
     with pytest.raises(UsageError, match=r"kv\.events_replay"):
         VllmKvEvents(ANYWHERE, taken)
     assert threading.active_count() == threads
+
+
+def test_a_socket_that_can_not_be_made_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    def none_left(context: "zmq.Context[Any]", kind: int) -> None:
+        raise zmq.ZMQError(errno.EMFILE)
+
+    with monkeypatch.context() as patch, pytest.raises(UsageError, match=r"^kv\.events = .*open"):
+        patch.setattr(zmq.Context, "socket", none_left)
+        VllmKvEvents(ANYWHERE)
+
+
+FEW_FILES = """
+import os, resource, sys
+from antiphon.adapters.vllm_kv_events import VllmKvEvents
+from antiphon.errors import UsageError
+
+VllmKvEvents("tcp://127.0.0.1:*", "tcp://127.0.0.1:*").close()
+_, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+used = len(os.listdir("/proc/self/fd")) - 1
+for spare in range(24):
+    resource.setrlimit(resource.RLIMIT_NOFILE, (used + spare, most))
+    try:
+        VllmKvEvents("tcp://127.0.0.1:*", "tcp://127.0.0.1:*").close()
+    except UsageError as error:
+        print(spare, error)
+"""
+
+
+def test_a_system_without_descriptors_ends_with_an_error_and_not_within_zeromq() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", FEW_FILES], capture_output=True, text=True, timeout=60
+    )
+    assert done.returncode == 0, done.stderr
+    refused = done.stdout.splitlines()
+    assert 8 <= len(refused) < 24
+    assert all("kv.events: " in line and "ulimit -n" in line for line in refused)
 
 
 def test_closing_leaves_nothing() -> None:

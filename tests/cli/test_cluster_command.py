@@ -8,8 +8,10 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
+from antiphon.adapters import nixl_agent
 from antiphon.cli.app import app
 
+NIXL = 'kv_transport = "nixl"\nencrypt_kv = false'
 FILE = """
 [hosts.box1]
 gateway = true
@@ -53,6 +55,33 @@ def test_keys_for_a_file_and_for_hosts_that_come_later(tmp_path: Path, file: Pat
     assert "keys in force for" in run("cluster", "check", str(file), "--keys", str(keys)).output
     one = run("cluster", "check", str(file), "--keys", str(keys / "box2"), "--json")
     assert [row["days_left"] is None for row in json.loads(one.output)["hosts"]] == [True, False]
+
+
+@pytest.mark.parametrize(
+    ("network", "installed", "says", "told"),
+    [
+        ("", True, "tcp, encrypted", ["tcp", True, None]),
+        ("encrypt_kv = false", True, "tcp, not encrypted", ["tcp", False, None]),
+        (NIXL, True, "NIXL is installed here", ["nixl", False, True]),
+        (NIXL, False, "NIXL is not here: pip install 'antiphon[nixl]'", ["nixl", False, False]),
+    ],
+)
+def test_a_check_says_what_brings_kv_and_whether_it_is_here(
+    file: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    network: str,
+    installed: bool,
+    says: str,
+    told: list[object],
+) -> None:
+    monkeypatch.setattr(nixl_agent, "is_installed", lambda: installed)
+    file.write_text(f"{FILE}\n[network]\n{network}\n")
+    shown = run("cluster", "check", str(file))
+    assert (shown.exit_code, shown.stderr) == (0, "")
+    [line] = [one for one in shown.stdout.splitlines() if one.startswith("KV between hosts: ")]
+    assert says in line
+    kv = json.loads(run("cluster", "check", str(file), "--json").stdout)["kv"]
+    assert [kv["transport"], kv["encrypted"], kv["nixl_here"]] == told
 
 
 def test_one_host_that_can_not_have_keys_and_none_gets_any(tmp_path: Path) -> None:

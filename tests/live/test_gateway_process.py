@@ -14,10 +14,11 @@ from antiphon.core.config import as_mapping, build
 from antiphon.core.requests import RequestBook
 from antiphon.errors import BugError
 from antiphon.live import gateway_process
+from antiphon.live.admin.client import SOCKET
 from antiphon.live.gateway import Keyring
 from antiphon.live.gateway_process import GatewayProcess
 from antiphon.live.loaded_text import text_of
-from antiphon.live.socket_folder import gateway_socket
+from antiphon.live.socket_folder import SocketTakenError, gateway_socket, listen
 from antiphon.live.supervisor.messages import Children, ChildState, Launch, Present, Stop
 from antiphon.live.supervisor.parent import Parent
 from antiphon.types import Health, Role, WorkerInfo
@@ -114,6 +115,19 @@ async def test_a_worker_that_an_earlier_gateway_drained_gets_nothing_new(
             [member] = gateway.fleet.members()
             expected = Health.JOINED if state == "waiting" else Health.DRAINING
             assert member.health is expected
+
+
+async def test_one_that_can_not_begin_leaves_no_door_open(tmp_path: Path) -> None:
+    running = Running(tmp_path)
+    taken = listen(tmp_path / SOCKET)
+    try:
+        with pytest.raises(SocketTakenError):
+            await running.process.run(running._listener, None)
+        assert not running.door.exists()
+        listen(running.door).close()
+    finally:
+        taken.close()
+        running._listener.close()
 
 
 def broken(*_: object, **__: object) -> None:

@@ -69,3 +69,16 @@ def test_too_little_memory_is_an_error_with_a_remedy() -> None:
         KvCommit(region).done.result(60)
     region.close()
     gc.collect()
+
+
+def test_a_system_without_threads_is_an_error_with_a_remedy(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def none_left(thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    region = OwnedRegion(SHAPE, commit=False)
+    with monkeypatch.context() as patch, pytest.raises(UsageError, match=r"new thread.*ulimit -u"):
+        patch.setattr(threading.Thread, "start", none_left)
+        KvCommit(region)
+    region.close()

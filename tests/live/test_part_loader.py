@@ -1,5 +1,6 @@
 """What comes over TCP is on the device part by part; nobody reads it before it is proven."""
 
+import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
@@ -197,3 +198,28 @@ async def test_a_device_that_fails_ends_the_pull_with_its_error(both: Both) -> N
     with pytest.raises(RuntimeError, match="device lost"):
         await both.tcp.copy(both.pull((0, 1), (0, 1)))
     assert both.own.states((0, 1)) == {Current.HOST}
+
+
+def test_one_that_fails_ends_with_its_last_copy(both: Both) -> None:
+    """Its pages are somebody else's then: a later part would be read from what they write."""
+    own, second, second_may = both.own, threading.Event(), threading.Event()
+
+    def fail_once() -> None:
+        if len(own.loads) == 1:
+            raise RuntimeError("device lost")
+        second.set()
+        assert second_may.wait(30)
+
+    own.then = fail_once
+    assert own.back_each((3, 8))
+    load = both.loader.begin((3, 8))
+    load.here(1)
+    load.here(2)
+    assert second.wait(30)
+    with ThreadPoolExecutor(1) as other:
+        ending = other.submit(load.finish)
+        with pytest.raises(TimeoutError):
+            ending.result(0.2)
+        second_may.set()
+        with pytest.raises(RuntimeError, match="device lost"):
+            ending.result(30)

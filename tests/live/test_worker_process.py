@@ -1,6 +1,7 @@
 """A worker's process without its process: what it opens, and the code that it ends with."""
 
 import asyncio
+import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -9,20 +10,21 @@ from typing import Any, cast
 import pytest
 from link_kit import IDENTITY, KV, Door, request, until
 from live_kit import MODEL, Engine, scheduler
+from network_kit import LOOPBACK, make_keys
 from peer_kit import Taker
 from scripted_store import ScriptedStore
 
 from antiphon.core.config import as_mapping, build
 from antiphon.core.handover import LeaseBook
 from antiphon.errors import BugError, PeerError, UsageError
-from antiphon.live import store_client
+from antiphon.live import store_client, worker_process
 from antiphon.live.kv_commit import KvCommit
 from antiphon.live.loaded_engine import LoadedEngine
 from antiphon.live.socket_folder import data_socket
 from antiphon.live.supervisor.messages import Launch, Ready, Stop
 from antiphon.live.supervisor.parent import Parent
 from antiphon.live.worker import MAX_FAULTS_IN_A_ROW
-from antiphon.live.worker_process import serve_worker
+from antiphon.live.worker_process import serve_worker, work
 from antiphon.store.transfer import OwnedRegion
 from antiphon.types import Admitted, LeaseId, StepPlan, WorkerId
 
@@ -171,6 +173,34 @@ async def test_too_little_memory_for_kv_ends_the_process_with_the_remedy(tmp_pat
     region.close()
 
 
+class Watched(KvCommit):
+    """Knows whether it was stopped."""
+
+    stopped = False
+
+    def stop(self) -> None:
+        """See `KvCommit`."""
+        self.stopped = True
+        super().stop()
+
+
+async def test_one_that_can_not_begin_takes_no_more_memory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def nobody(*_: object) -> None:
+        raise UsageError("kv.events: for a test")
+
+    monkeypatch.setattr(worker_process, "followed", nobody)
+    region = OwnedRegion(KV, commit=False)
+    commit = Watched(region)
+    async with Process(tmp_path, region=region, commit=commit) as process:
+        with pytest.raises(UsageError, match="for a test"):
+            await process.code
+    assert commit.stopped
+    commit.done.result(30)
+    region.close()
+
+
 async def test_it_joins_when_it_has_the_store(tmp_path: Path) -> None:
     """The first request after a restart was computed, though the store had its prompt."""
     region = OwnedRegion(KV)
@@ -216,3 +246,22 @@ async def test_it_uses_the_store_of_its_cluster(tmp_path: Path) -> None:
         await until(lambda: len(store.hellos) == 2)
         assert store.hellos[1].incarnation == again.info.incarnation != hello.incarnation
     region.close()
+
+
+def test_without_nixl_it_ends_before_anything_is_loaded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tmp_path.chmod(0o700)
+    make_keys(tmp_path / "keys", "box1")
+    network = {
+        "keys": str(tmp_path / "keys" / "box1"),
+        "addresses": [LOOPBACK],
+        "encrypt_kv": False,
+        "kv_transport": "nixl",
+    }
+    parent = FakeParent(tmp_path)
+    parent.config = build({"network": network, "model": {"name": "nobody-opens-this"}})
+    monkeypatch.setitem(sys.modules, "nixl._api", None)
+    monkeypatch.setattr(worker_process, "use_cores", lambda cores: None)
+    with pytest.raises(UsageError, match=r"^network\.kv_transport = .* pip install .*\[nixl\]"):
+        work(cast(Parent, parent))

@@ -1,10 +1,11 @@
 """What is used of a NIXL agent (github.com/ai-dynamo/nixl): one in a process, for all its reads.
 
-The package is loaded when an agent is made; without it, it is refused by name.
+The package is loaded by `library`, which refuses by name to go on without it.
 """
 
 import ctypes
 import importlib
+import importlib.util
 import logging
 import secrets
 from collections.abc import Sequence
@@ -68,15 +69,25 @@ class Agent(Protocol):
         ...
 
 
-def new_agent() -> Agent:
-    """An agent over UCX, with a name that no other has. Raises `UsageError`: there can't be one."""
+def is_installed() -> bool:
+    """Whether this Python has the package. Loads nothing."""
+    return importlib.util.find_spec("nixl") is not None
+
+
+def library() -> Any:
+    """NIXL's module. Raises `UsageError` if it can't be loaded; takes seconds the first time."""
     try:
-        api = importlib.import_module("nixl._api")
-    except ImportError:
+        return importlib.import_module("nixl._api")
+    except ImportError as error:
         raise UsageError(
-            'network.kv_transport = "nixl": NIXL is not installed here: '
+            f'network.kv_transport = "nixl": NIXL can\'t be loaded here ({error!s:.200}): '
             f"pip install 'antiphon[nixl]', {_REMEDY}"
         ) from None
+
+
+def new_agent() -> Agent:
+    """An agent over UCX, with a name that no other has. Raises `UsageError`: there can't be one."""
+    api = library()
     try:
         strict = api.nixl_thread_sync_t.NIXL_THREAD_SYNC_STRICT  # by default none
         config = api.nixl_agent_config(backends=["UCX"], sync_mode=strict)

@@ -45,19 +45,20 @@ class NixlPath:
     """
 
     def __init__(self, agent: Agent, own: OwnedRegion, access: RemoteMemory) -> None:
-        """Raises `PeerError` if NIXL can't make anything of `access`."""
+        """Raises `PeerError` if NIXL can't make anything of `access`, or has no memory for it."""
         self.access = access
         self.problem = ""
         self._agent = agent
         self._own = own
         self._lock = threading.Lock()
         self._slots = max(1, STAGED_BYTES // own.shape.page_bytes)
-        self._staging = np.frombuffer(mmap.mmap(-1, self._slots * own.shape.page_bytes), np.uint8)
-        self._words = np.zeros(self._slots, np.uint64)
         self._begun: Any = None
         """A read that is under way, or ended otherwise than by being done."""
         self._registered: list[Any] = []
         try:
+            staging = mmap.mmap(-1, self._slots * own.shape.page_bytes)
+            self._staging = np.frombuffer(staging, np.uint8)
+            self._words = np.zeros(self._slots, np.uint64)
             for memory in (self._staging, self._words):
                 self._registered.append(registered(agent, memory))
             self._peer = agent.add_remote_agent(access.metadata)
@@ -121,32 +122,35 @@ class NixlPath:
                 (places.pages_at, access.pages_at, places.page_bytes),
                 (places.generations_at, access.generations_at, _WORD),
             ):
-                here = pieces(self._agent, at, slots, size)
-                self._read(here, pieces(self._agent, their, sources, size))
+                self._read((at, slots), (their, sources), size)
         rows = table.copy()
         rows[:, 0] = np.where(there, np.arange(len(table)), self._slots)  # the last: no such page
         verdicts = array("Q", rows.tobytes())
         copy_pages(places, verdicts)
         return [_miss(verdict) for verdict in verdicts[::ROW_WORDS]]
 
-    def _read(self, here: Any, there: Any) -> None:
-        """Raises `PeerError`: the path is broken."""
+    def _read(self, to: tuple[int, list[int]], at: tuple[int, list[int]], size: int) -> None:
+        """Rows of `size` bytes, from the owner's to ours; each is an address, and which of the
+        rows that begin there. Raises `PeerError`: the path is broken."""
         late = time.monotonic() + PATIENCE_S
+        agent = self._agent
         try:
-            handle = self._agent.initialize_xfer("READ", here, there, self._peer)
+            here, there = pieces(agent, *to, size), pieces(agent, *at, size)
+            handle = agent.initialize_xfer("READ", here, there, self._peer)
             self._begun = handle
-            state = self._agent.transfer(handle)
+            state = agent.transfer(handle)
             while state == UNDER_WAY and time.monotonic() < late:
                 time.sleep(_POLL_S)
-                state = self._agent.check_xfer_state(handle)
+                state = agent.check_xfer_state(handle)
+            if state == DONE:
+                self._begun = None
+                agent.release_xfer_handle(handle)
         except Exception as error:  # the library raises nothing narrower
             raise self._broken(f"{error!r:.200}") from error
         if state == UNDER_WAY:
             raise self._broken("a read was not done in time")
         if state != DONE:
             raise self._broken(f"a read ended as {state!r:.20}")
-        self._begun = None
-        self._agent.release_xfer_handle(handle)
 
     def _broken(self, why: str) -> PeerError:
         self.problem = f"NIXL does not bring a peer's pages: {why}"

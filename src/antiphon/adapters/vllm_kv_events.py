@@ -40,6 +40,8 @@ END = (-1).to_bytes(8, "big", signed=True)
 BATCH_EVENTS = 128
 """Most events of a batch: some 30 kB."""
 _LINGER_MS = 200
+_DESCRIPTORS = 16
+"""Two sockets take about ten."""
 
 Wire: TypeAlias = list[Any] | dict[str, Any]
 Shape: TypeAlias = Callable[[str, dict[str, Any]], Wire]
@@ -79,7 +81,7 @@ class VllmKvEvents:
 
     `clock` is wall time, as followers compare it. `dropped` counts events that found the queue
     full: followers are told of everything anew then. Raises `UsageError` if pyzmq is absent, an
-    endpoint can't be bound, or no thread is left.
+    endpoint can't be bound, or no thread or descriptor is left.
     """
 
     def __init__(
@@ -105,15 +107,25 @@ class VllmKvEvents:
         self._kept_bytes = 0
         self._closing = False
         self._zmq = _library()
-        self._context = self._zmq.Context()
         self._sockets: list[Any] = []
         self._thread = threading.Thread(target=self._run, name="kv-events", daemon=True)
         with ExitStack() as unless_made:
-            unless_made.callback(self._context.destroy, 0)
-            self._open(endpoint, replay_endpoint)
-            self._wake = os.eventfd(1, os.EFD_NONBLOCK)
-            unless_made.callback(os.close, self._wake)
-            self._start()
+            try:
+                _see_room()
+                self._context = self._zmq.Context()
+                unless_made.callback(self._context.destroy, 0)
+                self._wake = os.eventfd(1, os.EFD_NONBLOCK)
+                unless_made.callback(os.close, self._wake)
+                self._open(endpoint, replay_endpoint)
+                self._thread.start()
+            except (OSError, self._zmq.ZMQError) as error:
+                raise UsageError(
+                    f"kv.events: {error.strerror}: raise the limit of open files (ulimit -n)"
+                ) from None
+            except RuntimeError as error:
+                raise UsageError(
+                    f"kv.events: {error}: raise the limit of threads (ulimit -u, pids.max)"
+                ) from None
             unless_made.pop_all()
 
     @property
@@ -153,12 +165,12 @@ class VllmKvEvents:
         zmq = self._zmq
 
         def bound(kind: int, place: str, key: str) -> str:
-            socket = self._context.socket(kind)
-            self._sockets.append(socket)
-            socket.setsockopt(zmq.SNDHWM, self._limits.follower_batches)
-            socket.setsockopt(zmq.LINGER, 0)
-            socket.setsockopt(zmq.IPV6, int("[" in place))
             try:
+                socket = self._context.socket(kind)
+                self._sockets.append(socket)
+                socket.setsockopt(zmq.SNDHWM, self._limits.follower_batches)
+                socket.setsockopt(zmq.LINGER, 0)
+                socket.setsockopt(zmq.IPV6, int("[" in place))
                 socket.bind(place)
             except zmq.ZMQError as error:
                 raise UsageError(f'{key} = "{place}": can\'t listen there: {error}') from None
@@ -168,14 +180,6 @@ class VllmKvEvents:
         self._replay_bound = ""
         if replay_endpoint is not None:
             self._replay_bound = bound(zmq.ROUTER, replay_endpoint, "kv.events_replay")
-
-    def _start(self) -> None:
-        try:
-            self._thread.start()
-        except RuntimeError as error:
-            raise UsageError(
-                f"kv.events: {error}: raise the limit of threads (ulimit -u, pids.max)"
-            ) from None
 
     def _run(self) -> None:
         zmq = self._zmq
@@ -265,6 +269,13 @@ class VllmKvEvents:
                 return self._shape(
                     "BlockRemoved", {"block_hashes": [block_hash(event.key)], "medium": MEDIUM}
                 )
+
+
+def _see_room() -> None:
+    """Raises `OSError` where ZeroMQ would not have its descriptors: it ends the process then."""
+    with ExitStack() as held:
+        for _ in range(_DESCRIPTORS):
+            held.callback(os.close, os.eventfd(0))
 
 
 def _library() -> Any:

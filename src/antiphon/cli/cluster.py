@@ -7,8 +7,9 @@ from typing import Annotated, Any
 import typer
 
 from antiphon.errors import UsageError
+from antiphon.types import NetworkConfig
 
-from .settings import read_cluster
+from .settings import load, read_cluster
 
 cluster_app = typer.Typer(
     no_args_is_help=True,
@@ -85,6 +86,8 @@ def check(
 ) -> None:
     """Check a cluster's file, and how long its hosts' keys are in force.
 
+    It is told what brings KV from host to host, too, and if that is NIXL, whether this host has it.
+
     With --dial each address of each host is called from here, at its gateway, its store and, if
     `worker_port` says where, its workers: both sides show their certificates, and it is told how
     long an answer takes, how fast the way is (at least: of one answer), and how far the clock
@@ -121,11 +124,29 @@ def check(
         from .cluster_dial import dial_hosts
 
         silent = dial_hosts(cluster, keys, rows)
+    network = load(file, None, cluster.gateway.name, reaches_hosts=False).network
+    has_nixl = _has_nixl() if network.kv_transport == "nixl" else None
     if as_json:
-        typer.echo(json.dumps({"hosts": rows}, indent=2))
+        how = {"transport": network.kv_transport, "encrypted": network.encrypt_kv}
+        told = {"hosts": rows, "kv": {**how, "nixl_here": has_nixl}}
+        typer.echo(json.dumps(told, indent=2))
     else:
         _show(rows)
+        typer.echo(_kv_line(network, has_nixl))
     raise typer.Exit(int(silent))
+
+
+def _has_nixl() -> bool:
+    from antiphon.adapters.nixl_agent import is_installed
+
+    return is_installed()
+
+
+def _kv_line(network: NetworkConfig, has_nixl: bool | None) -> str:
+    if has_nixl is None:
+        return f"KV between hosts: tcp, {'encrypted' if network.encrypt_kv else 'not encrypted'}"
+    here = "is installed here" if has_nixl else "is not here: pip install 'antiphon[nixl]'"
+    return f"KV between hosts: nixl (tcp where that fails), not encrypted; NIXL {here}"
 
 
 def _show(rows: list[dict[str, Any]]) -> None:

@@ -144,36 +144,44 @@ class GatewayProcess:
         self._failure: BaseException | None = None
 
     async def run(self, listener: socket.socket, token: bytes | None) -> int:
-        """Serve until the supervisor says stop; raises what broke the gateway."""
+        """Serve until the supervisor says stop; raises what broke the gateway.
+
+        Raises `UsageError`: a port or a socket that can't be had; then nothing is left open.
+        """
         guard_loop(self._fail)
         folder = Path(self._parent.launch.sockets)
-        door = gateway_door(
-            self._config, folder, judge=self._judge, on_join=self._joined, clock=time.monotonic
-        )
         http = HttpServer(
             AdminGate(self._app, self._admin, token),
             max_connections=self._config.http.max_connections,
             on_started=self._ready,
         )
         inside = HttpServer(self._admin, max_connections=_MAX_OPERATORS, on_started=lambda: None)
-        door.on_leave = lambda worker, timeout_s: self._spawn(self._see_off(worker, timeout_s))
-        await door.start()
-        self._parent.listen(self._told)
-        serving = [
-            asyncio.create_task(inside.serve(sockets=[listen(folder / SOCKET)])),
-            asyncio.create_task(http.serve(sockets=[listener])),
-        ]
-        await self._stop.wait()
-        self._admin.stop()
-        http.should_exit = inside.should_exit = True
-        await asyncio.gather(*serving)
-        await door.close()
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        async with contextlib.AsyncExitStack() as until_end:
+            until_end.push_async_callback(self._end_tasks)
+            door = gateway_door(
+                self._config, folder, judge=self._judge, on_join=self._joined, clock=time.monotonic
+            )
+            until_end.push_async_callback(door.close)
+            door.on_leave = lambda worker, timeout_s: self._spawn(self._see_off(worker, timeout_s))
+            await door.start()
+            operators = listen(folder / SOCKET)
+            self._parent.listen(self._told)
+            serving = [
+                asyncio.create_task(inside.serve(sockets=[operators])),
+                asyncio.create_task(http.serve(sockets=[listener])),
+            ]
+            await self._stop.wait()
+            self._admin.stop()
+            http.should_exit = inside.should_exit = True
+            await asyncio.gather(*serving)
         if self._failure is not None:
             raise self._failure
         return 0
+
+    async def _end_tasks(self) -> None:
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
 
     # ── the supervisor ───────────────────────────────────────────────────────────────────────
 

@@ -18,10 +18,18 @@ class KvCommit:
     """
 
     def __init__(self, region: OwnedRegion) -> None:
+        """Begins. Raises `UsageError`: no thread is left."""
         self.done: Future[None] = Future()
         self._region = region
         self._stop = threading.Event()
-        threading.Thread(target=self._run, name="kv-commit", daemon=True).start()
+        thread = threading.Thread(target=self._run, name="kv-commit", daemon=True)
+        try:
+            thread.start()
+        except RuntimeError as error:
+            raise UsageError(
+                f"KV memory can't be taken, {error}: raise the limit of threads (ulimit -u, "
+                "pids.max)"
+            ) from None
 
     def stop(self) -> None:
         """Nobody will write to it any more."""

@@ -8,7 +8,7 @@ ends a pull early, nobody reads what was loaded of it.
 """
 
 from collections.abc import Sequence
-from concurrent.futures import Future
+from concurrent.futures import Future, wait
 
 import numpy as np
 
@@ -70,8 +70,10 @@ class PartLoad:
     def finish(self) -> None:
         """Nothing more comes, and `here` is not called any more: wait for what is being copied.
 
-        If all has come the device's pages are current now. Raises what the device raised.
+        If all has come the device's pages are current now. Raises what the device raised; then,
+        too, nothing reads or writes these pages any more.
         """
+        wait(self._running)
         for copying in self._running:
             copying.result()
         if self._queued == len(self._loader.parts):

@@ -225,7 +225,8 @@ class PeerClient:
             stream.end("it was not welcomed")
             raise
         calls = self._calls_over(stream)
-        self._on_access(access)
+        if not self._closed:
+            self._on_access(access)
         return stream, calls
 
     def _admitted(self, frame: Frame) -> DataAccess:

@@ -17,6 +17,7 @@ from typing import Any
 import uvloop
 
 from antiphon import __version__
+from antiphon.adapters import nixl_agent
 from antiphon.checkpoint import open_checkpoint, resolve
 from antiphon.core.host_names import parse_host_port, worker_on
 from antiphon.core.recorded_run import Setup
@@ -103,6 +104,8 @@ async def serve_worker(
     guard_loop(partial(_break, broken))
     parent.listen(orders.told)
     async with contextlib.AsyncExitStack() as until_end:
+        if loaded.commit is not None:
+            until_end.callback(loaded.commit.stop)
         name = WorkerId(parent.launch.name)
         until_end.enter_context(followed(parent.config, name, loaded.heard))
         kv, renewed = None, list[Callable[[], None]]()
@@ -130,7 +133,6 @@ async def serve_worker(
         if kv is not None:
             await until_end.enter_async_context(kv.open(worker.leases))
         if loaded.commit is not None:
-            until_end.callback(loaded.commit.stop)
             loaded.commit.done.add_done_callback(
                 partial(_committed, asyncio.get_running_loop(), broken)
             )
@@ -245,10 +247,13 @@ async def _until_unhealthy(worker: Worker, parent: Parent, beat_s: Seconds) -> N
 
 
 def _door(config: Config, name: str) -> WorkerDoor | None:
-    """Bound before anything slow begins. Raises `UsageError`: its keys or a port will not do."""
+    """Bound before anything slow begins. Raises `UsageError`: its keys or a port will not do, or
+    NIXL is not there."""
     reach = reach_of(config.network)
     if reach is None:
         return None
+    if config.network.kv_transport == "nixl":
+        nixl_agent.library()
     return worker_door(reach, _number(config, name))
 
 

@@ -5,11 +5,14 @@ from dataclasses import replace
 
 import httpx
 import pytest
-from gateway_kit import chat
-from puppet_link import PuppetLink
+from gateway_kit import chat, serving_fleet
+from puppet_cluster import client_of
+from puppet_link import PuppetLink, worker_info
 
+from antiphon.core.recorded_run import router_of
 from antiphon.live.gateway import create_app
-from antiphon.types import Incarnation
+from antiphon.perf import read_times
+from antiphon.types import Config, Incarnation, Role, Stage, WorkerId
 
 CHAT = "/v1/chat/completions"
 
@@ -61,6 +64,39 @@ async def test_without_a_worker_the_gateway_is_healthy_but_not_ready(
     assert service.gateway.join(again) is None
     assert (await client.get("/ready")).status_code == 200
     assert (await client.post(CHAT, json=chat())).status_code == 200
+
+
+@pytest.mark.parametrize("left", ["p", "d"])
+async def test_one_worker_of_a_split_fleet_serves_alone_so_it_is_ready(
+    tokenizer, template, config, left: str
+) -> None:
+    """Whichever phase it was for; when it is gone, too, or gets nothing new, it is not."""
+    info = worker_info(vocab_size=tokenizer.vocab_size, eos=tokenizer.eos_token_ids)
+    roles = {"p": Role.PREFILL, "d": Role.DECODE}
+    links = {
+        name: PuppetLink(
+            replace(info, id=WorkerId(name), incarnation=Incarnation(f"{name}-1"), role=role)
+        )
+        for name, role in roles.items()
+    }
+    links[left].script = lambda request, sequence: tokenizer.encode("Hello")
+    router = router_of(Config(), info.model, read_times("", step_tokens=512))
+    fleet = serving_fleet([*links.values()], router, tokenizer, template, config)
+    async with fleet as service, client_of(service) as client:
+        (gone,) = (link for name, link in links.items() if name != left)
+        gone.die()
+        while len(service.gateway.fleet.members()) > 1:
+            await asyncio.sleep(0)
+        assert (await client.get("/ready")).status_code == 200
+        assert (await client.post(CHAT, json=chat())).status_code == 200
+        assert links[left].stages == [Stage.WHOLE]
+        service.gateway.fleet.drain(links[left].info.id, True)
+        assert (await client.get("/ready")).json() == {"status": "no worker"}
+        service.gateway.fleet.drain(links[left].info.id, False)
+        links[left].die()
+        while service.gateway.state.value == "ready":
+            await asyncio.sleep(0)
+        assert (await client.get("/ready")).status_code == 503
 
 
 @pytest.mark.parametrize("stream", [False, True])

@@ -11,7 +11,7 @@ from pull_kit import LEASE
 
 from antiphon.adapters import nixl_path
 from antiphon.errors import PeerError
-from antiphon.types import LinkUse, Transport
+from antiphon.types import DataAccess, LinkUse, Transport
 
 pytestmark = pytest.mark.timeout(120)
 
@@ -110,3 +110,20 @@ async def test_the_path_outlives_the_stream_that_brought_it(folder: Path) -> Non
         assert taker.peers == ["agent-0"]
         (link,) = both.path.links()
         assert link.bytes_total == 6 * both.regions[0].shape.page_bytes
+
+
+async def test_a_welcome_that_comes_when_the_owner_is_left_opens_nothing(
+    folder: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    caplog.set_level(logging.INFO)
+    async with Handover(folder, seal=False, nixl=pair(Wire())) as both:
+        admit = both.server.admit
+
+        def left_before() -> DataAccess:
+            both.path.close()
+            return admit()
+
+        monkeypatch.setattr(both.server, "admit", left_before)
+        with pytest.raises(PeerError):
+            await both.path.take(both.owner, LEASE, 1)
+    assert "comes by NIXL" not in caplog.text
