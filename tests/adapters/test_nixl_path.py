@@ -248,7 +248,7 @@ def test_a_system_without_memory_for_staging_is_a_peers_failure_too(
     sides: Sides, monkeypatch
 ) -> None:
     monkeypatch.setattr(nixl_path, "STAGED_BYTES", 2**62)
-    with pytest.raises(PeerError, match="can't reach a peer's memory: .*allocate"):
+    with pytest.raises(PeerError, match=r"can't reach a peer's memory: .*allocate"):
         sides.taking.path_to(sides.offered.access)
 
 
