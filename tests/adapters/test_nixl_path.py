@@ -218,6 +218,17 @@ def test_whatever_nixl_raises_breaks_the_path_alone(
     assert len(sides.taker.registered) == kept
 
 
+def test_pages_where_no_memory_can_be_break_the_path_alone(either: Sides) -> None:
+    """An owner may say anything of its memory, and offer any page of it."""
+    path = either.taking.path_to(replace(either.offered.access, pages=2**48))
+    with pytest.raises(PeerError, match="does not bring a peer's pages"):
+        path.pull([PagePull(OfferedPage(2**47, 2, 0), 0)], 20.0)
+    either.taking.leave(path)
+    path = either.taking.path_to(either.offered.access)
+    assert path.pull([PagePull(either.sealed(1), 0)], 20.0) == (None,)
+    either.taking.leave(path)
+
+
 def test_a_path_is_shared_and_goes_with_its_last_user(sides: Sides) -> None:
     assert isinstance(sides.taker, WiredAgent)
     one = sides.taking.path_to(sides.offered.access)
@@ -248,7 +259,7 @@ def test_a_system_without_memory_for_staging_is_a_peers_failure_too(
     sides: Sides, monkeypatch
 ) -> None:
     monkeypatch.setattr(nixl_path, "STAGED_BYTES", 2**62)
-    with pytest.raises(PeerError, match="can't reach a peer's memory: .*allocate"):
+    with pytest.raises(PeerError, match=r"can't reach a peer's memory: .*allocate"):
         sides.taking.path_to(sides.offered.access)
 
 
