@@ -233,8 +233,9 @@ def test_i7_the_bytes_do_not_depend_on_the_process() -> None:
     code = f"import {here.stem} as t; print(t.fixed_run())"
     digests = []
     for seed in ("1", "2"):
-        paths = f"{here.parent}:{here.parents[3] / 'src'}"
-        environment = dict(os.environ, PYTHONHASHSEED=seed, PYTHONPATH=paths)
+        paths = (here.parent, here.parents[2], here.parents[3] / "src")
+        joined = os.pathsep.join(map(str, paths))
+        environment = dict(os.environ, PYTHONHASHSEED=seed, PYTHONPATH=joined)
         done = subprocess.run(
             [sys.executable, "-c", code],
             env=environment,
