@@ -5,18 +5,23 @@ first tokens come no later than with the best of the baselines: by no more than 
 the 20 that the router takes for equal where the target is 1 s.
 """
 
-from functools import cache
-from random import Random
 from statistics import fmean
 
 import pytest
-from routed_fleet import POLICIES, Call, Outcome, Plant, means, own, poisson
+from routed_fleet import POLICIES, Outcome, Plant, means
+from router_loads import (
+    EQUAL_S,
+    MOST_UNEVEN,
+    STANDS_STILL,
+    Load,
+    bursts,
+    conversations,
+    hot_prefix,
+    single_turns,
+    together_at_once,
+)
 
-from antiphon.core.faults import At, ProcessFault, Stall
 from antiphon.types import Role
-
-EQUAL_S = 0.003
-Load = tuple[Call, ...]
 
 
 def no_later(plant: Plant, *loads: Load) -> dict[str, float]:
@@ -29,45 +34,8 @@ def no_later(plant: Plant, *loads: Load) -> dict[str, float]:
 def evenness(plant: Plant, load: Load) -> Outcome:
     """The default's run, its busiest worker at most 1.3 times as busy as the mean."""
     outcome = plant.play("slo", load)
-    assert outcome.unevenness() <= 1.3, outcome.busy_s
+    assert outcome.unevenness() <= MOST_UNEVEN, outcome.busy_s
     return outcome
-
-
-@cache
-def hot_prefix(seed: int) -> Load:
-    """Everybody's prompt begins alike; two thirds of what eight workers can do."""
-    begin = own(Random(99), 1024)
-    return tuple(
-        Call(at, (*begin, *own(draw, draw.randint(20, 400))))
-        for at, draw in poisson(seed, 75.0, 400)
-    )
-
-
-def conversations(seed: int) -> Load:
-    """Forty beginnings, each asked for now and then, on workers that can't keep all of them."""
-    begins = [own(Random(1000 + number), 1024) for number in range(40)]
-    return tuple(
-        Call(at, (*begins[draw.randrange(40)], *own(draw, draw.randint(20, 180))))
-        for at, draw in poisson(seed, 30.0, 240)
-    )
-
-
-@cache
-def single_turns(seed: int, rate: float, number: int) -> Load:
-    """Nothing in common."""
-    return tuple(
-        Call(at, own(draw, draw.randint(64, 1500)), 32) for at, draw in poisson(seed, rate, number)
-    )
-
-
-@cache
-def bursts(seed: int) -> Load:
-    """Sixteen at once, every 0.6 s, of three lengths."""
-    return tuple(
-        Call(burst * 0.6 + number * 1e-4, own(draw, draw.choice((100, 300, 1200))))
-        for burst in range(12)
-        for number, (_, draw) in enumerate(poisson(seed * 100 + burst, 1.0, 16))
-    )
 
 
 def test_a_hot_prefix_does_not_fill_one_worker() -> None:
@@ -99,7 +67,7 @@ def test_no_decode_worker_stays_idle_under_single_turns() -> None:
     plant = Plant(roles=((Role.PREFILL, 3), (Role.DECODE, 5)))
     load = single_turns(1, 16.0, 120)
     no_later(plant, load)
-    assert plant.play("slo", load).unevenness("decode") <= 1.3
+    assert plant.play("slo", load).unevenness("decode") <= MOST_UNEVEN
 
 
 def test_single_turns_keep_all_workers_busy() -> None:
@@ -128,7 +96,7 @@ def test_a_slow_worker_gets_less_not_more() -> None:
 
 def test_a_stuck_worker_does_not_look_idle() -> None:
     """It stands still for two seconds, and is not given up: what it has is not over."""
-    plant = Plant(faults=(ProcessFault(At(3.0), "mixed-0", Stall(2.0)),))
+    plant = Plant(faults=STANDS_STILL)
     no_later(plant, single_turns(1, 24.0, 160))
     evenness(plant, single_turns(1, 24.0, 160))
 
@@ -136,11 +104,7 @@ def test_a_stuck_worker_does_not_look_idle() -> None:
 @pytest.mark.parametrize("together", [1, 8])
 def test_equal_workers_take_turns(together: int) -> None:
     """Infera 103, llm-d-router 2515: all loads are 0 each time, and ties went to the first."""
-    load = tuple(
-        Call(number // together * 0.5, own(draw, 200))
-        for number, (_, draw) in enumerate(poisson(1, 1.0, 64))
-    )
-    plant = Plant(heartbeat_s=1.0)
+    load, plant = together_at_once(1, together), Plant(heartbeat_s=1.0)
     no_later(plant, load)
     assert plant.play("slo", load).unevenness() <= 1.01
     assert plant.play("random", load).unevenness() > 1.3, "the negative control"

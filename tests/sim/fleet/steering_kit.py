@@ -1,7 +1,7 @@
 """Small fleets that a planner steers: a prompt takes 0.1 s, 20 sequences decode within 60 ms."""
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from heapq import merge
 from itertools import pairwise
 from math import log
@@ -30,7 +30,7 @@ from antiphon.sim.fleet import (
     UserRules,
 )
 from antiphon.sim.virtual_cluster import Expected
-from antiphon.types import CallRecord, Role, Seconds, Slo, StepPlan
+from antiphon.types import CallRecord, Role, Seconds, Slo, StepPlan, WorkerId
 
 PREFILL, DECODE = Role.PREFILL, Role.DECODE
 SLO = Slo(ttft_s=0.5, tpot_s=0.06)
@@ -64,6 +64,7 @@ class Times:
 
 
 TIMES = Times()
+TOO_FAST = Times(token_s=5e-4 / 3, step_s=0.02 / 3, sequence_s=0.002 / 3)
 RULES = PlannerRules(
     slo=SLO, interval_s=5.0, ready_s=5.0, cool_down_s=15.0, clear_s=10.0, memory_s=600.0, budget=8
 )
@@ -88,6 +89,17 @@ class Scripted(Planner):
             reason="it is in the script",
             ask_again_at=seen.at + RULES.interval_s,
         )
+
+
+class Blind(Planner):
+    """Sees what is over, and no queue."""
+
+    def decide(self, seen: Observation) -> object:  # pyright: ignore
+        pools = tuple(
+            replace(pool, held=0, queued=0, queued_tokens=0, running=0, busy_s=0)
+            for pool in seen.pools
+        )
+        return super().decide(replace(seen, pools=pools))
 
 
 def told(times: Times = TIMES) -> dict[Role, Capacity]:
@@ -120,6 +132,8 @@ class Run:
     """At which second how many come at once, beside the others."""
     store: StorePlan | None = None
     faults: FaultPlan = field(default_factory=lambda: FaultPlan(0))
+    seed: int = 7
+    """Of the arrivals."""
     records: list[CallRecord] = field(default_factory=list)
     fleet: Fleet = field(init=False)
     steering: Steering = field(init=False)
@@ -145,7 +159,7 @@ class Run:
             store=self.store,
         )
         users = UserRules(slos=(("", SLO),), max_tokens=ANSWER, all_stamps=False)
-        sessions = arrivals(self.per_s, self.seconds, *self.burst)
+        sessions = arrivals(self.per_s, self.seconds, *self.burst, seed=self.seed)
         self.fleet = Fleet(spec, sessions, users, self.records.append)
         templates = {role: pool(role, 1) for role in (PREFILL, DECODE)}
         self.steering = Steering(
@@ -178,17 +192,31 @@ class Run:
         return max(found)
 
 
+def slow_when_new(run: Run, factor: float, seconds: float) -> None:
+    """Workers that join take so many times as long at first."""
+    start: Callable[[WorkerId, Pool], None] = run.fleet.start_worker
+
+    def started(id: WorkerId, pool: Pool) -> None:
+        start(id, pool)
+        process = run.fleet.cluster.workers[id].process
+        life = process.lives
+        process.slow_down(factor)
+        run.fleet.at(run.fleet.users.now + seconds, lambda: process.speed_up(factor, life))
+
+    run.fleet.start_worker = started
+
+
 def arrivals(
-    per_s: float, seconds: float, burst_at: float = 0.0, burst: int = 0
+    per_s: float, seconds: float, burst_at: float = 0.0, burst: int = 0, *, seed: int = 7
 ) -> Iterator[TokenSession]:
     """Poisson arrivals of equal calls that share no block; and so many more at one time."""
-    for number, at in enumerate(merge(_times(per_s, seconds), [burst_at] * burst)):
+    for number, at in enumerate(merge(_times(per_s, seconds, seed), [burst_at] * burst)):
         prompt = (1 + number % 997, 1 + number // 997, *range(3, PROMPT + 1))
         yield TokenSession(at, number, (TokenTurn((prompt,), ANSWER),))
 
 
-def _times(per_s: float, seconds: float) -> Iterator[float]:
-    draws, at, number = Draws(7), 0.0, 0
+def _times(per_s: float, seconds: float, seed: int) -> Iterator[float]:
+    draws, at, number = Draws(seed), 0.0, 0
     while True:
         at -= log(1 - draws.fraction(number)) / per_s
         if at >= seconds:

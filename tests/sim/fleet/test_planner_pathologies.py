@@ -3,15 +3,12 @@
 Each scenario has a control: the fleet that the same load gets when nobody plans, or plans blindly.
 """
 
-from collections.abc import Callable
 from dataclasses import replace
 
-from steering_kit import DECODE, PREFILL, RULES, SLO, Run, Times, told
+from steering_kit import DECODE, PREFILL, RULES, SLO, TOO_FAST, Blind, Run, slow_when_new, told
 
 from antiphon.core.goodput import Attainment
-from antiphon.core.planner import Add, Flip, Observation, Planner, Take
-from antiphon.sim.fleet import Pool
-from antiphon.types import WorkerId
+from antiphon.core.planner import Add, Flip, Planner, Take
 
 
 def sizes(run: Run) -> dict[str, int]:
@@ -26,20 +23,9 @@ def test_a_constant_load_does_not_make_a_pool_oscillate() -> None:
     assert all(now == late[0] for now in late), "and it has settled"
 
 
-class Blind(Planner):
-    """Sees what is over, and no queue."""
-
-    def decide(self, seen: Observation) -> object:  # pyright: ignore
-        pools = tuple(
-            replace(pool, held=0, queued=0, queued_tokens=0, running=0, busy_s=0)
-            for pool in seen.pools
-        )
-        return super().decide(replace(seen, pools=pools))
-
-
 def test_queues_are_seen_though_the_profile_says_that_one_worker_is_enough() -> None:
     """The profile is three times too fast: a floor alone would hold one prefill worker for ever."""
-    wrong = told(Times(token_s=5e-4 / 3, step_s=0.02 / 3, sequence_s=0.002 / 3))
+    wrong = told(TOO_FAST)
     rules = replace(RULES, interval_s=2.5, ready_s=2.5)
     run = Run((1, 1), 20.0, 60.0, Planner(rules, wrong), rules).run()
     blind = Run((1, 1), 20.0, 20.0, Blind(rules, wrong), rules).run()
@@ -47,20 +33,6 @@ def test_queues_are_seen_though_the_profile_says_that_one_worker_is_enough() -> 
     assert run.met > 0.6
     assert sizes(run)["prefill"] >= 3
     assert sizes(blind) == {"prefill": 1, "decode": 1}
-
-
-def slow_when_new(run: Run, factor: float, seconds: float) -> None:
-    """Workers that join take so many times as long at first."""
-    start: Callable[[WorkerId, Pool], None] = run.fleet.start_worker
-
-    def started(id: WorkerId, pool: Pool) -> None:
-        start(id, pool)
-        process = run.fleet.cluster.workers[id].process
-        life = process.lives
-        process.slow_down(factor)
-        run.fleet.at(run.fleet.users.now + seconds, lambda: process.speed_up(factor, life))
-
-    run.fleet.start_worker = started
 
 
 def test_cold_starts_poison_nothing() -> None:
