@@ -16,6 +16,7 @@ from antiphon.checkpoint import (
     ModelSpec,
     StorageType,
     TokenizerFiles,
+    YarnScaling,
     open_checkpoint,
 )
 from antiphon.errors import ModelFileError
@@ -74,6 +75,26 @@ def test_older_rope_keys(edit_config: Edit) -> None:
     folder = edit_config(rope_parameters=..., rope_scaling=scaling, rope_theta=500000.0)
     spec = open_checkpoint(folder).spec
     assert (spec.rope_theta, spec.rope_scaling) == (500000.0, LLAMA3)
+
+
+YARN = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 256}
+
+
+def test_both_rope_keys_may_say_the_same(edit_config: Edit) -> None:
+    older = {"type" if key == "rope_type" else key: value for key, value in YARN.items()}
+    folder = edit_config(rope_parameters=YARN | {"rope_theta": 5000.0}, rope_scaling=older)
+    spec = open_checkpoint(folder).spec
+    assert spec.rope_theta == 5000.0 and isinstance(spec.rope_scaling, YarnScaling)
+
+
+@pytest.mark.parametrize("scaling", [YARN, {"type": "spiral"}, YARN | {"factor": 2.0}])
+def test_scaling_that_is_added_beside_other_parameters_is_not_passed_over(
+    edit_config: Edit, refusal: Refusal, scaling: dict[str, object]
+) -> None:
+    """As model cards say: add `rope_scaling` to config.json for long contexts."""
+    given = YARN if scaling != YARN else {"rope_type": "default", "rope_theta": 10000.0}
+    folder = edit_config(rope_parameters=given, rope_scaling=scaling)
+    assert "'rope_scaling' says something else than 'rope_parameters'" in refusal(folder)
 
 
 def test_mistral_with_and_without_a_window(edit_config: Edit) -> None:

@@ -1,7 +1,9 @@
 """RoPE in config.json: its base, its scaling, and how much of a head turns."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from math import log, sqrt
+from typing import Any
 
 from antiphon.errors import ModelFileError
 
@@ -41,7 +43,14 @@ def rope_of(facts: Facts, family: str) -> ConfigRope:
 
 
 def _parameters(facts: Facts) -> Facts:
-    """transformers ≥ 5 writes `rope_parameters`, earlier ones `rope_scaling`; both may be null."""
+    """transformers ≥ 5 writes `rope_parameters`, earlier ones `rope_scaling`; both may be null.
+
+    Who adds one beside the other means it: two that differ are refused, none is passed over.
+    """
+    new, old = (facts.get(key) for key in ("rope_parameters", "rope_scaling"))
+    if isinstance(new, dict) and isinstance(old, dict) and _kind_of(new) != _kind_of(old):
+        problem = "'rope_scaling' says something else than 'rope_parameters': keep the one you mean"
+        raise ModelFileError(facts.path, f"{problem}, as 'rope_parameters'")
     for key in ("rope_parameters", "rope_scaling"):
         if facts.get(key) is not None:
             found = facts.inner(key)
@@ -49,6 +58,13 @@ def _parameters(facts: Facts) -> Facts:
                 return found.inner("full_attention")
             return found
     return Facts(facts.path, {})
+
+
+def _kind_of(said: Mapping[str, Any]) -> Mapping[str, Any]:
+    """What it says of scaling, under the names of today: the base stands elsewhere in old files."""
+    kind = said.get("rope_type", said.get("type", "default"))
+    rest = {key: value for key, value in said.items() if key not in ("type", "rope_theta")}
+    return rest | {"rope_type": kind}
 
 
 def _scaling(facts: Facts, rope: Facts, family: str) -> RopeScaling | None:
