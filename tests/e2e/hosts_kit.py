@@ -17,8 +17,10 @@ import pytest
 from e2e_process import START_S, WAIT_S, Served, antiphon
 
 from command_here import run_here
-from netns_kit import Net, Side
+from netns_kit import Link, Net, Side
 
+CABLE = Link(rate_mbit=1000, delay_ms=1.0, loss=0.001)
+"""An ordinary network: a millisecond each way, and a packet of a thousand is lost."""
 CLOCK_AHEAD_S = 100_000_000
 """The worker's host counts from another time than the gateway's."""
 _CLONE_NEWNET = 0x40000000

@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hosts_kit import TwoHosts, health
+from hosts_kit import CABLE, TwoHosts, health
 
-from netns_kit import Link, joined_hosts
+from netns_kit import joined_hosts
 
 pytestmark = pytest.mark.timeout(300)
 
@@ -65,7 +65,7 @@ DONE = ["cut", "cut-kv", "garble", "garble-kv", "kill", "stop"]
 
 @pytest.fixture
 def hosts(tiny: Path, tmp_path: Path) -> Iterator[TwoHosts]:
-    with joined_hosts(Link(), Link()) as net:
+    with joined_hosts(CABLE, CABLE) as net:
         both = TwoHosts(net, tmp_path, tiny, pooled=True)
         try:
             both.start_worker()

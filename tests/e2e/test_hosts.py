@@ -14,10 +14,10 @@ import httpx
 import pytest
 from completions import add_line, ask, lines_of
 from e2e_process import Served, joined
-from hosts_kit import HostWorker, TwoHosts, health, of
+from hosts_kit import CABLE, HostWorker, TwoHosts, health, of
 
 from command_here import run_here
-from netns_kit import Link, joined_hosts
+from netns_kit import joined_hosts
 
 pytestmark = pytest.mark.timeout(300)
 
@@ -30,7 +30,7 @@ TALE: dict[str, Any] = {
 }
 LONG = {**TALE, "max_tokens": 2500, "prompt": "and then " * 20}
 AWAY_S = 5.0
-CABLE, LOST = Link(rate_mbit=1000, delay_ms=1.0, loss=0.001), 3
+LOST = 3
 
 
 @pytest.fixture(scope="module")
