@@ -114,6 +114,13 @@ def test_a_prefill_promises_what_it_still_has() -> None:
     assert held(bench) == 0
 
 
+def test_a_prefill_that_ends_while_its_blocks_come_promises_nothing() -> None:
+    bench, fetch = begun(lease=LEASE)
+    bench.scheduler.abort(fetch.request, 0.0)
+    assert bench.end(fetch) == []
+    assert len(bench.scheduler._roster.promised) == held(bench) == 0
+
+
 class FetchesLess(WindowedMemory):
     """Takes windows for a block shorter than they are."""
 

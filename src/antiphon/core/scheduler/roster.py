@@ -154,7 +154,7 @@ class Roster:
 
     def promise_again(self, owner: RequestState) -> None:
         """It has given pages back: if it is to be offered, those that it still has are promised."""
-        if owner.lease is not None:
+        if self.prefills.get(owner.request.id) is owner:
             self.promised.remove(owner.promised)
             self._promise(owner, owner.alive)
 
