@@ -1,7 +1,7 @@
 """The simulator against the live cluster: the same calls, on two cores and in virtual time.
 
     .venv/bin/antiphon profile smollm2-135m --cores 0 -o /tmp/profile.json   once
-    .venv/bin/python benchmarks/fidelity.py --profile /tmp/profile.json         30 quiet minutes
+    .venv/bin/python benchmarks/fidelity.py --profile /tmp/profile.json         45 quiet minutes
     .venv/bin/python benchmarks/fidelity.py --profile FILE --seconds 10         to see it work
 
 A live cluster gets chats at three rates, chosen by the profile: a slow machine gets as much to do
@@ -121,7 +121,9 @@ def besides_steps(
         if one[0] != other[0]
     )
     pairs = zip(map(ttft_s, served), map(ttft_s, virtual), strict=True)
-    front_s = median(real - pace * ours for real, ours in pairs if real is not None and ours)
+    front_s = median(
+        real - pace * ours for real, ours in pairs if real is not None and ours is not None
+    )
     return max(0.0, front_s), pace
 
 

@@ -260,11 +260,12 @@ class StoreFetch:
             return _Got(0, NotFetched.WRONG, problem)
         self._note_lossy(fetch.keys[at] for at in located.lossy)
         found = len(located.blocks)
+        first = fetch.first_blocks(found)
         pages = [
             PagePull(source, target)
             for at, (block, targets) in enumerate(zip(located.blocks, fetch.targets, strict=False))
-            for place, (source, target) in enumerate(zip(block, targets, strict=True))
-            if fetch.reads(at, place, found)
+            for source, target, begin in zip(block, targets, first, strict=True)
+            if at >= begin
         ]
         whole = found == len(fetch.keys)
         copied = PagesCopied((), Counter())
@@ -363,9 +364,9 @@ def _objection(fetch: Fetch, located: Located) -> str:
 
 def _whole_blocks(fetch: Fetch, pages: int) -> int:
     """How many blocks can be gone on from if the first `pages` pages are good, and not all."""
-    blocks = 0
     if fetch.back:
-        return blocks
+        return 0
+    blocks = 0
     for targets in fetch.targets:
         pages -= len(targets)
         if pages < 0:

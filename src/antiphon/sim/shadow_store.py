@@ -206,11 +206,12 @@ class StoreSide:
             return tuple(map(self._copy_block, keys, fetch.targets))
         absent = (at for at, key in enumerate(keys) if key is None or self._store.get(key) is None)
         found = next(absent, len(keys))
+        first = fetch.first_blocks(found)
         good = [
             self._copy_block(
                 key if number < found else None,
                 targets,
-                {place for place in range(len(targets)) if not fetch.reads(number, place, found)},
+                {place for place, begin in enumerate(first) if number < begin},
             )
             for number, (key, targets) in enumerate(zip(keys, fetch.targets, strict=True))
         ]

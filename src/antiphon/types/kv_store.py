@@ -44,8 +44,8 @@ class Fetch:
     is computed behind them is in time for the first token (None: it has no target); `compute_s`:
     what computing all of them takes here. Both as far as is known how fast prompts are computed.
     `back`: of each page of a block, by how many blocks before the end of what comes it is still
-    read (0: always); empty: every page of every block is. What
-    comes is of use as a whole only, unless it is empty.
+    read (0: always); empty: every page of every block is. Unless it is empty, what comes is of use
+    as a whole only.
     """
 
     request: RequestId
@@ -58,10 +58,11 @@ class Fetch:
     compute_s: Seconds | None = None
     back: tuple[int, ...] = ()
 
-    def reads(self, block: int, place: int, blocks: int) -> bool:
-        """Whether that page of that block is read by who goes on behind the first `blocks`."""
-        back = self.back[place] if self.back else 0
-        return not back or block >= blocks - back
+    def first_blocks(self, blocks: int) -> tuple[int, ...]:
+        """Of each page of a block, from which block on it is read by who goes on behind the first
+        `blocks`. At least one block is asked for."""
+        back = self.back or (0,) * len(self.targets[0])
+        return tuple(max(0, blocks - one) if one else 0 for one in back)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

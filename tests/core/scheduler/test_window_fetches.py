@@ -43,10 +43,11 @@ def came(events: list) -> Fetched:
 def test_of_ten_blocks_the_last_two_come_whole() -> None:
     bench, fetch = begun()
     assert fetch.back == (0, 2, 2, 2) * 2
+    first = fetch.first_blocks(BLOCKS)
     read = [
-        fetch.reads(block, place, BLOCKS)
+        block >= begin
         for block, pages in enumerate(fetch.targets)
-        for place in range(len(pages))
+        for _, begin in zip(pages, first, strict=True)
     ]
     assert sum(read) == BLOCKS * LASTING + SEEN * PASSING
     assert came(bench.end(fetch)).fetched_tokens == 40

@@ -231,8 +231,12 @@ class Receiving:
     def _take_fetched(
         self, flight: _Flight, outcome: _Outcome, now: Seconds
     ) -> list[SchedulerEvent]:
+        assert isinstance(flight.order, Fetch)
         (part,) = flight.parts
         self._count(flight, outcome.good)
+        if flight.order.back:  # nothing came for what no position from `computed` on reads
+            self._memory.pass_by(part.sequence, part.sequence.computed)
+            self._roster.promise_again(part.sequence.owner)
         came = part.sequence.computed - part.start
         leader = self._arrive(flight)
         if leader is None:
@@ -338,13 +342,6 @@ class Receiving:
                 one = part.sequence
                 reach = part.start + whole * flight.piece_tokens
                 one.computed = min(reach, one.length - 1)
-                if isinstance(flight.order, Fetch) and flight.order.back:
-                    self._give_back_unread(one)
-
-    def _give_back_unread(self, sequence: SequenceState) -> None:
-        """Nothing came for the pages that no position from `computed` on reads."""
-        self._memory.pass_by(sequence, sequence.computed)
-        self._roster.promise_again(sequence.owner)
 
     def _count_whole(self, part: _Part, good: tuple[bool, ...]) -> None:
         """The pages that nothing came for are given back; or all is computed, in these, too."""
