@@ -15,7 +15,7 @@ the same scenarios. Ends with 1 if a goal is missed.
 
 import argparse
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from statistics import fmean
@@ -24,61 +24,18 @@ from support import result
 
 TESTS = Path(__file__).parents[1] / "tests" / "sim"
 sys.path += [str(TESTS), str(TESTS / "fleet")]
-from routed_fleet import BASELINES, POLICIES, Plant, means  # noqa: E402
-from router_loads import (  # noqa: E402
-    EQUAL_S,
-    MOST_UNEVEN,
-    STANDS_STILL,
-    Load,
-    bursts,
-    conversations,
-    hot_prefix,
-    single_turns,
-    together_at_once,
-)
+from routed_fleet import BASELINES, means  # noqa: E402
+from router_loads import EQUAL_S, MOST_UNEVEN, SCENARIOS, Scenario  # noqa: E402
 from steering_kit import RULES, SLO, TOO_FAST, Blind, Run, slow_when_new, told  # noqa: E402
 
 from antiphon.core.goodput import Attainment  # noqa: E402
 from antiphon.core.planner import Planner  # noqa: E402
-from antiphon.types import Role  # noqa: E402
 
+OURS = "slo"
 SEEDS, PLANNER_SEEDS = (1, 2, 3), (1, 2)
 HOUR_S = 3600.0
 MOST_TURNS = 2
 BURST_OVER_S = 60.0
-
-
-@dataclass(frozen=True)
-class Routed:
-    """A scenario of routing. `evenly`: of the workers whose names begin so."""
-
-    name: str
-    plant: Plant
-    load: Callable[[int], Load]
-    evenly: str = ""
-
-
-ROUTED = (
-    Routed("hot prefix on one worker", Plant(), hot_prefix),
-    Routed("hot prefixes, small caches", Plant(kv_tokens=16_384), conversations),
-    Routed(
-        "idle decode workers",
-        Plant(roles=((Role.PREFILL, 3), (Role.DECODE, 5))),
-        lambda seed: single_turns(seed, 16.0, 120),
-        evenly="decode",
-    ),
-    Routed("cold prompts", Plant(), lambda seed: single_turns(seed, 36.0, 160)),
-    Routed("herd between two reports", Plant(heartbeat_s=1.0), bursts),
-    Routed("equal workers", Plant(heartbeat_s=1.0), lambda seed: together_at_once(seed, 8)),
-    Routed(
-        "death spiral: a slow worker", Plant(slow=4.0), lambda seed: single_turns(seed, 24.0, 300)
-    ),
-    Routed(
-        "stale load: a worker stands still",
-        Plant(faults=STANDS_STILL),
-        lambda seed: single_turns(seed, 24.0, 160),
-    ),
-)
 
 
 @dataclass(frozen=True)
@@ -96,15 +53,15 @@ class RoutedRow:
     met: bool
 
 
-def routed(scenario: Routed, seeds: Sequence[int]) -> RoutedRow:
+def routed(scenario: Scenario, seeds: Sequence[int]) -> RoutedRow:
     loads = [scenario.load(seed) for seed in seeds]
     found = means(scenario.plant, loads)
     best, worst = (pick(BASELINES, key=found.__getitem__) for pick in (min, max))
     uneven = fmean(
-        scenario.plant.play(POLICIES[-1], load, seed=number).unevenness(scenario.evenly)
+        scenario.plant.play(OURS, load, seed=number).unevenness(scenario.evenly)
         for number, load in enumerate(loads)
     )
-    ours = found[POLICIES[-1]]
+    ours = found[OURS]
     in_time = ours <= 1.01 * found[best] + EQUAL_S
     met = in_time and uneven <= MOST_UNEVEN
     return RoutedRow(scenario.name, ours, best, found[best], worst, found[worst], uneven, met)
@@ -159,7 +116,7 @@ def main() -> int:
     routes: list[RoutedRow] = []
     print("| router | TTFT, ours | best baseline | worst baseline | max/mean load | |")
     print("|---|---|---|---|---|---|")
-    for scenario in ROUTED:
+    for scenario in SCENARIOS:
         one = routed(scenario, seeds)
         routes.append(one)
         print(

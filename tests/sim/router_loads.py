@@ -1,19 +1,20 @@
 """Calls that are hard to route, and what is asked of whoever routes them: for tests, and for
 `benchmarks/pathologies.py`."""
 
+from collections.abc import Callable
+from dataclasses import dataclass
 from functools import cache
 from random import Random
 
-from routed_fleet import Call, own, poisson
+from routed_fleet import Call, Plant, own, poisson
 
 from antiphon.core.faults import At, ProcessFault, Stall
+from antiphon.types import Role
 
 MOST_UNEVEN = 1.3
 """So many times as busy as the mean the busiest worker may be."""
 EQUAL_S = 0.003
 """Of means to the first token."""
-STANDS_STILL = (ProcessFault(At(3.0), "mixed-0", Stall(2.0)),)
-"""A worker, for two seconds."""
 Load = tuple[Call, ...]
 
 
@@ -61,3 +62,47 @@ def together_at_once(seed: int, together: int) -> Load:
         Call(number // together * 0.5, own(draw, 200))
         for number, (_, draw) in enumerate(poisson(seed, 1.0, 64))
     )
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """Who works there, and the load of a seed. `evenly`: the workers whose names begin so are to be
+    equally busy."""
+
+    name: str
+    plant: Plant
+    load: Callable[[int], Load]
+    evenly: str = ""
+
+
+HOT_PREFIX = Scenario("hot prefix on one worker", Plant(), hot_prefix)
+SMALL_CACHES = Scenario("hot prefixes, small caches", Plant(kv_tokens=16_384), conversations)
+IDLE_DECODE = Scenario(
+    "idle decode workers",
+    Plant(roles=((Role.PREFILL, 3), (Role.DECODE, 5))),
+    lambda seed: single_turns(seed, 16.0, 120),
+    evenly="decode",
+)
+COLD_PROMPTS = Scenario("cold prompts", Plant(), lambda seed: single_turns(seed, 36.0, 160))
+HERD = Scenario("herd between two reports", Plant(heartbeat_s=1.0), bursts)
+EQUAL_WORKERS = Scenario(
+    "equal workers", Plant(heartbeat_s=1.0), lambda seed: together_at_once(seed, 8)
+)
+SLOW_WORKER = Scenario(
+    "death spiral: a slow worker", Plant(slow=4.0), lambda seed: single_turns(seed, 24.0, 300)
+)
+STUCK_WORKER = Scenario(
+    "stale load: a worker stands still",
+    Plant(faults=(ProcessFault(At(3.0), "mixed-0", Stall(2.0)),)),
+    lambda seed: single_turns(seed, 24.0, 160),
+)
+SCENARIOS = (
+    HOT_PREFIX,
+    SMALL_CACHES,
+    IDLE_DECODE,
+    COLD_PROMPTS,
+    HERD,
+    EQUAL_WORKERS,
+    SLOW_WORKER,
+    STUCK_WORKER,
+)

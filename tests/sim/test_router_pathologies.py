@@ -10,18 +10,20 @@ from statistics import fmean
 import pytest
 from routed_fleet import POLICIES, Outcome, Plant, means
 from router_loads import (
+    COLD_PROMPTS,
     EQUAL_S,
+    EQUAL_WORKERS,
+    HERD,
+    HOT_PREFIX,
+    IDLE_DECODE,
     MOST_UNEVEN,
-    STANDS_STILL,
+    SLOW_WORKER,
+    SMALL_CACHES,
+    STUCK_WORKER,
     Load,
-    bursts,
-    conversations,
-    hot_prefix,
-    single_turns,
+    Scenario,
     together_at_once,
 )
-
-from antiphon.types import Role
 
 
 def no_later(plant: Plant, *loads: Load) -> dict[str, float]:
@@ -31,24 +33,28 @@ def no_later(plant: Plant, *loads: Load) -> dict[str, float]:
     return found
 
 
-def evenness(plant: Plant, load: Load) -> Outcome:
+def evenness(scenario: Scenario) -> Outcome:
     """The default's run, its busiest worker at most 1.3 times as busy as the mean."""
-    outcome = plant.play("slo", load)
-    assert outcome.unevenness() <= MOST_UNEVEN, outcome.busy_s
+    outcome = scenario.plant.play("slo", scenario.load(1))
+    assert outcome.unevenness(scenario.evenly) <= MOST_UNEVEN, outcome.busy_s
     return outcome
+
+
+def all_well(scenario: Scenario) -> tuple[dict[str, float], Outcome]:
+    """Both laws, of the first seed."""
+    return no_later(scenario.plant, scenario.load(1)), evenness(scenario)
 
 
 def test_a_hot_prefix_does_not_fill_one_worker() -> None:
     """dynamo 737: a system prompt that all share sent all to one of eight."""
-    found = no_later(Plant(), hot_prefix(1))
+    found, _ = all_well(HOT_PREFIX)
     assert found["prefix-gated"] > 3 * found["slo"], "the negative control: gates herd"
-    evenness(Plant(), hot_prefix(1))
 
 
 def test_beginnings_that_come_again_are_computed_once_and_all_work() -> None:
     """sglang 32195, 21199: balance throws reuse away, or reuse balance."""
-    plant = Plant(kv_tokens=16_384)
-    loads = [conversations(seed) for seed in range(1, 9)]
+    plant = SMALL_CACHES.plant
+    loads = [SMALL_CACHES.load(seed) for seed in range(1, 9)]
     ours, followers, others = (
         [plant.play(policy, load) for load in loads]
         for policy in ("slo", "prefix-gated", "overlap-cost")
@@ -64,31 +70,24 @@ def test_beginnings_that_come_again_are_computed_once_and_all_work() -> None:
 
 def test_no_decode_worker_stays_idle_under_single_turns() -> None:
     """dynamo 7836: two of five decode workers idle, since nothing matched anywhere."""
-    plant = Plant(roles=((Role.PREFILL, 3), (Role.DECODE, 5)))
-    load = single_turns(1, 16.0, 120)
-    no_later(plant, load)
-    assert plant.play("slo", load).unevenness("decode") <= MOST_UNEVEN
+    all_well(IDLE_DECODE)
 
 
 def test_single_turns_keep_all_workers_busy() -> None:
     """llm-d-router 346: cold prompts are spread."""
-    no_later(Plant(), single_turns(1, 36.0, 160))
-    evenness(Plant(), single_turns(1, 36.0, 160))
+    all_well(COLD_PROMPTS)
 
 
 def test_a_burst_between_two_reports_is_spread() -> None:
     """llm-d-router 298, dynamo 589: loads are a second old, and sixteen come at once."""
-    plant = Plant(heartbeat_s=1.0)
-    no_later(plant, bursts(1), bursts(2))
-    evenness(plant, bursts(1))
+    no_later(HERD.plant, HERD.load(1), HERD.load(2))
+    evenness(HERD)
 
 
 def test_a_slow_worker_gets_less_not_more() -> None:
     """sglang 14305, the death spiral: who does nothing has the shortest list of anything."""
-    plant, load = Plant(slow=4.0), single_turns(1, 24.0, 300)
-    found = no_later(plant, load)
+    found, outcome = all_well(SLOW_WORKER)
     assert found["round-robin"] > 3 * found["slo"], "the negative control: turns don't see it"
-    outcome = evenness(plant, load)
     slow = next(busy for id, busy in outcome.busy_s.items() if id.startswith("slow"))
     others = [busy for id, busy in outcome.busy_s.items() if not id.startswith("slow")]
     assert slow / 4 < 0.6 * min(others), "it did less than any other"
@@ -96,15 +95,13 @@ def test_a_slow_worker_gets_less_not_more() -> None:
 
 def test_a_stuck_worker_does_not_look_idle() -> None:
     """It stands still for two seconds, and is not given up: what it has is not over."""
-    plant = Plant(faults=STANDS_STILL)
-    no_later(plant, single_turns(1, 24.0, 160))
-    evenness(plant, single_turns(1, 24.0, 160))
+    all_well(STUCK_WORKER)
 
 
 @pytest.mark.parametrize("together", [1, 8])
 def test_equal_workers_take_turns(together: int) -> None:
     """Infera 103, llm-d-router 2515: all loads are 0 each time, and ties went to the first."""
-    load, plant = together_at_once(1, together), Plant(heartbeat_s=1.0)
+    load, plant = together_at_once(1, together), EQUAL_WORKERS.plant
     no_later(plant, load)
     assert plant.play("slo", load).unevenness() <= 1.01
     assert plant.play("random", load).unevenness() > 1.3, "the negative control"
