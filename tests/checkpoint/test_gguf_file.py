@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 from antiphon.checkpoint.gguf_file import GgufFile, read_gguf
 from antiphon.checkpoint.tensor_entry import stored_bytes
 from antiphon.errors import ModelFileError
-from examples import examples
 
 U32, U64 = struct.Struct("<I").pack, struct.Struct("<Q").pack
 
@@ -169,7 +168,7 @@ def scratch(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("fuzz") / "damaged.gguf"
 
 
-@settings(max_examples=examples(300), deadline=None)
+@settings(max_examples=300, deadline=None)
 @given(data=st.data())
 def test_mutations(tiny_gguf: Path, scratch: Path, data: st.DataObject) -> None:
     content = bytearray(tiny_gguf.read_bytes())
@@ -182,7 +181,7 @@ def test_mutations(tiny_gguf: Path, scratch: Path, data: st.DataObject) -> None:
     check_result(scratch, bytes(content))
 
 
-@settings(max_examples=examples(150), deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(data=st.data())
 def test_truncations(tiny_gguf: Path, scratch: Path, data: st.DataObject) -> None:
     content = tiny_gguf.read_bytes()

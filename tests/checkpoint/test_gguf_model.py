@@ -26,7 +26,6 @@ from antiphon.checkpoint.model_spec import find_flaw
 from antiphon.errors import ModelFileError
 from antiphon.testing.family_metadata import to_gguf_name
 from antiphon.testing.tiny_models import random_tensors, write_gguf
-from examples import examples
 
 SPECS = st.builds(
     lambda kv_heads, group, pairs, **rest: {
@@ -51,7 +50,7 @@ SPECS = st.builds(
 )
 
 
-@settings(max_examples=examples(40), deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(changes=SPECS)
 def test_what_is_written_is_read(
     tiny_spec: ModelSpec, tmp_path_factory: pytest.TempPathFactory, changes: dict[str, object]
@@ -180,7 +179,7 @@ def test_metadata_refused(tiny_gguf: Path, key: str, value: object, problem: str
         spec_from_gguf(GgufFile(path=file.path, metadata=metadata, tensors=file.tensors))
 
 
-@settings(max_examples=examples(300), deadline=None)
+@settings(max_examples=300, deadline=None)
 @given(data=st.data())
 def test_any_metadata_gives_a_spec_or_a_refusal(tiny_gguf: Path, data: st.DataObject) -> None:
     file = read_gguf(tiny_gguf)

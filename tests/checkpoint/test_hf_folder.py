@@ -21,7 +21,6 @@ from antiphon.checkpoint import (
 )
 from antiphon.errors import ModelFileError
 from antiphon.testing.tiny_models import CHAT_TEMPLATE, random_tensors, write_hf_folder
-from examples import examples
 
 Edit = Callable[..., Path]
 Refusal = Callable[[Path], str]
@@ -262,7 +261,7 @@ JSON = st.recursive(
 
 
 @settings(
-    max_examples=examples(200),
+    max_examples=200,
     deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture],
 )

@@ -12,7 +12,6 @@ from safetensors.torch import save_file
 from antiphon.checkpoint.safetensors_file import read_safetensors
 from antiphon.checkpoint.tensor_entry import stored_bytes
 from antiphon.errors import ModelFileError
-from examples import examples
 
 
 def packed(header: object, data: bytes = b"") -> bytes:
@@ -52,9 +51,7 @@ def test_damaged(tmp_path: Path, content: bytes, problem: str) -> None:
 
 
 @settings(
-    max_examples=examples(300),
-    deadline=None,
-    suppress_health_check=[HealthCheck.function_scoped_fixture],
+    max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 @given(data=st.data())
 def test_mutations_and_truncations(tmp_path: Path, data: st.DataObject) -> None:

@@ -22,7 +22,6 @@ from antiphon.core.config import build, entries
 from antiphon.core.draws import LARGEST_SEED
 from antiphon.errors import BugError, PeerError, UsageError
 from antiphon.types import Config
-from examples import examples
 
 ROOT = Path(__file__).parents[2]
 CLI_REFERENCE = ROOT / "docs/reference/cli.md"
@@ -166,7 +165,7 @@ def test_config_show_is_toml_that_builds_the_same_config(tmp_path: Path) -> None
 
 
 @given(st.text(st.characters(codec="utf-8", exclude_characters="\0"), min_size=1), st.floats(0, 1))
-@settings(deadline=None, max_examples=examples(100))
+@settings(deadline=None, max_examples=100)
 def test_any_config_survives_toml(name: str, quantile: float) -> None:
     values = {"model": {"name": "m" + name}, "scheduler": {"output_quantile": quantile * 0.999}}
     config = build(values)

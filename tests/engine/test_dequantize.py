@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 from antiphon.checkpoint import BLOCK_LAYOUT, StorageType
 from antiphon.engine.dequantize import dequantize
 from antiphon.testing.ggml_quants import quantize, rounded
-from examples import examples
 
 
 def reference(raw: np.ndarray, storage: StorageType, shape: tuple[int, ...]) -> np.ndarray:
@@ -27,7 +26,7 @@ def assert_same_bits(found: torch.Tensor, expected: np.ndarray) -> None:
 
 
 @pytest.mark.parametrize("storage", StorageType)
-@settings(max_examples=examples(60), deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(data=st.data())
 def test_any_bytes(storage: StorageType, data: st.DataObject) -> None:
     elements, size = BLOCK_LAYOUT[storage]

@@ -24,7 +24,6 @@ from antiphon.checkpoint import LinearScaling, Llama3Scaling, ModelSpec
 from antiphon.engine import quantized_llama
 from antiphon.engine.kv_memory import KvDtype
 from antiphon.engine.llama import LlamaModel
-from examples import examples
 
 LLAMA3 = Llama3Scaling(
     factor=8.0, low_freq_factor=1.0, high_freq_factor=4.0, original_context_len=64
@@ -81,7 +80,7 @@ def alone(spec: ModelSpec, dtype: str, seed: int, kv_dtype: KvDtype = KvDtype.FP
 
 @BOTH
 @KV_DTYPES
-@settings(deadline=None, max_examples=examples(40))
+@settings(deadline=None, max_examples=40)
 @given(st.data())
 def test_bits_depend_on_neither_neighbours_nor_chunking_nor_page_size(
     dtype: str, kv_dtype: KvDtype, data: st.DataObject

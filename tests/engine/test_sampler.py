@@ -13,7 +13,6 @@ from antiphon.engine.chance import uniform
 from antiphon.engine.sampler import Draw, filtered, largest, sample
 from antiphon.errors import BugError
 from antiphon.types import Request, RequestId, Sample, SamplingParams, SequenceFault
-from examples import examples
 
 EOS = 3
 FROZEN = (0.9589881231493929, 0.04279855377983932, 0.17086948112874167)
@@ -176,7 +175,7 @@ def test_largest_is_the_head_of_the_sorted_list(values: list[float], count: int)
 # Independence
 
 
-@settings(deadline=None, max_examples=examples(50))
+@settings(deadline=None, max_examples=50)
 @given(st.integers(0, 5), st.integers(0, 2**32), st.integers(0, 3), st.integers(0, 50))
 def test_a_draw_depends_on_its_own_counters_alone(
     row: int, seed: int, sequence: int, index: int

@@ -12,7 +12,6 @@ from tiny_llama import DTYPES, EVEN_SPEC, ODD_SPEC, model_from, model_of, tensor
 from antiphon.engine.kv_memory import KvDtype
 from antiphon.errors import BugError
 from antiphon.types import Chunk, PageCopy, Request, RequestId, SequenceKey, StepPlan
-from examples import examples
 
 MODELS = {dtype: model_of(EVEN_SPEC, dtype=dtype) for dtype in DTYPES}
 MODEL = MODELS["int8"]
@@ -44,7 +43,7 @@ def alone(
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
-@settings(deadline=None, max_examples=examples(40))
+@settings(deadline=None, max_examples=40)
 @given(st.data())
 def test_tokens_depend_on_neither_neighbours_nor_chunks_nor_pages(
     dtype: str, data: st.DataObject
@@ -71,7 +70,7 @@ def test_tokens_depend_on_neither_neighbours_nor_chunks_nor_pages(
     assert driver.engine.held == 0
 
 
-@settings(deadline=None, max_examples=examples(30))
+@settings(deadline=None, max_examples=30)
 @given(PROMPTS, SAMPLING, st.integers(1, 2), st.data())
 def test_a_resumed_sequence_goes_on_as_if_nothing_had_happened(
     prompt: list[int], sampling: dict[str, object], n: int, data: st.DataObject
@@ -83,7 +82,7 @@ def test_a_resumed_sequence_goes_on_as_if_nothing_had_happened(
     assert alone(again) == whole
 
 
-@settings(deadline=None, max_examples=examples(30))
+@settings(deadline=None, max_examples=30)
 @given(PROMPTS, SAMPLING, st.integers(1, 11), st.integers(0, 6))
 def test_a_preempted_sequence_counts_no_output_twice_and_loses_none(
     prompt: list[int], sampling: dict[str, object], steps: int, keep_pages: int

@@ -17,7 +17,6 @@ from antiphon.engine import weight_cache
 from antiphon.engine.weight_cache import CachedTensor, WeightCache
 from antiphon.engine.weights import load_weights
 from antiphon.testing.tiny_models import TINY_SPEC, random_tensors, write_gguf
-from examples import examples
 
 
 def wanted(seed: int = 0) -> list[CachedTensor]:
@@ -86,9 +85,7 @@ def test_other_tensors_are_a_miss(cache: WeightCache, change: str) -> None:
 
 
 @settings(
-    max_examples=examples(200),
-    deadline=None,
-    suppress_health_check=[HealthCheck.function_scoped_fixture],
+    max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 @given(data=st.data())
 def test_damage_is_a_miss(cache: WeightCache, tmp_path: Path, data: st.DataObject) -> None:

@@ -31,7 +31,6 @@ from antiphon.testing.tiny_models import (
     write_gguf,
     write_hf_folder,
 )
-from examples import examples
 
 Arrays = dict[str, np.ndarray]
 Smollm2 = tuple[Checkpoint, dict[str, torch.Tensor], dict[str, gguf.ReaderTensor]]
@@ -119,7 +118,7 @@ def test_row_order_is_transformers_own(smollm2: Smollm2) -> None:
         assert ours.tobytes() == expected.tobytes()
 
 
-@settings(max_examples=examples(60), deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(st.integers(1, 5), st.integers(1, 6), st.integers(0, 4))
 def test_deinterleave_undoes_interleave(heads: int, pairs: int, columns: int) -> None:
     shape = (heads * 2 * pairs, *([columns] if columns else []))
@@ -159,9 +158,7 @@ def test_values_that_are_not_finite(
 
 
 @settings(
-    max_examples=examples(150),
-    deadline=None,
-    suppress_health_check=[HealthCheck.function_scoped_fixture],
+    max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 @given(data=st.data())
 def test_a_damaged_file_loads_whole_or_is_refused(tmp_path: Path, data: st.DataObject) -> None:

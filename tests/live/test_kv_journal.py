@@ -24,7 +24,6 @@ from antiphon.types import (
     Tier,
     WorkerId,
 )
-from examples import examples
 
 LIFE = Incarnation("life")
 
@@ -228,7 +227,7 @@ async def index_after(made: Callable[..., KvJournal], steps: list[tuple[str, int
 
 
 @given(steps=STEPS)
-@settings(deadline=None, max_examples=examples(200))
+@settings(deadline=None, max_examples=200)
 def test_index_equals_truth_after_quiet(steps: list[tuple[str, int]]) -> None:
     """vLLM's events over PUB sockets are lost silently; Dynamo's index kept blocks of the dead."""
     assert asyncio.run(index_after(KvJournal, steps))
@@ -252,7 +251,7 @@ def test_a_faulty_journal_is_found(faulty: type[KvJournal], steps: list[tuple[st
     before=st.sets(st.integers(0, 11)),
     flips=st.lists(st.lists(st.integers(0, 11), max_size=4), max_size=8),
 )
-@settings(deadline=None, max_examples=examples(200))
+@settings(deadline=None, max_examples=200)
 def test_a_dump_that_is_read_while_all_changes_leads_to_the_truth(
     before: set[int], flips: list[list[int]]
 ) -> None:

@@ -51,7 +51,6 @@ from antiphon.types import (
     WorkerView,
 )
 from antiphon.wire import Kind, encode, pack_events, unpack_events
-from examples import examples
 
 pytestmark = pytest.mark.timeout(120)
 
@@ -190,7 +189,7 @@ async def private_folder():
         yield Path(name)
 
 
-@settings(deadline=None, max_examples=examples(100))
+@settings(deadline=None, max_examples=100)
 @given(said=talk(FROM_WORKER))
 def test_no_worker_harms_a_gateway(said: bytes) -> None:
     async def run() -> None:
@@ -222,7 +221,7 @@ async def read(link) -> None:
         pass
 
 
-@settings(deadline=None, max_examples=examples(100))
+@settings(deadline=None, max_examples=100)
 @given(said=talk(FROM_GATEWAY))
 def test_no_gateway_harms_a_worker(said: bytes) -> None:
     async def strange(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -268,7 +267,7 @@ def gateway_for(worker: str, tokenizer: Tokenizer, metrics: Metrics) -> Gateway:
     )
 
 
-@settings(deadline=None, max_examples=examples(150))
+@settings(deadline=None, max_examples=150)
 @given(words=st.lists(odd_words, min_size=1, max_size=5))
 def test_no_value_that_a_worker_says_ends_the_gateway(
     tokenizer: Tokenizer, words: Sequence[Any]

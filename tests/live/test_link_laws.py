@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 from link_kit import Door, port, until, worker_info
 
 from antiphon.testing.faulty_relay import Cut, Delay, Fault, FaultyRelay, Pass, Passing
-from examples import examples
 
 pytestmark = pytest.mark.timeout(120)
 
@@ -24,7 +23,7 @@ plans = st.lists(faults, min_size=1, max_size=6)
 cuts = st.lists(st.tuples(st.integers(2, 60), st.integers(0, 120)), max_size=4)
 
 
-@settings(deadline=None, max_examples=examples(40))
+@settings(deadline=None, max_examples=40)
 @given(plan=plans, cut=cuts)
 def test_tokens_come_once_and_in_order_over_any_connection(plan, cut) -> None:
     cut_at = dict(cut)

@@ -31,7 +31,6 @@ from antiphon.types import (
 )
 from antiphon.wire import TO_TAKER, Frame, FrameReader, Kind, decode, encode, pack_frame
 from antiphon.wire.frame import HEADER_BYTES
-from examples import examples
 
 pytestmark = pytest.mark.timeout(60)
 LEASE = LeaseId("lease")
@@ -227,7 +226,7 @@ async def test_another_version_hears_of_it(folder: Path) -> None:
 
 @settings(
     deadline=None,
-    max_examples=examples(60),
+    max_examples=60,
     suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 @given(data=st.data())

@@ -6,10 +6,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from antiphon.moefy import balanced_clusters
-from examples import examples
 
 
-@settings(max_examples=examples(60), deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(
     count=st.integers(1, 9),
     size=st.integers(1, 12),

@@ -21,7 +21,6 @@ from antiphon.perf.hardware import (
     shape_of,
 )
 from antiphon.types import StepPlan
-from examples import examples
 
 H100 = device_of("h100")
 FEW_BITS = 0.25
@@ -68,7 +67,7 @@ def mixed(parts: list[tuple[int, int]], others: list[int]) -> StepPlan:
 
 
 @given(deployments(), st.lists(prompts, max_size=3), st.lists(contexts, max_size=6), st.data())
-@settings(deadline=None, max_examples=examples(300))
+@settings(deadline=None, max_examples=300)
 def test_more_work_never_takes_less_time(
     made: Deployment, parts: list[tuple[int, int]], others: list[int], data: st.DataObject
 ) -> None:
@@ -89,7 +88,7 @@ def test_more_work_never_takes_less_time(
 
 
 @given(deployments(), st.integers(1, 200), st.integers(0, 100_000), st.integers(1, 20_000))
-@settings(deadline=None, max_examples=examples(200))
+@settings(deadline=None, max_examples=200)
 def test_whole_phases_grow_with_their_sizes(
     made: Deployment, sequences: int, context: int, tokens: int
 ) -> None:
@@ -106,7 +105,7 @@ def test_whole_phases_grow_with_their_sizes(
 
 
 @given(deployments(), st.lists(contexts, min_size=1, max_size=20), st.integers(1, 200))
-@settings(deadline=None, max_examples=examples(80))
+@settings(deadline=None, max_examples=80)
 def test_a_run_takes_as_long_as_its_passes(
     made: Deployment, others: list[int], passes: int
 ) -> None:
@@ -115,7 +114,7 @@ def test_a_run_takes_as_long_as_its_passes(
 
 
 @given(deployments(), contexts, contexts)
-@settings(deadline=None, max_examples=examples(100))
+@settings(deadline=None, max_examples=100)
 def test_a_decode_step_without_a_plan_is_that_of_its_plan(
     made: Deployment, one: int, other: int
 ) -> None:
@@ -123,7 +122,7 @@ def test_a_decode_step_without_a_plan_is_that_of_its_plan(
 
 
 @given(st.integers(1, 20_000), st.integers(0, 50_000), st.integers(1, 5000))
-@settings(deadline=None, max_examples=examples(100))
+@settings(deadline=None, max_examples=100)
 def test_a_prefill_takes_as_long_as_its_steps(tokens: int, start: int, size: int) -> None:
     made = replace(deployment(), step_tokens=size)
     total, at = 0.0, start
@@ -138,7 +137,7 @@ FAST_LINKS = replace(device_of("h200"), memory_bytes=4e12, peer_bytes_per_s=1e18
 
 
 @given(st.sampled_from(MODELS), st.lists(prompts, max_size=2), st.lists(contexts, max_size=6))
-@settings(deadline=None, max_examples=examples(200))
+@settings(deadline=None, max_examples=200)
 def test_but_for_collectives_more_tensor_parallel_devices_never_take_longer(
     model: ModelShape, parts: list[tuple[int, int]], others: list[int]
 ) -> None:

@@ -19,7 +19,6 @@ from antiphon.perf import (
     held_out,
 )
 from antiphon.perf.non_negative import non_negative_least_squares
-from examples import examples
 
 LIMITS = Limits(max_model_len=4096, pages=4096, page_tokens=16)
 GRID = [shape.work for shape in grid(LIMITS)]
@@ -59,7 +58,7 @@ def steps_of(model: FittedStepTime, works=GRID, noise: float = 0.0, seed: int = 
 
 
 @given(truths())
-@settings(deadline=None, max_examples=examples(25))
+@settings(deadline=None, max_examples=25)
 def test_exact_data_is_recovered(truth: FittedStepTime) -> None:
     found = fit_step_time(steps_of(truth))
     assert accuracy(found, steps_of(truth, UNSEEN)).worst < 1e-6
@@ -68,7 +67,7 @@ def test_exact_data_is_recovered(truth: FittedStepTime) -> None:
 
 
 @given(truths(), st.integers(0, 1000))
-@settings(deadline=None, max_examples=examples(25))
+@settings(deadline=None, max_examples=25)
 def test_noise_does_not_spoil_what_was_not_measured(truth: FittedStepTime, seed: int) -> None:
     found = fit_step_time(steps_of(truth, noise=0.02, seed=seed))
     unseen = accuracy(found, steps_of(truth, UNSEEN))
@@ -129,7 +128,7 @@ matrices = st.integers(0, 2**32 - 1).map(
 
 
 @given(matrices, st.integers(0, 2**32 - 1))
-@settings(deadline=None, max_examples=examples(100))
+@settings(deadline=None, max_examples=100)
 def test_non_negative_least_squares_meets_its_optimality_conditions(matrix, seed: int) -> None:
     """Karush–Kuhn–Tucker: x ≥ 0, no gradient pulls a 0 up, none pulls what is above 0."""
     target = np.random.default_rng(seed).normal(size=12)
@@ -142,7 +141,7 @@ def test_non_negative_least_squares_meets_its_optimality_conditions(matrix, seed
 
 
 @given(matrices, st.lists(st.floats(0, 5), min_size=5, max_size=5))
-@settings(deadline=None, max_examples=examples(100))
+@settings(deadline=None, max_examples=100)
 def test_non_negative_least_squares_recovers_what_was_put_in(matrix, truth: list[float]) -> None:
     truth_scaled = np.array(truth) / np.linalg.norm(matrix, axis=0)
     solution = non_negative_least_squares(matrix, matrix @ truth_scaled)

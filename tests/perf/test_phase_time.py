@@ -17,7 +17,6 @@ from antiphon.perf import (
     Ramp,
     StepWork,
 )
-from examples import examples
 
 MODEL = FittedStepTime(
     fixed_s=3.0,
@@ -42,14 +41,14 @@ def step_by_step(tokens: int, start: int, size: int) -> float:
 
 
 @given(st.integers(0, 300), st.integers(0, 300), st.integers(1, 40))
-@settings(deadline=None, max_examples=examples(200))
+@settings(deadline=None, max_examples=200)
 def test_a_prefill_takes_as_long_as_its_steps(tokens: int, start: int, size: int) -> None:
     times = FittedPhaseTime(step_time=MODEL, step_tokens=size)
     assert times.prefill_s(tokens, start) == pytest.approx(step_by_step(tokens, start, size))
 
 
 @given(st.lists(st.integers(0, 500), max_size=20))
-@settings(deadline=None, max_examples=examples(100))
+@settings(deadline=None, max_examples=100)
 def test_a_decode_step_takes_as_long_as_its_chunks(contexts: list[int]) -> None:
     work = StepWork()
     for context in contexts:
@@ -59,7 +58,7 @@ def test_a_decode_step_takes_as_long_as_its_chunks(contexts: list[int]) -> None:
 
 
 @given(st.integers(0, 5000), st.integers(0, 5000), st.integers(1, 600))
-@settings(deadline=None, max_examples=examples(100))
+@settings(deadline=None, max_examples=100)
 def test_more_never_takes_less(tokens: int, start: int, size: int) -> None:
     times = FittedPhaseTime(step_time=DEFAULT_STEP_TIME, step_tokens=size)
     base = times.prefill_s(tokens, start)

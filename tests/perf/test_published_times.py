@@ -9,7 +9,6 @@ from plans import chunk, decodes, plan
 
 from antiphon.errors import UsageError
 from antiphon.perf.published_times import DISTSERVE, PublishedStepTime, published_times
-from examples import examples
 
 OPT_13B = published_times("opt-13b", 1)
 tables = st.sampled_from(sorted(DISTSERVE)).map(DISTSERVE.__getitem__)
@@ -31,7 +30,7 @@ def test_a_decode_step_takes_what_the_formula_says_in_both_regimes() -> None:
 
 
 @given(tables, st.lists(lengths, min_size=1, max_size=4), st.lists(contexts, min_size=1))
-@settings(deadline=None, max_examples=examples(100))
+@settings(deadline=None, max_examples=100)
 def test_a_mixed_step_takes_more_than_either_part_and_less_than_both(
     times: PublishedStepTime, prompts: list[int], others: list[int]
 ) -> None:
@@ -43,7 +42,7 @@ def test_a_mixed_step_takes_more_than_either_part_and_less_than_both(
 
 
 @given(tables, st.integers(1, 3), contexts, st.integers(1, 100), st.integers(1, 120))
-@settings(deadline=None, max_examples=examples(30))
+@settings(deadline=None, max_examples=30)
 def test_a_run_takes_as_long_as_its_passes(
     times: PublishedStepTime, pipeline: int, context: int, passes: int, sequences: int
 ) -> None:
@@ -55,7 +54,7 @@ def test_a_run_takes_as_long_as_its_passes(
 
 
 @given(tables, lengths, st.integers(0, 2000), st.integers(1, 90), st.integers(0, 10**5))
-@settings(deadline=None, max_examples=examples(100))
+@settings(deadline=None, max_examples=100)
 def test_more_never_takes_less_within_a_regime(
     times: PublishedStepTime, tokens: int, start: int, sequences: int, context: int
 ) -> None:

@@ -19,7 +19,6 @@ from antiphon.perf.queueing import (
     tensor_parallel_ttft_s,
     utilisation,
 )
-from examples import examples
 
 CALLS = 120_000
 PREFILL_S = 0.08
@@ -110,7 +109,7 @@ def test_for_constant_times_half_of_that_is_a_little_low(servers: int, off: floa
 
 
 @given(rates)
-@settings(deadline=None, max_examples=examples(200))
+@settings(deadline=None, max_examples=200)
 def test_forms_agree_where_they_meet(rate: float) -> None:
     wait_s = mg1_wait_s(rate, PREFILL_S, PREFILL_S**2)
     assert md1_ttft_s(rate, PREFILL_S) == pytest.approx(PREFILL_S + wait_s)
@@ -125,7 +124,7 @@ def test_forms_agree_where_they_meet(rate: float) -> None:
 
 
 @given(rates, rates, st.integers(1, 40))
-@settings(deadline=None, max_examples=examples(200))
+@settings(deadline=None, max_examples=200)
 def test_more_calls_wait_longer_and_more_workers_less(
     one: float, other: float, servers: int
 ) -> None:

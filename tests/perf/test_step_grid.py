@@ -5,7 +5,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from antiphon.perf import Limits, StepKind, axes, grid, held_out
-from examples import examples
 
 LARGE = Limits(max_model_len=8192, pages=10_000, page_tokens=16)
 
@@ -18,7 +17,7 @@ limits = st.builds(
 
 
 @given(limits, st.integers(0, 1000))
-@settings(deadline=None, max_examples=examples(60))
+@settings(deadline=None, max_examples=60)
 def test_every_step_can_run_and_none_twice(limits: Limits, seed: int) -> None:
     seen, unseen = grid(limits), held_out(limits, 12, seed)
     for shapes in (seen, unseen, axes(limits)):

@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 
 from antiphon.perf import FittedStepTime, Ramp, StepWork, work_of
 from antiphon.types import Chunk, Request, RequestId, SamplingParams, StepPlan
-from examples import examples
 
 slopes = st.floats(0, 1e3, allow_subnormal=False)
 
@@ -52,7 +51,7 @@ def seconds(model: FittedStepTime, chunks: tuple[Chunk, ...]) -> float:
 
 
 @given(models, plans, chunks, st.data())
-@settings(deadline=None, max_examples=examples(200))
+@settings(deadline=None, max_examples=200)
 def test_more_work_never_takes_less_time(
     model: FittedStepTime, plan: tuple[Chunk, ...], more: Chunk, data: st.DataObject
 ) -> None:
@@ -77,7 +76,7 @@ def test_more_work_never_takes_less_time(
 
 
 @given(ramps(), st.integers(0, 5000))
-@settings(deadline=None, max_examples=examples(200))
+@settings(deadline=None, max_examples=200)
 def test_a_ramp_is_the_sum_of_its_units(ramp: Ramp, count: int) -> None:
     ends = (*ramp.starts[1:], 10**9)
     each = zip(ramp.starts, ends, ramp.slopes_s, strict=True)
@@ -88,7 +87,7 @@ def test_a_ramp_is_the_sum_of_its_units(ramp: Ramp, count: int) -> None:
 
 
 @given(plans)
-@settings(deadline=None, max_examples=examples(100))
+@settings(deadline=None, max_examples=100)
 def test_work_is_what_the_definition_says_and_grows_chunk_by_chunk(plan: tuple[Chunk, ...]) -> None:
     work = StepWork()
     pairs = 0

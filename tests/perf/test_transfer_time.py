@@ -10,7 +10,6 @@ from plans import chunk, plan
 from antiphon.core.costs import TransferTime
 from antiphon.perf import LinkTime, OverlappedTransfer
 from antiphon.perf.hardware import Deployment, Parallelism, device_of, shape_of
-from examples import examples
 
 KV_BYTES = 1000
 
@@ -50,7 +49,7 @@ prompts = st.integers(0, 100_000)
 
 
 @given(transfers, prompts)
-@settings(deadline=None, max_examples=examples(300))
+@settings(deadline=None, max_examples=300)
 def test_what_is_exposed_is_what_is_left_when_the_last_layer_is_computed(
     transfer: OverlappedTransfer, tokens: int
 ) -> None:
@@ -61,7 +60,7 @@ def test_what_is_exposed_is_what_is_left_when_the_last_layer_is_computed(
 
 
 @given(transfers, prompts)
-@settings(deadline=None, max_examples=examples(200))
+@settings(deadline=None, max_examples=200)
 def test_overlap_hides_all_but_a_layer_at_best_and_nothing_at_worst(
     transfer: OverlappedTransfer, tokens: int
 ) -> None:
@@ -77,14 +76,14 @@ def test_overlap_hides_all_but_a_layer_at_best_and_nothing_at_worst(
 
 
 @given(transfers, prompts, prompts)
-@settings(deadline=None, max_examples=examples(200))
+@settings(deadline=None, max_examples=200)
 def test_more_bytes_never_take_less(transfer: OverlappedTransfer, one: int, other: int) -> None:
     less, more = sorted((one, other))
     assert transfer.seconds(less * KV_BYTES) <= transfer.seconds(more * KV_BYTES) * (1 + 1e-9)
 
 
 @given(transfers, prompts, st.integers(1, 50_000))
-@settings(deadline=None, max_examples=examples(100))
+@settings(deadline=None, max_examples=100)
 def test_small_prompts_are_sent_as_a_whole(
     transfer: OverlappedTransfer, tokens: int, serial_tokens: int
 ) -> None:

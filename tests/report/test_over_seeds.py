@@ -15,7 +15,6 @@ from antiphon.report import (
 )
 from antiphon.report.strict_json import encode_file
 from antiphon.types import CallError, CallRecord, LoadRun, Slo
-from examples import examples
 
 RUN = LoadRun(
     title="t",
@@ -47,7 +46,7 @@ def of(*ttfts: float) -> list[CallRecord]:
 
 
 @given(st.lists(st.lists(st.floats(0.01, 2.0), min_size=1, max_size=8), min_size=1, max_size=5))
-@settings(deadline=None, max_examples=examples(50))
+@settings(deadline=None, max_examples=50)
 def test_means_lie_between_least_and_most(runs: list[list[float]]) -> None:
     summaries = [summarise(RUN, of(*ttfts)) for ttfts in runs]
     found = over_seeds("s", range(len(runs)), summaries)

@@ -10,7 +10,6 @@ from hypothesis import HealthCheck, given, settings
 from antiphon.errors import BugError, UsageError
 from antiphon.report import RunWriter, open_run, save_run, summarise, take_folder
 from antiphon.types import CallRecord
-from examples import examples
 
 RUN = load_run(warmup_s=1.0)
 CALLS = (call(0, due=0.5), call(1, due=2.0), failure(2, due=3.0))
@@ -25,9 +24,7 @@ def saved(tmp_path: Path) -> Path:
 
 
 @settings(
-    deadline=None,
-    max_examples=examples(25),
-    suppress_health_check=[HealthCheck.function_scoped_fixture],
+    deadline=None, max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 @given(many_calls())
 def test_any_run_comes_back_equal(tmp_path: Path, records: list[CallRecord]) -> None:

@@ -11,16 +11,15 @@ from antiphon.core.goodput import Estimate, Goodput, StopReason
 from antiphon.report import RunSummary, summarise
 from antiphon.report.strict_json import WrongJson, decode, decode_file, encode, encode_file
 from antiphon.types import CallRecord, LoadRun, Slo
-from examples import examples
 
 
-@settings(deadline=None, max_examples=examples(100))
+@settings(deadline=None, max_examples=100)
 @given(any_call(texts=st.text(max_size=20)))
 def test_any_call_comes_back_equal(record: CallRecord) -> None:
     assert decode(encode(record), CallRecord) == record
 
 
-@settings(deadline=None, max_examples=examples(40))
+@settings(deadline=None, max_examples=40)
 @given(many_calls())
 def test_any_summary_comes_back_equal(records: list[CallRecord]) -> None:
     summary = summarise(load_run(), records)

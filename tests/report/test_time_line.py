@@ -8,14 +8,13 @@ from hypothesis import given, settings
 
 from antiphon.report.time_line import time_line
 from antiphon.types import CallRecord
-from examples import examples
 
 
 def lines(records: list[CallRecord]):
     return time_line(records, [record.error is None for record in records])
 
 
-@settings(deadline=None, max_examples=examples(50))
+@settings(deadline=None, max_examples=50)
 @given(many_calls())
 def test_sums_over_intervals_are_those_over_calls(records: list[CallRecord]) -> None:
     intervals = lines(records)
@@ -32,7 +31,7 @@ def test_sums_over_intervals_are_those_over_calls(records: list[CallRecord]) -> 
     assert area == pytest.approx(took, abs=1e-6)
 
 
-@settings(deadline=None, max_examples=examples(50))
+@settings(deadline=None, max_examples=50)
 @given(many_calls())
 def test_intervals_cover_the_run_without_gaps(records: list[CallRecord]) -> None:
     intervals = lines(records)

@@ -11,7 +11,6 @@ from antiphon.errors import UsageError
 from antiphon.runs import LoadPlan
 from antiphon.types import Slo
 from antiphon.workload import OwnTimes, Poisson, calls_per_session, parse_workload
-from examples import examples
 
 SLOS = (("", Slo(ttft_s=0.5, tpot_s=0.05)),)
 WORKLOADS = st.sampled_from(["chat", "multi-turn", "agents"])
@@ -32,7 +31,7 @@ def plan_of(workload: str, rate_per_s: float, duration_s: float, seed: int = 0) 
 
 
 @given(WORKLOADS, st.floats(0.1, 50.0))
-@settings(deadline=None, max_examples=examples(20))
+@settings(deadline=None, max_examples=20)
 def test_a_rate_is_one_of_calls(workload: str, rate_per_s: float) -> None:
     assert plan_of(workload, rate_per_s, 10.0).rate_per_s == pytest.approx(rate_per_s)
 
@@ -46,7 +45,7 @@ def test_so_many_calls_a_second_are_planned(workload: str) -> None:
 
 
 @given(WORKLOADS, st.integers(1, 60), st.integers(0, 5))
-@settings(deadline=None, max_examples=examples(30))
+@settings(deadline=None, max_examples=30)
 def test_no_session_begins_once_enough_calls_are_planned(
     workload: str, most: int, seed: int
 ) -> None:
@@ -58,7 +57,7 @@ def test_no_session_begins_once_enough_calls_are_planned(
 
 
 @given(st.floats(0.5, 30.0), st.integers(0, 3))
-@settings(deadline=None, max_examples=examples(20))
+@settings(deadline=None, max_examples=20)
 def test_sessions_begin_in_order_and_within_the_load(duration_s: float, seed: int) -> None:
     times = [one.at_s for one in plan_of("chat", 5.0, duration_s, seed).sessions()]
     assert all(0 <= at_s < duration_s for at_s in times)

@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 from antiphon.bench.watcher import shown
 from antiphon.runs import LoadTally
 from antiphon.types import CallError, CallRecord
-from examples import examples
 
 STARTED_AT = 1000.0
 """On the clock that is handed in."""
@@ -59,7 +58,7 @@ ENDS = st.lists(st.none() | st.sampled_from(CallError), max_size=60)
 
 
 @given(ENDS, st.integers(0, 20))
-@settings(deadline=None, max_examples=examples(100))
+@settings(deadline=None, max_examples=100)
 def test_what_was_sent_is_open_or_has_ended(ends: list[CallError | None], still_open: int) -> None:
     shown_now = tally()
     never_sent = (CallError.ABANDONED, CallError.UNSENT)

@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 from antiphon.core.faults import Boundary, Delay, Drop, Duplicate, Reorder
 from antiphon.sim import Hostility, LinkTimes, Network, VirtualLoop, VirtualProcess
 from antiphon.sim.stream import End
-from examples import examples
 
 TALK = Boundary.TOKEN
 
@@ -116,7 +115,7 @@ def play(pair: Pair, script: list[tuple[int, str, int]]) -> None:
     pair.loop.run()
 
 
-@settings(deadline=None, max_examples=examples(300))
+@settings(deadline=None, max_examples=300)
 @given(st.integers(0, 1000), happenings)
 def test_a_stream_is_a_prefix_of_what_was_said(
     seed: int, script: list[tuple[int, str, int]]
@@ -242,7 +241,7 @@ def test_what_may_become_of_one_message(
     pair.check_ledger()
 
 
-@settings(deadline=None, max_examples=examples(100))
+@settings(deadline=None, max_examples=100)
 @given(st.integers(0, 1000), happenings)
 def test_hostile_links_lose_repeat_and_reorder_what_they_say_they_do(
     seed: int, script: list[tuple[int, str, int]]

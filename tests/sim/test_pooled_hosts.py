@@ -8,7 +8,6 @@ from antiphon.core.store_pool import PoolRules
 from antiphon.core.tiers import policy_named
 from antiphon.sim.pooled_hosts import Copy, PooledHost, PooledHosts
 from antiphon.types import BlockKey, StoreName, Tier
-from examples import examples
 
 NAMES = [StoreName(f"box{number}") for number in range(4)]
 SLOTS = 4
@@ -180,4 +179,4 @@ class PoolMachine(RuleBasedStateMachine):
 
 
 TestPool = PoolMachine.TestCase
-TestPool.settings = settings(max_examples=examples(60), stateful_step_count=40, deadline=None)
+TestPool.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)

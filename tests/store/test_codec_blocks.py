@@ -29,10 +29,9 @@ from antiphon.store.codec.block_shape import BlockShape
 from antiphon.store.codec.entropy_coder import MOST_SKIPPED
 from antiphon.store.codec.rows import read_rows, rotation, write_rows
 from codec_kit import BITS, EXACT, LEVELS, block_of, floats, profile, profile_for
-from examples import examples
 
 VECTORS = Path(__file__).parent / "codec_vectors.json"
-FEW = settings(deadline=None, max_examples=examples(40))
+FEW = settings(deadline=None, max_examples=40)
 levels = st.sampled_from(LEVELS)
 
 
@@ -215,7 +214,7 @@ def test_damage_is_refused_within_bounds(data: st.DataObject, level: Level) -> N
 
 
 @given(st.data(), levels)
-@settings(deadline=None, max_examples=examples(150))
+@settings(deadline=None, max_examples=150)
 def test_a_checksum_that_was_made_on_purpose_helps_nobody(
     data: st.DataObject, level: Level
 ) -> None:

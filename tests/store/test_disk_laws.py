@@ -23,7 +23,6 @@ from antiphon.store.disk import Appended, DiskMiss, DiskTier
 from antiphon.store.disk.record_files import RecordFiles
 from antiphon.store.record import decode_header, new_pages
 from antiphon.store.record.record_seal import RecordSeal
-from examples import examples
 
 numbers = st.integers(0, 90)
 TENANTS = (b"even", b"odd")
@@ -170,7 +169,7 @@ class DiskLaws(RuleBasedStateMachine):
 
 
 UNSHRUNK = (Phase.explicit, Phase.reuse, Phase.generate)
-LAWS = settings(max_examples=examples(60), stateful_step_count=30, deadline=None)
+LAWS = settings(max_examples=60, stateful_step_count=30, deadline=None)
 
 
 def test_any_history() -> None:
@@ -182,7 +181,7 @@ class SealedLaws(DiskLaws):
 
 
 def test_any_history_of_sealed_records() -> None:
-    run_state_machine_as_test(SealedLaws, settings=settings(LAWS, max_examples=examples(30)))
+    run_state_machine_as_test(SealedLaws, settings=settings(LAWS, max_examples=30))
 
 
 # ── negative controls: tiers that leave something out break the laws ─────────────────────────────

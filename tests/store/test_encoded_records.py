@@ -18,7 +18,6 @@ from antiphon.store.record import (
     decode_header,
 )
 from codec_kit import LEVELS, block_of, profile, profile_for
-from examples import examples
 
 CODED = [level for level in LEVELS if level != RAW]
 ORIGIN = KvOrigin(
@@ -65,7 +64,7 @@ def test_a_lossy_record_without_lineage_is_none(codec: Codec) -> None:
 
 
 @given(st.data(), st.sampled_from(CODED))
-@settings(deadline=None, max_examples=examples(60))
+@settings(deadline=None, max_examples=60)
 def test_no_change_of_a_header_goes_unseen(data: st.DataObject, level: Level) -> None:
     header, record = record_of(level)
     place = data.draw(st.integers(8, header.header_bytes - 1))

@@ -8,7 +8,6 @@ from region_kit import SHAPE, checksum, page_of, region, write
 
 from antiphon.errors import BugError
 from antiphon.types import OfferedPage
-from examples import examples
 
 Step = tuple[str, int]
 STEPS = st.lists(
@@ -17,7 +16,7 @@ STEPS = st.lists(
 )
 
 
-@settings(deadline=None, max_examples=examples(100))
+@settings(deadline=None, max_examples=100)
 @given(STEPS)
 def test_a_sealed_page_keeps_its_generation_until_it_is_written(steps: list[Step]) -> None:
     owner, was = region(), [0] * SHAPE.pages

@@ -32,7 +32,6 @@ from antiphon.store.codec import (
 from antiphon.store.codec.block_shape import BlockShape
 from antiphon.store.codec.rows import read_rows, rotation, write_rows
 from codec_kit import BITS, block_of, floats, profile
-from examples import examples
 
 
 def mixing(chance: np.random.Generator, size: int) -> np.ndarray:
@@ -53,7 +52,7 @@ def moments_of(seed: int, size: int = 12) -> tuple[Moments, np.ndarray]:
 
 
 @given(st.integers(0, 2**32))
-@settings(deadline=None, max_examples=examples(20))
+@settings(deadline=None, max_examples=20)
 def test_coefficients_are_uncorrelated_and_an_error_in_any_costs_the_same(seed: int) -> None:
     sums, vectors = moments_of(seed)
     one = transform_of(sums, floor=0.0)
@@ -86,7 +85,7 @@ def test_a_level_of_what_is_all_alike_is_still_one() -> None:
 
 
 @given(st.integers(0, 1000), st.integers(0, 2**20), st.booleans())
-@settings(deadline=None, max_examples=examples(30))
+@settings(deadline=None, max_examples=30)
 def test_rotation_is_undone(seed: int, start: int, half: bool) -> None:
     block = block_of(seed, start=start, half=half)
     shape, turn = BlockShape.of(block), rotation(profile().frequencies, start, 64)
@@ -218,7 +217,7 @@ def test_a_file_that_contradicts_itself_is_refused(
 
 
 @given(st.data())
-@settings(deadline=None, max_examples=examples(60))
+@settings(deadline=None, max_examples=60)
 def test_damage_is_a_refusal(tmp_path_factory: pytest.TempPathFactory, data: st.DataObject) -> None:
     path = tmp_path_factory.mktemp("profile") / "made-up.kvprofile"
     write_kv_profile(profile(), path)

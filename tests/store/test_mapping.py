@@ -31,7 +31,6 @@ from antiphon.store.transfer import MappedRegion, Miss
 from antiphon.store.transfer.page_copy import Places, copy_pages
 from antiphon.store.transfer.region_header import RegionHeader
 from antiphon.types import OfferedPage, PagePull
-from examples import examples
 
 PAGES = SHAPE.pages
 
@@ -160,7 +159,7 @@ def test_an_impossible_page_is_a_miss(owner, own, mapped, change) -> None:
     assert not page_of(own, 0).any()
 
 
-@settings(deadline=None, max_examples=examples(200))
+@settings(deadline=None, max_examples=200)
 @given(
     st.lists(
         st.builds(

@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 from antiphon.errors import BugError
 from antiphon.store.codec.matrix_product import PANEL, PackedMatrix
 from antiphon.store.codec.sines import cosines_and_sines
-from examples import examples
 
 
 def fused(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> np.ndarray:
@@ -27,7 +26,7 @@ def fused(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> np.ndarray:
 
 
 @given(st.integers(0, 2**32), st.integers(0, 14), st.integers(0, 9), st.integers(1, 2 * PANEL + 3))
-@settings(deadline=None, max_examples=examples(60))
+@settings(deadline=None, max_examples=60)
 def test_a_product_is_one_chain_of_fused_multiply_adds(
     seed: int, tokens: int, depth: int, columns: int
 ) -> None:

@@ -11,7 +11,6 @@ from region_kit import SHAPE, offered, page_of, pull, region, write
 
 from antiphon.store.transfer import MappedRegion, Miss, OwnedRegion, Part
 from antiphon.types import OfferedPage
-from examples import examples
 
 BYTES = SHAPE.page_bytes
 HALVES = (Part(0, 512, last=False), Part(512, BYTES, last=True))
@@ -36,7 +35,7 @@ def cuts() -> st.SearchStrategy[tuple[Part, ...]]:
     return st.sets(st.integers(1, 3)).map(lambda some: parts(list(some)))
 
 
-@settings(deadline=None, max_examples=examples(60))
+@settings(deadline=None, max_examples=60)
 @given(cuts(), st.lists(st.integers(0, 7), min_size=1, max_size=8, unique=True), st.integers(0, 99))
 def test_in_parts_comes_what_would_come_at_once(
     sides: tuple[OwnedRegion, OwnedRegion, MappedRegion],

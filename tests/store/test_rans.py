@@ -19,9 +19,8 @@ from antiphon.store.codec.rans import (
     decode,
     encode,
 )
-from examples import examples
 
-FEW = settings(deadline=None, max_examples=examples(60))
+FEW = settings(deadline=None, max_examples=60)
 
 
 def spread(weights: np.ndarray) -> np.ndarray:

@@ -35,10 +35,9 @@ from antiphon.store.record.record_header import (
     digest_of,
 )
 from antiphon.types import KvShape
-from examples import examples
 
 VECTORS = json.loads((Path(__file__).parent / "record_vectors.json").read_text())
-DECODE_SETTINGS = settings(deadline=None, max_examples=examples(300))
+DECODE_SETTINGS = settings(deadline=None, max_examples=300)
 
 names = st.binary(max_size=64)
 texts = st.text(max_size=100)

@@ -17,7 +17,6 @@ from antiphon.errors import PeerError, UsageError
 from antiphon.store.transfer import MappedRegion
 from antiphon.store.transfer import region as region_module
 from antiphon.store.transfer.region_header import HEADER_BYTES, RegionHeader
-from examples import examples
 
 HEADER = RegionHeader.of(SHAPE)
 
@@ -143,7 +142,7 @@ def test_a_header_comes_back(pages: int, page_bytes: int, layout: str) -> None:
     assert RegionHeader.decoded(data, header.region_bytes) == header
 
 
-@settings(max_examples=examples(500))
+@settings(max_examples=500)
 @given(st.data())
 def test_a_hostile_header_is_refused_or_lies_within_the_file(data: st.DataObject) -> None:
     encoded = bytearray(HEADER.encoded())

@@ -14,7 +14,6 @@ from antiphon.errors import BugError, UsageError
 from antiphon.store.transfer import MappedRegion, Miss, OwnedRegion
 from antiphon.store.transfer import region as region_module
 from antiphon.types import PagePull
-from examples import examples
 
 PAGES = 40
 LATER = replace(SHAPE, page_bytes=mmap.PAGESIZE, pages=PAGES)
@@ -46,7 +45,7 @@ def test_pages_that_share_a_page_of_the_system_have_it_both() -> None:
     assert taken(owner) == 2 * mmap.PAGESIZE
 
 
-@settings(max_examples=examples(50), deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(st.lists(st.lists(st.integers(0, PAGES - 1), max_size=6), max_size=6))
 def test_whatever_is_written_has_memory(writes: list[list[int]]) -> None:
     owner = later()

@@ -20,7 +20,6 @@ from antiphon.store.record import (
 )
 from antiphon.store.remote import RemoteTier
 from antiphon.types import Tier
-from examples import examples
 
 
 class Values:
@@ -121,7 +120,7 @@ def test_names_say_the_version_of_the_format() -> None:
     assert values.kept == {b"antiphon:kv:1:" + key_of(0): record_of(0)}
 
 
-@settings(deadline=None, max_examples=examples(100))
+@settings(deadline=None, max_examples=100)
 @given(st.data())
 def test_values_that_were_changed_are_misses(data: st.DataObject) -> None:
     """LMCache 1810: killing the remote store garbled the answers."""

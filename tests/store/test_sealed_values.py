@@ -7,7 +7,6 @@ from record_kit import key_of, pages_of, record_of
 from test_remote import Values, dropped, got, put, remote
 
 from antiphon.store.record.record_seal import RecordSeal
-from examples import examples
 
 SEAL, OTHER = RecordSeal(bytes(range(32))), RecordSeal(bytes(range(1, 33)))
 NAME = b"antiphon:sealed-kv:1:" + SEAL.name.hex().encode() + b":"
@@ -49,7 +48,7 @@ def value() -> bytes:
     return values.kept[NAME + key_of(0)]
 
 
-@settings(deadline=None, max_examples=examples(100))
+@settings(deadline=None, max_examples=100)
 @given(st.data())
 def test_values_that_were_changed_are_misses(value: bytes, data: st.DataObject) -> None:
     changed = bytearray(value)

@@ -12,7 +12,6 @@ from record_kit import header_of, key_of, record_of
 from antiphon.store.disk.disk_calls import DiskCalls
 from antiphon.store.disk.segment_scan import Scan, scan
 from antiphon.store.record import ALIGNMENT, LIVE, REMOVED, RecordProblem
-from examples import examples
 
 RECORDS = [record_of(number) for number in range(5)]
 SIZE = len(RECORDS[0])
@@ -82,7 +81,7 @@ pieces = st.one_of(
 edits = st.lists(st.tuples(st.integers(0, 2**16), st.integers(0, 255)), max_size=4)
 
 
-@settings(deadline=None, max_examples=examples(300))
+@settings(deadline=None, max_examples=300)
 @given(st.lists(pieces, max_size=8), edits, st.booleans())
 def test_whatever_lies_there_only_right_blocks_are_given(
     parts: list[bytes], changes: list[tuple[int, int]], align: bool

@@ -28,7 +28,6 @@ from antiphon.store.transfer import Miss, OwnedRegion
 from antiphon.store.transfer.mapping import pull_table
 from antiphon.store.transfer.tcp import PageClient, StreamLimits
 from antiphon.types import DataAccess
-from examples import examples
 
 MANY = 96
 """Pages of a longer pull: 4.5 MiB."""
@@ -57,7 +56,7 @@ def until(what) -> None:
         time.sleep(0.002)
 
 
-@settings(max_examples=examples(25), deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(at=st.integers(0, 6 * PAGE_BYTES), sealed=st.booleans())
 def test_a_bit_that_was_changed_on_its_way_is_a_miss_or_asked_for_again(
     owner: OwnerProcess, at: int, sealed: bool

@@ -24,7 +24,6 @@ from antiphon.store.transfer.tcp.frames import Request
 from antiphon.store.transfer.tcp.handshake import RefusedError, Shape, introduce
 from antiphon.store.transfer.tcp.handshake_places import HandshakePlaces
 from antiphon.types import DataAccess
-from examples import examples
 
 CHALLENGE_BYTES, ANSWER_BYTES, PROOF_BYTES = 42, 50, 32
 LIMITS = ServerLimits(handshake_s=0.5, handshakes=4, connections=8, stall_s=0.5)
@@ -123,7 +122,7 @@ def test_a_proof_can_be_used_once(server: PageServer, access: DataAccess) -> Non
         assert rest_of(connection) == b""
 
 
-@settings(max_examples=examples(30), deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(data=st.binary(min_size=1, max_size=200))
 def test_no_bytes_of_a_stranger_get_an_answer(server: PageServer, data: bytes) -> None:
     with connected(server) as connection:
@@ -169,7 +168,7 @@ def test_whoever_is_silent_loses_its_place_to_who_comes_after_it(address: str) -
                 connection.close()
 
 
-@settings(max_examples=examples(100))
+@settings(max_examples=100)
 @given(st.lists(st.tuples(st.integers(0, 3), st.booleans()), max_size=60))
 def test_places_are_bounded_and_who_goes_is_of_the_crowd(guests: list[tuple[int, bool]]) -> None:
     places: HandshakePlaces[int] = HandshakePlaces(6, 3)

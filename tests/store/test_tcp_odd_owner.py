@@ -19,7 +19,6 @@ from antiphon.store.transfer.page_copy import GOOD, OVERTAKEN, STALE
 from antiphon.store.transfer.tcp.frames import Request
 from antiphon.store.transfer.tcp.handshake import Shape, greet
 from antiphon.types import DataAccess
-from examples import examples
 
 KEY_ID, KEY = bytes(16), bytes(range(32))
 ASKED = (2, 3, 5)
@@ -90,7 +89,7 @@ def test_control_an_owner_that_tells_the_truth_is_believed() -> None:
     assert bad == 0
 
 
-@settings(max_examples=examples(30), deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(
     before=st.binary(min_size=3, max_size=3),
     after=st.binary(min_size=3, max_size=3),

@@ -27,7 +27,6 @@ from antiphon.store.transfer import Miss, OwnedRegion, Part
 from antiphon.store.transfer.tcp import PageClient
 from antiphon.store.transfer.tcp.reading import Reading
 from antiphon.types import OfferedPage, PagePull
-from examples import examples
 
 THIRDS = tuple(
     Part(at * PAGE_BYTES // 3, (at + 1) * PAGE_BYTES // 3, last=at == 2) for at in range(3)
@@ -51,7 +50,7 @@ def client(owner: OwnerProcess, own: OwnedRegion) -> Iterator[PageClient]:
         yield made
 
 
-@settings(max_examples=examples(40), deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(
     pairs=st.lists(
         st.tuples(st.integers(0, PAGES - 1), st.integers(0, PAGES - 1)), max_size=PAGES

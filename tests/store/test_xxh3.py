@@ -8,7 +8,6 @@ from hypothesis import strategies as st
 from numba import njit
 
 from antiphon.store.transfer.xxh3 import LEAST_BYTES, STRIPE_BYTES, hashing
-from examples import examples
 
 _read, _copy = hashing(copies=False), hashing(copies=True)
 MOST_STRIPES = 70
@@ -31,7 +30,7 @@ def aligned(stripes: int) -> np.ndarray:
     return memory[first : first + stripes * STRIPE_BYTES]
 
 
-@settings(deadline=None, max_examples=examples(200))
+@settings(deadline=None, max_examples=200)
 @given(st.integers(LEAST_BYTES // STRIPE_BYTES, MOST_STRIPES), st.integers(0, 2**32))
 def test_equals_the_library_and_copies_exactly(stripes: int, seed: int) -> None:
     source, target = aligned(stripes), aligned(stripes + 2)

@@ -11,7 +11,6 @@ from antiphon.errors import BugError, ClientError, ModelFileError
 from antiphon.testing.text_corpus import CORPUS
 from antiphon.text import ChatTemplate
 from antiphon.text.special_text import Disguise, SpecialText
-from examples import examples
 
 CHATML = (
     "{% for m in messages %}{{ '<|im_start|>' + m['role'] + '\n' + m['content'] + "
@@ -71,7 +70,7 @@ def template(smollm, smollm_source):
 
 
 @given(messages=chats(TEXT), add=st.booleans())
-@settings(max_examples=examples(200), deadline=None)
+@settings(max_examples=200, deadline=None)
 def test_same_ids_as_transformers(smollm, published, template, messages, add):
     expected = published.apply_chat_template(
         messages, add_generation_prompt=add, tokenize=True, return_dict=False
@@ -80,7 +79,7 @@ def test_same_ids_as_transformers(smollm, published, template, messages, add):
 
 
 @given(messages=chats(TEXT))
-@settings(max_examples=examples(60), deadline=None)
+@settings(max_examples=60, deadline=None)
 def test_same_text_as_transformers_for_a_demanding_template(smollm, published, messages):
     template = ChatTemplate(LLAMA3_STYLE, smollm.bos_token, smollm.eos_token)
     expected = published.apply_chat_template(
@@ -94,14 +93,14 @@ def test_same_text_as_transformers_for_a_demanding_template(smollm, published, m
 
 
 @given(contents=st.lists(st.lists(SPELLINGS, max_size=6).map("".join), min_size=1, max_size=4))
-@settings(max_examples=examples(200), deadline=None)
+@settings(max_examples=200, deadline=None)
 def test_content_never_becomes_a_special_token(smollm, template, contents):
     messages = [{"role": "user", "content": content} for content in contents]
     assert own_specials(smollm, template, messages) == [1, 2, *[1, 2] * len(messages), 1]
 
 
 @given(contents=st.lists(st.lists(SPELLINGS, max_size=6).map("".join), min_size=1, max_size=4))
-@settings(max_examples=examples(200), deadline=None)
+@settings(max_examples=200, deadline=None)
 def test_hidden_text_is_still_there(smollm, template, contents):
     messages = [{"role": "user", "content": content} for content in contents]
     text = smollm.decode(template.encode(smollm, messages), skip_specials=False)
@@ -110,7 +109,7 @@ def test_hidden_text_is_still_there(smollm, template, contents):
 
 
 @given(parts=st.lists(st.lists(SPELLINGS, max_size=3).map("".join), min_size=1, max_size=5))
-@settings(max_examples=examples(200), deadline=None)
+@settings(max_examples=200, deadline=None)
 def test_parts_do_not_add_up_to_a_special_token(smollm, parts):
     """A template that joins (and strips) parts must not complete what one part began."""
     template = ChatTemplate(

@@ -12,7 +12,6 @@ from tokenizers import models, normalizers, trainers
 from antiphon.checkpoint.tokenizer_source import GgufTokenizer
 from antiphon.testing.text_corpus import CORPUS
 from antiphon.text import Tokenizer
-from examples import examples
 
 _TRAINING = (
     "The quick brown fox said that the other theatre was not there. naïve café <s>s</s> " * 3
@@ -83,7 +82,7 @@ TEXTS = st.lists(st.one_of(PIECES, st.text(st.characters(codec="utf-8"), max_siz
 
 
 @given(text=TEXTS.map("".join))
-@settings(max_examples=examples(400), deadline=None)
+@settings(max_examples=400, deadline=None)
 def test_ids_follow_the_definition(tokenizer, text):
     assert list(tokenizer.encode(text)) == by_definition(text)
 
@@ -105,7 +104,7 @@ def test_beginning_of_sequence_is_added_on_demand(tokenizer):
 
 
 @given(ids=st.lists(st.integers(0, len(SOURCE.tokens) - 1), max_size=30))
-@settings(max_examples=examples(200), deadline=None)
+@settings(max_examples=200, deadline=None)
 def test_decodes_as_the_library_where_bytes_are_text(tokenizer, ids):
     ours = tokenizer.decode(ids)
     if "\ufffd" not in ours:

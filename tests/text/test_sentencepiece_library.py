@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 from antiphon.checkpoint.tokenizer_source import GgufTokenizer
 from antiphon.testing.text_corpus import CORPUS
 from antiphon.text import TextStream, Tokenizer
-from examples import examples
 
 USER_DEFINED = ("<tool>", "\n\n", "\t\t\t")
 
@@ -79,7 +78,7 @@ TEXTS = st.lists(AWKWARD, max_size=30).map("".join)
 
 
 @given(text=TEXTS)
-@settings(max_examples=examples(400), deadline=None)
+@settings(max_examples=400, deadline=None)
 def test_the_same_ids_and_the_text_again(pair: Pair, text: str) -> None:
     found = pair.ours.encode(text)
     assert list(found) == pair.theirs.encode(text)
@@ -87,7 +86,7 @@ def test_the_same_ids_and_the_text_again(pair: Pair, text: str) -> None:
 
 
 @given(data=st.data())
-@settings(max_examples=examples(200), deadline=None)
+@settings(max_examples=200, deadline=None)
 def test_the_same_text_of_any_ids(pair: Pair, data: st.DataObject) -> None:
     """But for bytes that are no text, which the library replaces one by one, and a space spelled
     as a byte at the start, which `transformers` takes for the one before the text, as we do.
@@ -100,7 +99,7 @@ def test_the_same_text_of_any_ids(pair: Pair, data: st.DataObject) -> None:
 
 
 @given(text=TEXTS)
-@settings(max_examples=examples(100), deadline=None)
+@settings(max_examples=100, deadline=None)
 def test_a_stream_is_the_text_too(pair: Pair, text: str) -> None:
     stream = TextStream(pair.ours)
     deltas = [stream.push(token_id) for token_id in pair.ours.encode(text)]

@@ -6,7 +6,6 @@ from hypothesis import strategies as st
 
 from antiphon.errors import ClientError
 from antiphon.text.stop_strings import StopStrings
-from examples import examples
 
 LETTERS = st.text("ab😀", max_size=12)
 STOPS = st.lists(st.text("ab😀", min_size=1, max_size=4), min_size=1, max_size=4)
@@ -35,14 +34,14 @@ def run(pieces, stops):
 
 
 @given(pieces=st.lists(LETTERS, max_size=8), stops=STOPS)
-@settings(max_examples=examples(1000), deadline=None)
+@settings(max_examples=1000, deadline=None)
 def test_cuts_where_the_definition_says(pieces, stops):
     texts, stopped, _ = run(pieces, stops)
     assert ("".join(texts), stopped) == by_definition("".join(pieces), stops)
 
 
 @given(pieces=st.lists(LETTERS, max_size=8), stops=STOPS)
-@settings(max_examples=examples(500), deadline=None)
+@settings(max_examples=500, deadline=None)
 def test_holds_back_only_what_could_begin_a_stop_string(pieces, stops):
     """Before a stop: what was sent plus the longest end that begins a stop string is all text."""
     texts, _, fed = run(pieces, stops)
@@ -59,7 +58,7 @@ def test_holds_back_only_what_could_begin_a_stop_string(pieces, stops):
 
 
 @given(pieces=st.lists(LETTERS, max_size=8), stops=STOPS)
-@settings(max_examples=examples(500), deadline=None)
+@settings(max_examples=500, deadline=None)
 def test_stops_with_the_piece_that_decides_it(pieces, stops):
     """No later than when the match is complete and no earlier start is possible any more."""
     _, stopped, fed = run(pieces, stops)

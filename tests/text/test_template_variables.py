@@ -12,7 +12,6 @@ from antiphon.checkpoint import open_checkpoint
 from antiphon.errors import ClientError
 from antiphon.testing.tiny_models import TINY_SPEC, random_tensors, write_hf_folder
 from antiphon.text import ChatTemplate, Tokenizer
-from examples import examples
 
 TEMPLATE = """{{ bos_token }}
 {%- if tools %}
@@ -83,7 +82,7 @@ VARIABLES = st.fixed_dictionaries(
 
 
 @given(variables=VARIABLES, add=st.booleans())
-@settings(max_examples=examples(150), deadline=None)
+@settings(max_examples=150, deadline=None)
 def test_same_ids_as_transformers(
     tokenizer: Tokenizer, template: ChatTemplate, oracle: Any, variables: dict[str, Any], add: bool
 ) -> None:
@@ -100,7 +99,7 @@ def test_same_ids_as_transformers(
 
 
 @given(title=TEXT, text=TEXT, effort=TEXT)
-@settings(max_examples=examples(150), deadline=None)
+@settings(max_examples=150, deadline=None)
 def test_no_variable_becomes_a_special_token(
     tokenizer: Tokenizer, template: ChatTemplate, title: str, text: str, effort: str
 ) -> None:

@@ -7,7 +7,6 @@ from test_sentencepiece import SOURCE as SENTENCEPIECE
 
 from antiphon.testing.text_corpus import CORPUS
 from antiphon.text import TextStream, Tokenizer
-from examples import examples
 
 EMOJI = "👩‍👩‍👧‍👦🏳️‍🌈𝔘é"
 
@@ -40,7 +39,7 @@ def joined(deltas, last):
 
 
 @given(data=st.data(), skip=st.booleans())
-@settings(max_examples=examples(300), deadline=None)
+@settings(max_examples=300, deadline=None)
 def test_joined_deltas_are_the_decoded_text(tokenizer, data, skip):
     ids = data.draw(id_lists(tokenizer))
     deltas, last = run(tokenizer, ids, skip_specials=skip)
@@ -51,7 +50,7 @@ def test_joined_deltas_are_the_decoded_text(tokenizer, data, skip):
 @given(
     data=st.data(), stop=st.lists(st.text(" eath\n😀é\ufffd", min_size=1, max_size=3), max_size=3)
 )
-@settings(max_examples=examples(300), deadline=None)
+@settings(max_examples=300, deadline=None)
 def test_the_text_is_cut_before_the_first_stop_string(tokenizer, data, stop):
     ids = data.draw(id_lists(tokenizer))
     deltas, last = run(tokenizer, ids, stop=stop)
@@ -63,7 +62,7 @@ def test_the_text_is_cut_before_the_first_stop_string(tokenizer, data, stop):
 
 
 @given(data=st.data())
-@settings(max_examples=examples(200), deadline=None)
+@settings(max_examples=200, deadline=None)
 def test_never_half_a_character(smollm, data):
     """Of text that is valid, every delta is valid: no U+FFFD for what the next token completes."""
     text = data.draw(st.lists(st.sampled_from((*EMOJI, " ", "a", "😀")), max_size=12).map("".join))
@@ -73,7 +72,7 @@ def test_never_half_a_character(smollm, data):
 
 
 @given(data=st.data(), stop=st.sampled_from([(), ("the",), ("a", "ab")]))
-@settings(max_examples=examples(200), deadline=None)
+@settings(max_examples=200, deadline=None)
 def test_offsets_say_where_each_token_begins(tokenizer, data, stop):
     ids = data.draw(id_lists(tokenizer))
     deltas, last = run(tokenizer, ids, stop=stop)

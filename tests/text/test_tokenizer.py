@@ -12,7 +12,6 @@ from antiphon.checkpoint.tokenizer_source import TokenizerFiles
 from antiphon.errors import ClientError, ModelFileError
 from antiphon.testing.text_corpus import CORPUS
 from antiphon.text import Tokenizer
-from examples import examples
 
 SPECIALS = ("<|im_start|>", "<|im_end|>", "<|endoftext|>", "<repo_name>")
 
@@ -40,13 +39,13 @@ texts = st.lists(
 
 
 @given(text=texts)
-@settings(max_examples=examples(200), deadline=None)
+@settings(max_examples=200, deadline=None)
 def test_user_text_never_becomes_a_special_token(smollm, text):
     assert not any(smollm.is_special(token_id) for token_id in smollm.encode(text))
 
 
 @given(text=st.text(st.characters(codec="utf-8"), max_size=60))
-@settings(max_examples=examples(200), deadline=None)
+@settings(max_examples=200, deadline=None)
 def test_text_comes_back(smollm, text):
     """But for the 21 bytes that the vocabulary lacks, which are left out (as by the original)."""
     kept = b"".join(bytes([b]) for b in text.encode() if b not in LACKING)
@@ -54,7 +53,7 @@ def test_text_comes_back(smollm, text):
 
 
 @given(text=st.text(st.characters(codec="utf-8"), max_size=60) | texts)
-@settings(max_examples=examples(200), deadline=None)
+@settings(max_examples=200, deadline=None)
 def test_no_text_has_fewer_tokens_than_its_size_says(smollm, text):
     size_bytes = sum(b not in LACKING for b in text.encode())
     assert smollm.fewest_tokens(size_bytes) <= len(smollm.encode(text))
@@ -68,7 +67,7 @@ def test_the_longest_token_sets_the_least_number_of_tokens(smollm):
 
 
 @given(ids=st.lists(st.integers(0, 49151), max_size=30), skip=st.booleans())
-@settings(max_examples=examples(300), deadline=None)
+@settings(max_examples=300, deadline=None)
 def test_decodes_as_the_library_does(smollm, ids, skip):
     expected = smollm._backend.decode(ids, skip_special_tokens=skip)
     assert smollm.decode(ids, skip_specials=skip) == expected
@@ -143,7 +142,7 @@ def small_tokenizer(tmp_path, **flags) -> Tokenizer:
 
 @pytest.mark.parametrize("flags", [{}, {"lstrip": True}, {"rstrip": True}])
 @given(parts=st.lists(st.sampled_from(("a", "b ", " ", "\n", "<|end|>", "<｜x▁y｜>", "<|"))))
-@settings(max_examples=examples(60), deadline=None)
+@settings(max_examples=60, deadline=None)
 def test_splitting_at_special_tokens_is_what_the_library_does(tmp_path_factory, flags, parts):
     tokenizer = small_tokenizer(tmp_path_factory.mktemp("small"), **flags)
     text = "".join(parts)

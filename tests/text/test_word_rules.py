@@ -14,7 +14,6 @@ from antiphon.checkpoint.tokenizer_source import GgufTokenizer
 from antiphon.testing.text_corpus import CORPUS, DIGITS_AFTER_BLANKS
 from antiphon.text import Tokenizer
 from antiphon.text.word_rules import COMPOSED, WORD_RULES, word_rule
-from examples import examples
 
 AWKWARD = st.one_of(
     st.characters(codec="utf-8"),
@@ -53,7 +52,7 @@ def words(rule: pre_tokenizers.PreTokenizer, text: str) -> list[str]:
 
 @pytest.mark.parametrize("pre", WORD_RULES)
 @given(text=TEXTS)
-@settings(max_examples=examples(40), deadline=None)
+@settings(max_examples=40, deadline=None)
 def test_every_text_comes_back(pre: str, text: str) -> None:
     wanted = normalize("NFC", text) if pre in COMPOSED else text
     assert tokenizer(pre).decode(tokenizer(pre).encode(text)) == wanted
@@ -63,7 +62,7 @@ def test_every_text_comes_back(pre: str, text: str) -> None:
     "pre", sorted({*WORD_RULES} & {*transformers_rules.GGUF_PRE_TOKENIZER_SPLITS})
 )
 @given(text=TEXTS)
-@settings(max_examples=examples(80), deadline=None)
+@settings(max_examples=80, deadline=None)
 def test_the_words_that_transformers_cuts(pre: str, text: str) -> None:
     pattern = transformers_rules.GGUF_PRE_TOKENIZER_SPLITS[pre]
     theirs = pre_tokenizers.Sequence(

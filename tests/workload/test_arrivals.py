@@ -20,7 +20,6 @@ from antiphon.workload import (
     Sine,
     poisson,
 )
-from examples import examples
 
 seeds = st.integers(0, 2**40)
 rates = st.floats(0.01, 1000)
@@ -55,7 +54,7 @@ def gaps(times: Sequence[float]) -> list[float]:
     return [b - a for a, b in pairwise([0.0, *times])]
 
 
-@settings(deadline=None, max_examples=examples(100))
+@settings(deadline=None, max_examples=100)
 @given(arrivals(), seeds)
 def test_times_are_in_order_and_the_same_each_time(source: Arrivals, seed: int) -> None:
     times = first(source, 50, seed)
@@ -63,14 +62,14 @@ def test_times_are_in_order_and_the_same_each_time(source: Arrivals, seed: int) 
     assert all(0 <= a <= b < math.inf for a, b in pairwise(times))
 
 
-@settings(deadline=None, max_examples=examples(100))
+@settings(deadline=None, max_examples=100)
 @given(arrivals(), seeds)
 def test_seeds_differ_but_where_nothing_is_drawn(source: Arrivals, seed: int) -> None:
     same = first(source, 20, seed) == first(source, 20, seed + 1)
     assert same == isinstance(source, Constant)
 
 
-@settings(deadline=None, max_examples=examples(100))
+@settings(deadline=None, max_examples=100)
 @given(arrivals(), rates)
 def test_another_rate_is_the_same_pattern(source: Arrivals, rate: float) -> None:
     scaled = source.at_rate(rate)

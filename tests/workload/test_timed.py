@@ -15,12 +15,11 @@ from antiphon.workload import (
     parse_workload,
     timed,
 )
-from examples import examples
 
 FIXED = parse_workload("fixed:input=8,output=4")
 
 
-@settings(deadline=None, max_examples=examples(30))
+@settings(deadline=None, max_examples=30)
 @given(st.integers(0, 2**40), st.integers(0, 50), st.floats(0, 20))
 def test_sessions_come_in_order_within_both_limits(
     seed: int, limit: int, duration_s: float

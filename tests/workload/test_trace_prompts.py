@@ -12,7 +12,6 @@ from antiphon.text import Tokenizer
 from antiphon.workload import TraceAsk, TraceRow, TraceScale, at_rate, thinned, trace_asks
 from antiphon.workload.asks import WORDS
 from antiphon.workload.trace_prompts import ID_WORDS, block_words
-from examples import examples
 
 BLOCK = 512
 SCALE = TraceScale(block_tokens=32)
@@ -47,7 +46,7 @@ def common(one: Sequence[object], other: Sequence[object]) -> int:
     return len(list(takewhile(lambda pair: pair[0] == pair[1], pairs)))
 
 
-@settings(deadline=None, max_examples=examples(200))
+@settings(deadline=None, max_examples=200)
 @given(rows(), rows(), seeds)
 def test_prompts_share_text_exactly_as_far_as_their_ids(
     one: TraceRow, other: TraceRow, seed: int

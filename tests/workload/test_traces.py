@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 
 from antiphon.errors import UsageError
 from antiphon.workload import TRACE_BLOCK_TOKENS, TraceRow, read_azure, read_mooncake
-from examples import examples
 
 EXCERPTS = Path(__file__).parent / "excerpts"
 WHOLE = Path(__file__).parents[3] / "shared/traces"
@@ -146,7 +145,7 @@ def test_rows_are_read_as_they_are_asked_for(tmp_path: Path) -> None:
     assert len(list(islice(read_mooncake(file), 3))) == 3
 
 
-@settings(deadline=None, max_examples=examples(100))
+@settings(deadline=None, max_examples=100)
 @given(
     st.lists(
         st.tuples(st.integers(0, 10**6), st.integers(1, 5000), st.integers(0, 500)), max_size=8

@@ -29,7 +29,6 @@ from antiphon.core.planner import (
     to_leave,
 )
 from antiphon.types import Role, WorkerId
-from examples import examples
 
 PREFILL, DECODE, MIXED = Role.PREFILL, Role.DECODE, Role.MIXED
 DEVICES = {PREFILL: 2, DECODE: 1, MIXED: 1}
@@ -232,7 +231,7 @@ def picked(among, which: int):
 
 
 class TestOrders(Orders.TestCase):
-    settings = settings(max_examples=examples(150), stateful_step_count=40, deadline=None)
+    settings = settings(max_examples=150, stateful_step_count=40, deadline=None)
 
 
 class Unlimited(MoveBook):

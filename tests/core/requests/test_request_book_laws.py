@@ -21,7 +21,6 @@ from antiphon.types import (
     RouterConfig,
     WorkerId,
 )
-from examples import examples
 
 TestLaws = HostileFleet.TestCase
 
@@ -94,7 +93,5 @@ class RoutedFleet(HostileFleet):
         assert self.true.open_requests == 0, "the router remembers what is over"
 
 
-RoutedFleet.TestCase.settings = settings(
-    deadline=None, max_examples=examples(75), stateful_step_count=50
-)
+RoutedFleet.TestCase.settings = settings(deadline=None, max_examples=75, stateful_step_count=50)
 TestLawsWithTheRouter = RoutedFleet.TestCase

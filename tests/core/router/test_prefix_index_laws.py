@@ -17,7 +17,6 @@ from kv_holder import Holder, Link
 from antiphon.core.router import PrefixIndex
 from antiphon.core.router.kv_feed import FeedLimits, KvFeed
 from antiphon.types import STORE, BlockKey, KvChange, KvDump, KvEvents, KvReplay, Tier, WorkerId
-from examples import examples
 
 WORKERS = [WorkerId("w0"), WorkerId("w1")]
 NAMES = [*WORKERS, STORE]
@@ -161,10 +160,10 @@ class Indexing(RuleBasedStateMachine):
 
 
 TestIndexing = Indexing.TestCase
-TestIndexing.settings = settings(deadline=None, max_examples=examples(150), stateful_step_count=40)
+TestIndexing.settings = settings(deadline=None, max_examples=150, stateful_step_count=40)
 
 
-@settings(deadline=None, max_examples=examples(100))
+@settings(deadline=None, max_examples=100)
 @given(
     st.lists(st.tuples(st.sampled_from(KEYS), st.booleans()), max_size=40),
     st.integers(1, 5),

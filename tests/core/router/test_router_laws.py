@@ -36,7 +36,6 @@ from antiphon.types import (
     WorkerJoined,
     WorkerReported,
 )
-from examples import examples
 
 POLICIES = ["slo", "random", "round-robin", "least-loaded", "prefix-gated", "overlap-cost"]
 NAMES = [WorkerId(f"w{number}") for number in range(4)]
@@ -209,10 +208,10 @@ class Routing(RuleBasedStateMachine):
 
 
 TestRouting = Routing.TestCase
-TestRouting.settings = settings(deadline=None, max_examples=examples(80), stateful_step_count=40)
+TestRouting.settings = settings(deadline=None, max_examples=80, stateful_step_count=40)
 
 
-@settings(deadline=None, max_examples=examples(60))
+@settings(deadline=None, max_examples=60)
 @given(
     st.permutations(range(6)), st.sampled_from(POLICIES), st.lists(views, min_size=6, max_size=6)
 )
@@ -246,7 +245,7 @@ def burst_spread(made: Router, count: int, tokens: int) -> int:
 bursts = st.tuples(st.integers(1, 8), st.integers(1, 40), st.integers(1, 300))
 
 
-@settings(deadline=None, max_examples=examples(60))
+@settings(deadline=None, max_examples=60)
 @given(bursts, st.sampled_from(["slo", "round-robin", "least-loaded"]))
 def test_a_burst_is_spread_evenly(burst: tuple[int, int, int], policy: str) -> None:
     workers, count, tokens = burst
@@ -254,7 +253,7 @@ def test_a_burst_is_spread_evenly(burst: tuple[int, int, int], policy: str) -> N
     assert burst_spread(made, count, tokens) <= 1
 
 
-@settings(deadline=None, max_examples=examples(60))
+@settings(deadline=None, max_examples=60)
 @given(bursts)
 def test_a_split_burst_is_spread_evenly_over_both_pools(burst: tuple[int, int, int]) -> None:
     workers, count, tokens = burst[0], burst[1], burst[2] + 200  # too long for decode workers
@@ -282,7 +281,7 @@ def paced_counts(made: Router, count: int) -> list[int]:
     return sorted(counts.values())
 
 
-@settings(deadline=None, max_examples=examples(30))
+@settings(deadline=None, max_examples=30)
 @given(st.integers(1, 6), st.integers(1, 30), st.sampled_from(["slo", "least-loaded"]))
 def test_paced_requests_are_spread_though_every_report_says_no_load(
     workers: int, count: int, policy: str
@@ -296,7 +295,7 @@ def test_paced_requests_are_spread_though_every_report_says_no_load(
 # ── room ─────────────────────────────────────────────────────────────────────────────────────
 
 
-@settings(deadline=None, max_examples=examples(60))
+@settings(deadline=None, max_examples=60)
 @given(st.lists(st.integers(1, 8000), max_size=40), st.integers(0, PAGES // 2))
 def test_what_a_prefill_pool_owes_stays_within_half_of_it(prompts: list[int], offered: int) -> None:
     made = router(info("p", Role.PREFILL), info("d", Role.DECODE))
@@ -307,7 +306,7 @@ def test_what_a_prefill_pool_owes_stays_within_half_of_it(prompts: list[int], of
         assert 2 * owed <= PAGES
 
 
-@settings(deadline=None, max_examples=examples(60))
+@settings(deadline=None, max_examples=60)
 @given(st.sets(st.integers(0, 5), max_size=5), st.sampled_from(POLICIES), st.integers(0, 99))
 def test_nobody_waits_for_a_full_worker_while_another_has_room(
     full: set[int], policy: str, seed: int

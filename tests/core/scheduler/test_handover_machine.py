@@ -23,7 +23,6 @@ from antiphon.errors import BugError
 from antiphon.sim.law import check_pages
 from antiphon.testing import laws
 from antiphon.testing.strategies import WorkerSetup, fetches, requests, worker_setups
-from examples import examples
 
 
 class HandoverMachine(RuleBasedStateMachine):
@@ -163,7 +162,7 @@ class HandoverMachine(RuleBasedStateMachine):
 
 
 HandoverMachine.TestCase.settings = settings(
-    max_examples=examples(120), stateful_step_count=40, deadline=None
+    max_examples=120, stateful_step_count=40, deadline=None
 )
 TestHandoverMachine = HandoverMachine.TestCase
 

@@ -43,10 +43,9 @@ from antiphon.types import (
     StepResult,
     WorkerView,
 )
-from examples import examples
 
 SETTINGS = settings(
-    max_examples=examples(120),
+    max_examples=120,
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
@@ -209,7 +208,7 @@ def digest(setup: WorkerSetup, workload: Workload) -> str:
     return blake2b(repr((log.happenings, log.plans, log.views)).encode()).hexdigest()
 
 
-@settings(SETTINGS, max_examples=examples(40))
+@settings(SETTINGS, max_examples=40)
 @given(worker_setups(), workloads(fetching=True))
 def test_i7_the_same_run_gives_the_same_bytes(setup: WorkerSetup, workload: Workload) -> None:
     assert digest(setup, workload) == digest(setup, workload)
@@ -233,9 +232,8 @@ def test_i7_the_bytes_do_not_depend_on_the_process() -> None:
     code = f"import {here.stem} as t; print(t.fixed_run())"
     digests = []
     for seed in ("1", "2"):
-        paths = (here.parent, here.parents[2], here.parents[3] / "src")
-        joined = os.pathsep.join(map(str, paths))
-        environment = dict(os.environ, PYTHONHASHSEED=seed, PYTHONPATH=joined)
+        paths = f"{here.parent}:{here.parents[3] / 'src'}"
+        environment = dict(os.environ, PYTHONHASHSEED=seed, PYTHONPATH=paths)
         done = subprocess.run(
             [sys.executable, "-c", code],
             env=environment,
@@ -281,7 +279,7 @@ def foreseen(setup: WorkerSetup, workload: Workload, ends_at: int) -> bool:
     return False
 
 
-@settings(SETTINGS, max_examples=examples(60))
+@settings(SETTINGS, max_examples=60)
 @given(worker_setups(), workloads(), st.integers(1, 10))
 def test_i11_decisions_do_not_depend_on_the_true_output_length(
     setup: WorkerSetup, workload: Workload, ends_at: int

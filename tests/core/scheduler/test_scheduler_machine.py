@@ -31,7 +31,6 @@ from antiphon.sim.law import check_pages
 from antiphon.testing import laws
 from antiphon.testing.strategies import VOCAB_SIZE, WorkerSetup, fetches, requests, worker_setups
 from antiphon.types import Admitted, Fetch, Request, RequestId, StepPlan
-from examples import examples
 
 SCRIPT = hashed_script(VOCAB_SIZE)
 
@@ -174,7 +173,7 @@ class SchedulerMachine(RuleBasedStateMachine):
 
 
 SchedulerMachine.TestCase.settings = settings(
-    max_examples=examples(120), stateful_step_count=40, deadline=None
+    max_examples=120, stateful_step_count=40, deadline=None
 )
 TestSchedulerMachine = SchedulerMachine.TestCase
 

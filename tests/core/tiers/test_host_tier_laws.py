@@ -12,9 +12,8 @@ from tier_machine import TierMachine
 from antiphon.core.tiers import HostTier
 from antiphon.errors import BugError
 from antiphon.types import LeaseId
-from examples import examples
 
-SETTINGS = settings(max_examples=examples(40), stateful_step_count=40, deadline=None)
+SETTINGS = settings(max_examples=40, stateful_step_count=40, deadline=None)
 
 
 class LeastRecentTier(TierMachine):

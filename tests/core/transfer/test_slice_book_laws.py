@@ -6,7 +6,6 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from antiphon.core.transfer import Cut, Paths, Slice, SliceBook
 from antiphon.core.transfer.slice_book import TRIES
-from examples import examples
 
 PATHS, STREAMS = 2, 2
 KIB = 1 << 10
@@ -146,9 +145,7 @@ class Slices(RuleBasedStateMachine):
         assert self.book.next_deadline() is None
 
 
-Slices.TestCase.settings = settings(
-    max_examples=examples(60), stateful_step_count=40, deadline=None
-)
+Slices.TestCase.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
 TestSlices = Slices.TestCase
 
 

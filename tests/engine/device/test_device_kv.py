@@ -14,7 +14,6 @@ from antiphon.engine.device.device_kv import PlainMover
 from antiphon.engine.kv_memory import layout_of
 from antiphon.errors import BugError, UsageError
 from antiphon.types import PageCopy
-from examples import examples
 
 LAYOUT = layout_of(ODD_SPEC, 4)
 PAGES = 5
@@ -94,7 +93,7 @@ def history(device: str, done: list[tuple], kind: type[DeviceKv] = DeviceKv) -> 
 
 
 @DEVICES
-@settings(deadline=None, max_examples=examples(150))
+@settings(deadline=None, max_examples=150)
 @given(deeds)
 def test_everybody_reads_what_was_written_last(device: str, done: list[tuple]) -> None:
     history(device, done)

@@ -17,7 +17,6 @@ from antiphon.engine.int8 import (
     pack,
     quantize_rows,
 )
-from examples import examples
 
 LEVELS = pytest.mark.parametrize("level", cpu_levels(), ids=lambda level: level.value)
 ROW_COUNTS = (1, 2, 3, 7, 8, 32, 33, 512)
@@ -58,7 +57,7 @@ def _same_bits(a: np.ndarray, b: np.ndarray) -> bool:
 
 
 @LEVELS
-@settings(deadline=None, max_examples=examples(150))
+@settings(deadline=None, max_examples=150)
 @given(
     rows=st.integers(1, 40),
     channels=st.integers(1, 70),

@@ -8,7 +8,6 @@ from hypothesis.extra.numpy import arrays
 
 from antiphon.engine.int8 import PackedWeight, QuantizedRows, pack, quantize_rows
 from antiphon.engine.int8.quantize import activation_limit
-from examples import examples
 
 _finite = st.floats(-(2.0**127), 2.0**127, width=32)
 
@@ -23,7 +22,7 @@ def _rows_of(x: np.ndarray) -> QuantizedRows:
     return rows
 
 
-@settings(deadline=None, max_examples=examples(100))
+@settings(deadline=None, max_examples=100)
 @given(
     arrays(np.float32, st.tuples(st.integers(1, 5), st.integers(1, 40)), elements=_finite),
 )
@@ -41,7 +40,7 @@ def test_a_row_is_within_half_a_step_of_its_integers(x):
     assert (error <= step * (0.5 + 2047 * 2.0**-22)).all()
 
 
-@settings(deadline=None, max_examples=examples(50))
+@settings(deadline=None, max_examples=50)
 @given(
     arrays(np.float32, st.tuples(st.integers(2, 40), st.integers(1, 70)), elements=_finite),
     st.data(),
@@ -85,7 +84,7 @@ def test_the_integer_nearest_to_a_tie_is_the_even_one():
     assert _rows_of(x).values[0, :6].tolist() == [2047, 0, 2, 2, 0, -2]
 
 
-@settings(deadline=None, max_examples=examples(50))
+@settings(deadline=None, max_examples=50)
 @given(
     st.integers(1, 40),
     st.integers(1, 40),

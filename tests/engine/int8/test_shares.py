@@ -6,13 +6,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from antiphon.engine.int8 import llama_forward, mlp_steps
-from examples import examples
 
 ROWS_APART = llama_forward._ROWS_APART
 
 
 @given(st.integers(0, 5000), st.integers(1, 16))
-@settings(deadline=None, max_examples=examples(300))
+@settings(deadline=None, max_examples=300)
 def test_threads_go_apart_only_if_each_has_rows_enough(rows: int, threads: int) -> None:
     """The decision knows no thread, so all of them take the same one."""
     apart = llama_forward._apart.py_func(rows, threads)

@@ -8,7 +8,6 @@ from hypothesis import strategies as st
 from antiphon.live.gateway.reply import Reply
 from antiphon.testing.request_records import request_record
 from antiphon.types import FinishReason, RequestId, RequestRecord
-from examples import examples
 
 REQUESTS = (RequestId("a"), RequestId("b"))
 N = 2
@@ -27,7 +26,7 @@ def record(request: RequestId) -> RequestRecord:
     )
 
 
-@settings(deadline=None, max_examples=examples(200))
+@settings(deadline=None, max_examples=200)
 @given(steps=st.lists(said | looks, max_size=40), wake=st.booleans())
 def test_every_character_once_and_in_order(steps, wake):
     reply = Reply({"a": 0, "b": N}, wake)  # type: ignore[arg-type]

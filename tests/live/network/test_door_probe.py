@@ -12,7 +12,6 @@ from antiphon.live.network import GATEWAY_NAME, dial, tls_name
 from antiphon.live.network.probe import MOST_PROBE_BYTES, probe, speed
 from antiphon.types import Probe
 from antiphon.wire import FROM_PROBED, Ending, FrameStream, Kind
-from examples import examples
 
 
 async def test_a_door_says_how_far_how_fast_and_at_what_time(tmp_path: Path) -> None:
@@ -38,7 +37,7 @@ async def test_a_door_says_how_far_how_fast_and_at_what_time(tmp_path: Path) -> 
     trip_s=st.floats(1e-4, 0.3),
     jitter=st.lists(st.floats(0.0, 1.0), min_size=1, max_size=40),
 )
-@settings(max_examples=examples(60), deadline=None)
+@settings(max_examples=60, deadline=None)
 def test_no_link_is_said_to_be_faster_than_it_is(
     link: float, trip_s: float, jitter: list[float]
 ) -> None:

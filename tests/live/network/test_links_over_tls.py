@@ -12,8 +12,6 @@ from hypothesis import strategies as st
 from link_kit import port, until
 from network_kit import address_of, gateway_on_tls, host_worker, keys_of, make_keys
 
-from examples import examples
-
 pytestmark = pytest.mark.timeout(240)
 mishaps = st.builds(Mishap, st.integers(0, 9000), st.booleans(), st.booleans())
 
@@ -25,7 +23,7 @@ def keys(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@settings(deadline=None, max_examples=examples(25))
+@settings(deadline=None, max_examples=25)
 @given(plan=st.lists(mishaps, max_size=4))
 def test_tokens_come_once_and_in_order_over_any_network(keys: Path, plan: list[Mishap]) -> None:
     async def run() -> None:

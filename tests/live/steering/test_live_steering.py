@@ -15,7 +15,6 @@ from antiphon.types import (
     Health,
     Role,
 )
-from examples import examples
 
 PREFILL, DECODE = Role.PREFILL, Role.DECODE
 pytestmark = pytest.mark.timeout(60)
@@ -223,7 +222,7 @@ HAPPENINGS = st.one_of(
 
 
 @given(st.lists(HAPPENINGS, max_size=25))
-@settings(deadline=None, max_examples=examples(150))
+@settings(deadline=None, max_examples=150)
 def test_whatever_is_decided_and_done_limits_and_operators_are_kept(happenings: list) -> None:
     """The plant fails where more than the budget is asked for, where one ends that is not drained,
     not empty, or whose role an operator chose; here: what an operator drained is still there."""

@@ -4,13 +4,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from antiphon.live.supervisor.log_lines import BURST_LINES, LINES_PER_S, MAX_LINE_BYTES, LogLines
-from examples import examples
 
 TEXT = st.text(st.characters(codec="utf-8", categories=["L", "N", "P"]), max_size=30)
 
 
 @given(st.lists(TEXT, max_size=20), TEXT, st.data())
-@settings(deadline=None, max_examples=examples(200))
+@settings(deadline=None, max_examples=200)
 def test_any_cut_into_reads_gives_the_same_lines(
     lines: list[str], rest: str, data: st.DataObject
 ) -> None:
@@ -25,7 +24,7 @@ def test_any_cut_into_reads_gives_the_same_lines(
 
 
 @given(st.lists(st.integers(0, 3 * MAX_LINE_BYTES), max_size=4), st.integers(1, MAX_LINE_BYTES))
-@settings(deadline=None, max_examples=examples(50))
+@settings(deadline=None, max_examples=50)
 def test_a_line_of_any_length_is_one_line_and_bounded(lengths: list[int], read: int) -> None:
     whole = b"".join(b"x" * length + b"\n" for length in lengths)
     reader, got = LogLines(0.0), []

@@ -6,12 +6,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from antiphon.sim.explore.ddmin import minimal
-from examples import examples
 
 ITEMS = st.lists(st.integers(0, 30), unique=True, max_size=14).map(tuple)
 
 
-@settings(deadline=None, max_examples=examples(200))
+@settings(deadline=None, max_examples=200)
 @given(ITEMS, st.data())
 def test_what_is_to_blame_is_left_and_nothing_else(
     items: tuple[int, ...], data: st.DataObject
@@ -28,7 +27,7 @@ def test_what_is_to_blame_is_left_and_nothing_else(
     assert tests <= len(items) ** 2 + 3 * len(items) + 1
 
 
-@settings(deadline=None, max_examples=examples(200))
+@settings(deadline=None, max_examples=200)
 @given(ITEMS, st.randoms(use_true_random=False))
 def test_whatever_fails_for_any_reason_no_single_one_can_be_left_out(
     items: tuple[int, ...], chance

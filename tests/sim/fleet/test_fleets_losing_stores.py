@@ -19,7 +19,6 @@ from antiphon.sim.fleet import Fleet, FleetSpec, Reach, TokenSession, UserRules,
 from antiphon.sim.fleet.fleet_store import FleetStore
 from antiphon.sim.fleet.fleet_store_user import FleetStoreUser
 from antiphon.types import BlockKey, Fetch, PutBlock, Role, WorkerId
-from examples import examples
 
 
 @pytest.mark.parametrize("reach", list(Reach))
@@ -134,7 +133,7 @@ DEATHS = st.lists(
 """Two: a third one may end a request for good."""
 
 
-@settings(deadline=None, max_examples=examples(25))
+@settings(deadline=None, max_examples=25)
 @given(
     blocks=st.integers(1, 60),
     ssd=st.sampled_from([0, 0, 40]),

@@ -21,7 +21,6 @@ from antiphon.core.faults import (
 from antiphon.errors import UsageError
 from antiphon.sim.fleet import parse_scenario, scheduled
 from antiphon.sim.fleet.scheduled_faults import DRAIN_S, PlannedDrain, PlannedFaults
-from examples import examples
 
 LOAD = '[load]\nworkload = "fixed:input=1,output=1"\n'
 FLEET = (
@@ -112,7 +111,7 @@ ENTRIES = st.lists(
 
 
 @given(ENTRIES, st.integers(0, 5))
-@settings(deadline=None, max_examples=examples(40))
+@settings(deadline=None, max_examples=40)
 def test_each_phase_is_left_with_somebody(entries: list[tuple[str, str, int]], seed: int) -> None:
     """Of a fleet whose faults all choose for themselves."""
     more = {"slow": 'factor = 2\nfor = "9s"', "stop": 'for = "9s"', "drain": 'for = "9s"'}

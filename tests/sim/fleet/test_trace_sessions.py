@@ -10,7 +10,6 @@ from antiphon.sim.fleet import TokenSession, TraceLoad, trace_sessions
 from antiphon.sim.fleet.token_sessions import EOS, VOCAB_SIZE
 from antiphon.workload import TraceRow
 from antiphon.workload.traces import TRACE_BLOCK_TOKENS
-from examples import examples
 
 
 def row(at_s: float, ids: tuple[int, ...], input_tokens: int, output_tokens: int = 10) -> TraceRow:
@@ -34,7 +33,7 @@ def shared(one: tuple[int, ...], other: tuple[int, ...]) -> int:
     other=st.lists(st.integers(0, 10**6), min_size=1, max_size=6, unique=True),
     last=st.integers(20, TRACE_BLOCK_TOKENS),
 )
-@settings(deadline=None, max_examples=examples(60))
+@settings(deadline=None, max_examples=60)
 def test_prompts_share_exactly_the_blocks_that_their_ids_share(
     ids: list[int], other: list[int], last: int
 ) -> None:

@@ -11,7 +11,6 @@ from antiphon.sim.fleet import Fleet, TokenSession, TokenTurn
 from antiphon.sim.placing import PlacementCase
 from antiphon.sim.placing.lost_run import is_lost, most_calls
 from antiphon.types import CallRecord
-from examples import examples
 
 MIXED = Colocated(instance=SLOW.instance, workers=2, step_tokens=512)
 SPLIT = Split(
@@ -27,7 +26,7 @@ def counted(met: list[bool]) -> Attainment:
     return Attainment(calls=len(met), met=sum(met), ttft_met=sum(met), tpot_met=sum(met))
 
 
-@settings(deadline=None, max_examples=examples(200))
+@settings(deadline=None, max_examples=200)
 @given(st.lists(st.booleans(), min_size=1, max_size=60), st.integers(0, 5))
 def test_what_is_lost_stays_lost_and_what_fails_is_lost_in_the_end(
     met: list[bool], uncertain: int

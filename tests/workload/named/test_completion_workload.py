@@ -6,14 +6,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from antiphon.workload import Api, Session, parse_workload
-from examples import examples
 
 
 def some(text: str, count: int, seed: int = 1) -> list[Session]:
     return list(islice(parse_workload(text).sessions(seed), count))
 
 
-@settings(deadline=None, max_examples=examples(50))
+@settings(deadline=None, max_examples=50)
 @given(st.integers(0, 2**40), st.integers(300, 9000))
 def test_a_prompt_is_the_last_one_and_what_was_typed_since(seed: int, context: int) -> None:
     for session in some(f"completion:typed=4-40,max_context={context}", 3, seed):

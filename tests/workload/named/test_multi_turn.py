@@ -6,7 +6,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from antiphon.workload import AnswerOf, Message, Session, parse_workload
-from examples import examples
 
 
 def some(text: str, count: int, seed: int = 1) -> list[Session]:
@@ -18,7 +17,7 @@ def messages(session: Session, place: int) -> list[Message]:
     return [*turn.history, Message("user", (turn.ask.text,))]
 
 
-@settings(deadline=None, max_examples=examples(50))
+@settings(deadline=None, max_examples=50)
 @given(st.integers(0, 2**40), st.integers(300, 9000), st.integers(0, 100))
 def test_the_messages_of_a_turn_are_a_beginning_of_the_next_ones(
     seed: int, context: int, system: int

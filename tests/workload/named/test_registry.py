@@ -4,7 +4,6 @@ from hypothesis import strategies as st
 
 from antiphon.errors import UsageError
 from antiphon.workload import WORKLOADS, SingleCalls, fixed_length, lognormal_by_p99, parse_workload
-from examples import examples
 
 
 def test_every_name_is_known_and_says_what_it_is() -> None:
@@ -83,7 +82,7 @@ def test_what_is_wrong_is_named(text: str, problem: str) -> None:
         parse_workload(text)
 
 
-@settings(deadline=None, max_examples=examples(300))
+@settings(deadline=None, max_examples=300)
 @given(st.text("fixedchatrgmul-:=,0123456789/.snp\x00é", max_size=40))
 def test_any_text_is_a_workload_or_one_error(text: str) -> None:
     for whole in (text, f"fixed:{text}", f"mix:{text}", f"multi-turn:think={text}"):

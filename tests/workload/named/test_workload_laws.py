@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 from antiphon.errors import UsageError
 from antiphon.workload import AnswerOf, Session, Turn, Workload, parse_workload
 from antiphon.workload.context import quoted
-from examples import examples
 
 EXCERPTS = Path(__file__).parents[1] / "excerpts"
 ENDLESS = ("fixed", "chat", "code", "summarise", "multi-turn", "rag", "completion", "agents")
@@ -32,7 +31,7 @@ WILD = (
     "agents:fan_out=1-9,task=1-3000,plan=1-3000,result=1-3000,step=lognormal:mean=9,sd=999",
 )
 """Lengths far above any context."""
-EXAMPLES = settings(deadline=None, max_examples=examples(25))
+EXAMPLES = settings(deadline=None, max_examples=25)
 workloads = st.sampled_from(TEXTS).map(parse_workload)
 seeds = st.integers(0, 2**40)
 
@@ -124,7 +123,7 @@ def test_answers_have_a_known_length_and_no_chance(workload: Workload, seed: int
         assert turn.ask.stream
 
 
-@settings(deadline=None, max_examples=examples(60))
+@settings(deadline=None, max_examples=60)
 @given(within(), seeds)
 def test_every_call_fits_the_context(made: tuple[Workload, int], seed: int) -> None:
     workload, context = made
